@@ -1,0 +1,201 @@
+//! What the guest may ask of the host.
+
+use std::ops::ControlFlow;
+
+use wasmtime::{Caller, Linker, Memory, ResourceLimiter};
+
+use crate::builtins::{self, Collation};
+use crate::vm::{Place, Stop};
+
+/// Who answers a program's questions and hears its logs.
+pub trait Host: Send + 'static {
+    /// The program calls a tool. Calls are numbered from zero in the order in which they are issued.
+    fn call(&mut self, tool: u32, args: &str) -> Asked;
+    /// A line of log; `Break` ends the program with [`Stop::ByHost`].
+    fn log(&mut self, level: Level, text: &str) -> ControlFlow<()>;
+    /// The message for a name that is no tool; namespace 0 is `tools`, the others count from 1 as installed.
+    fn unknown_name(&self, namespace: u32, name: &str) -> String;
+}
+
+/// What becomes of a call.
+#[derive(Debug)]
+pub enum Asked {
+    /// It has the next number and stays open until it is settled.
+    Issued,
+    /// It never was a call: the program gets a `TypeError` with this message.
+    Refused(String),
+    /// The program ends with [`Stop::ByHost`].
+    Stop,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    Debug,
+    Log,
+    Info,
+    Warn,
+    Error,
+}
+
+/// The host's side of one program.
+pub(crate) struct State<H> {
+    pub host: H,
+    pub memory: Option<Memory>,
+    pub memory_bytes_max: usize,
+    pub memory_refused: bool,
+    pub stop: Option<Stop>,
+    pub places: Vec<Place>,
+    pub result: Option<String>,
+    pub error: Option<String>,
+    pub unhandled: Vec<String>,
+    reply: Vec<u8>,
+    collation: Collation,
+}
+
+impl<H> State<H> {
+    pub(crate) fn new(host: H, memory_bytes_max: usize) -> State<H> {
+        State {
+            host,
+            memory: None,
+            memory_bytes_max,
+            memory_refused: false,
+            stop: None,
+            places: Vec::new(),
+            result: None,
+            error: None,
+            unhandled: Vec::new(),
+            reply: Vec::new(),
+            collation: Collation::default(),
+        }
+    }
+}
+
+impl<H: Send> ResourceLimiter for State<H> {
+    fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let granted = desired <= self.memory_bytes_max;
+        self.memory_refused |= !granted;
+        Ok(granted)
+    }
+
+    fn table_growing(&mut self, current: usize, _: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        // The guest's one table has its final size from the start.
+        Ok(current == 0)
+    }
+}
+
+// Fuel for work that the host does on the guest's behalf, so that it is bounded like the guest's own.
+const FUEL_PER_QUESTION: u64 = 2_000;
+const FUEL_PER_BYTE: u64 = 20;
+
+const REPORT_RESULT: u32 = 0;
+const REPORT_ERROR: u32 = 1;
+
+pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result<()> {
+    linker.func_wrap("host", "call", |mut caller: Caller<'_, State<H>>, tool: u32, at: u32, length: u32| {
+        charge(&mut caller, length)?;
+        let (bytes, state) = split(&mut caller)?;
+        match state.host.call(tool, text(bytes, at, length)?) {
+            Asked::Issued => Ok(0),
+            Asked::Refused(message) => {
+                state.reply = message.into_bytes();
+                Ok(-(state.reply.len() as i32) - 1)
+            }
+            Asked::Stop => Err(stop(state)),
+        }
+    })?;
+    linker.func_wrap("host", "log", |mut caller: Caller<'_, State<H>>, level: u32, at: u32, length: u32| {
+        let (bytes, state) = split(&mut caller)?;
+        let level = match level {
+            0 => Level::Debug,
+            1 => Level::Log,
+            2 => Level::Info,
+            3 => Level::Warn,
+            _ => Level::Error,
+        };
+        match state.host.log(level, text(bytes, at, length)?) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(stop(state)),
+        }
+    })?;
+    linker.func_wrap("host", "report", |mut caller: Caller<'_, State<H>>, kind: u32, at: u32, length: u32| {
+        let (bytes, state) = split(&mut caller)?;
+        let report = text(bytes, at, length)?.to_owned();
+        match kind {
+            REPORT_RESULT => state.result = Some(report),
+            REPORT_ERROR => state.error = Some(report),
+            _ => state.unhandled.push(report),
+        }
+        Ok(())
+    })?;
+    linker.func_wrap("host", "frame", |mut caller: Caller<'_, State<H>>, line: i32, column: i32| {
+        if let (Ok(line), Ok(column)) = (u32::try_from(line), u32::try_from(column)) {
+            caller.data_mut().places.push(Place { line, column });
+        }
+    })?;
+    linker.func_wrap("host", "ask", |mut caller: Caller<'_, State<H>>, question: u32, at: u32, length: u32| {
+        charge(&mut caller, length)?;
+        let (bytes, state) = split(&mut caller)?;
+        let answer = if question == builtins::UNKNOWN_NAME {
+            let (namespace, name) = slice(bytes, at, length)?.split_first_chunk().ok_or_else(misused)?;
+            let name = String::from_utf8_lossy(name);
+            Some(state.host.unknown_name(u32::from_le_bytes(*namespace), &name))
+        } else {
+            builtins::answer(question, text(bytes, at, length)?)
+        };
+        Ok(match answer {
+            Some(answer) => {
+                state.reply = answer.into_bytes();
+                state.reply.len() as i32
+            }
+            None => -1,
+        })
+    })?;
+    linker.func_wrap("host", "read", |mut caller: Caller<'_, State<H>>, into: u32| {
+        let (bytes, state) = split(&mut caller)?;
+        let reply = std::mem::take(&mut state.reply);
+        let start = into as usize;
+        bytes.get_mut(start..start + reply.len()).ok_or_else(misused)?.copy_from_slice(&reply);
+        Ok(())
+    })?;
+    linker.func_wrap(
+        "host",
+        "compare",
+        |mut caller: Caller<'_, State<H>>, a: u32, a_length: u32, b: u32, b_length: u32, options: u32| {
+            charge(&mut caller, a_length.saturating_add(b_length))?;
+            let (bytes, state) = split(&mut caller)?;
+            let order = state.collation.compare(slice(bytes, a, a_length)?, slice(bytes, b, b_length)?, options);
+            Ok(order as i32)
+        },
+    )?;
+    Ok(())
+}
+
+fn charge<H>(caller: &mut Caller<'_, State<H>>, bytes: u32) -> wasmtime::Result<()> {
+    let fuel = caller.get_fuel()?;
+    let cost = FUEL_PER_QUESTION + FUEL_PER_BYTE * u64::from(bytes);
+    caller.set_fuel(fuel.saturating_sub(cost))
+}
+
+/// The guest's memory and the host's state, side by side.
+fn split<'a, H>(caller: &'a mut Caller<'_, State<H>>) -> wasmtime::Result<(&'a mut [u8], &'a mut State<H>)> {
+    let memory = caller.data().memory.ok_or_else(misused)?;
+    Ok(memory.data_and_store_mut(caller))
+}
+
+fn slice(bytes: &[u8], at: u32, length: u32) -> wasmtime::Result<&[u8]> {
+    let start = at as usize;
+    bytes.get(start..start + length as usize).ok_or_else(misused)
+}
+
+fn text(bytes: &[u8], at: u32, length: u32) -> wasmtime::Result<&str> {
+    std::str::from_utf8(slice(bytes, at, length)?).map_err(wasmtime::Error::from)
+}
+
+fn misused() -> wasmtime::Error {
+    wasmtime::Error::msg("the guest broke the protocol with its host")
+}
+
+fn stop<H>(state: &mut State<H>) -> wasmtime::Error {
+    state.stop = Some(Stop::ByHost);
+    wasmtime::Error::msg("stopped by the host")
+}

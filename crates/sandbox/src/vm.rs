@@ -1,0 +1,299 @@
+//! One program in its own memory.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use wasmtime::{Instance, Memory, Store, Trap, TypedFunc, WasmParams, WasmResults};
+
+use crate::imports::{Host, State};
+use crate::names::Names;
+use crate::sandbox::{Sandbox, SandboxError};
+
+/// Everything a program's world depends on besides its answers.
+#[derive(Debug, Clone)]
+pub struct World {
+    pub entropy: [u8; 40],
+    pub started_at_ms: f64,
+    pub fuel: u64,
+    pub memory_bytes: usize,
+    pub stack_bytes: u32,
+}
+
+/// A program whose job queue is empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    /// It waits for calls, or for nothing at all.
+    Pending,
+    /// It waits, and a timer could fire.
+    WaitingForTimer,
+    Fulfilled,
+    Rejected,
+}
+
+/// Why a program ended before it came to rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// Its instructions are used up; the places tell where it was, innermost first.
+    OutOfFuel(Vec<Place>),
+    /// The host said so.
+    ByHost,
+    /// It has no memory left, not even to report that.
+    OutOfMemory,
+    /// It went deeper than even the host's stack allows.
+    StackExhausted,
+    /// The caller's patience ended. Says nothing about the program.
+    Interrupted,
+    /// The guest died of something that is nobody's limit.
+    Fault(String),
+}
+
+/// A position in the JavaScript that runs, both 1-based.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    pub line: u32,
+    pub column: u32,
+}
+
+/// How an answer's text becomes a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerKind {
+    Json,
+    /// JSON in which some integers are too large for a double: they become `BigInt`s.
+    JsonWithBigIntegers,
+    Text,
+    /// `{"message": …, "tool": …, "data": …}`
+    Error,
+}
+
+/// What a finished program left.
+#[derive(Debug)]
+pub struct Ending {
+    /// JSON of the result, or of the error's description.
+    pub outcome: Result<String, String>,
+    /// Descriptions of rejections that nobody handled.
+    pub unhandled: Vec<String>,
+    /// Some allocation failed because the memory limit was reached.
+    pub memory_refused: bool,
+}
+
+/// Mirrors `Start` in guest.c.
+const HEADER_BYTES: usize = 64;
+
+/// Where the guest expects messages of up to [`INBOX_BYTES`].
+const INBOX: u32 = include!(concat!(env!("OUT_DIR"), "/inbox.in"));
+const INBOX_BYTES: usize = 65536;
+
+/// How much fuel is burnt between two looks at the caller's patience: some milliseconds.
+const PATIENCE_FUEL: u64 = 20_000_000;
+/// Enough to tell where a program was when it ran out.
+const POST_MORTEM_FUEL: u64 = 10_000_000;
+
+/// Asked now and then whether to go on with a run.
+pub type Patience<'a> = &'a dyn Fn() -> bool;
+
+/// A program at rest.
+pub struct Vm<H: 'static> {
+    store: Store<State<H>>,
+    memory: Memory,
+    fuel_max: u64,
+    exports: Exports,
+}
+
+struct Exports {
+    room: TypedFunc<u32, u32>,
+    start: TypedFunc<u32, i32>,
+    settle: TypedFunc<(u32, u32, u32, u32), i32>,
+    tick: TypedFunc<(), i32>,
+    finish: TypedFunc<(), ()>,
+    locate: TypedFunc<(), ()>,
+}
+
+impl<H> std::fmt::Debug for Vm<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Vm").finish_non_exhaustive()
+    }
+}
+
+impl<H: Host> Sandbox<H> {
+    /// A fresh world in which nothing has run yet.
+    pub fn new_vm(&self, world: &World, host: H) -> Result<Vm<H>, SandboxError> {
+        let state = State::new(host, world.memory_bytes);
+        let mut store = Store::new(self.guest.module().engine(), state);
+        store.limiter(|state| state);
+        let instance = self.guest.instantiate(&mut store).map_err(|error| {
+            if error.is::<wasmtime::PoolConcurrencyLimitError>() {
+                SandboxError::Full(self.programs_max)
+            } else {
+                SandboxError::Guest(error)
+            }
+        })?;
+        let exports = Exports::of(&instance, &mut store).map_err(SandboxError::Guest)?;
+        let memory = instance
+            .get_memory(&mut store, "memory")
+            .ok_or_else(|| SandboxError::Guest(wasmtime::Error::msg("it exports no memory")))?;
+        store.data_mut().memory = Some(memory);
+        store.set_fuel(world.fuel).map_err(SandboxError::Guest)?;
+        store.fuel_async_yield_interval(Some(PATIENCE_FUEL)).map_err(SandboxError::Guest)?;
+        Ok(Vm { store, memory, fuel_max: world.fuel, exports })
+    }
+}
+
+impl Exports {
+    fn of(instance: &Instance, store: &mut Store<impl Send>) -> wasmtime::Result<Exports> {
+        Ok(Exports {
+            room: instance.get_typed_func(&mut *store, "room")?,
+            start: instance.get_typed_func(&mut *store, "start")?,
+            settle: instance.get_typed_func(&mut *store, "settle")?,
+            tick: instance.get_typed_func(&mut *store, "tick")?,
+            finish: instance.get_typed_func(&mut *store, "finish")?,
+            locate: instance.get_typed_func(&mut *store, "where")?,
+        })
+    }
+}
+
+impl<H: Host> Vm<H> {
+    /// Runs `javascript`, whose value must be a promise, until the job queue is empty. Once per world.
+    ///
+    /// Of several `names`, those with namespaces come last.
+    pub fn start(&mut self, world: &World, names: &[&Names], javascript: &str, patience: Patience<'_>) -> Result<Rest, Stop> {
+        let names_bytes: usize = names.iter().map(|names| names.bytes().len()).sum();
+        let mut message = Vec::with_capacity(HEADER_BYTES + names_bytes + javascript.len() + 1);
+        message.extend(world.started_at_ms.to_le_bytes());
+        message.extend(world.entropy);
+        message.extend(world.stack_bytes.to_le_bytes());
+        message.extend((names_bytes as u32).to_le_bytes());
+        message.extend((javascript.len() as u32).to_le_bytes());
+        message.resize(HEADER_BYTES, 0);
+        for names in names {
+            message.extend_from_slice(names.bytes());
+        }
+        message.extend_from_slice(javascript.as_bytes());
+        message.push(0);
+        let at = self.lay(&message, patience)?;
+        let start = self.exports.start.clone();
+        self.enter(&start, at, patience).map(rest)
+    }
+
+    /// Answers call number `call`, which must be open, and runs on.
+    pub fn settle(&mut self, call: u32, kind: AnswerKind, text: &str, patience: Patience<'_>) -> Result<Rest, Stop> {
+        // The engine's JSON parser reads one byte past the end.
+        let mut message = Vec::with_capacity(text.len() + 1);
+        message.extend_from_slice(text.as_bytes());
+        message.push(0);
+        let at = self.lay(&message, patience)?;
+        let settle = self.exports.settle.clone();
+        self.enter(&settle, (call, kind as u32, at, text.len() as u32), patience).map(rest)
+    }
+
+    /// Lets the earliest timer fire; only when [`Rest::WaitingForTimer`].
+    pub fn tick(&mut self, patience: Patience<'_>) -> Result<Rest, Stop> {
+        let tick = self.exports.tick.clone();
+        self.enter(&tick, (), patience).map(rest)
+    }
+
+    /// Takes the result or the error; only when fulfilled or rejected.
+    pub fn finish(&mut self, patience: Patience<'_>) -> Result<Ending, Stop> {
+        let finish = self.exports.finish.clone();
+        self.enter(&finish, (), patience)?;
+        let state = self.store.data_mut();
+        let unhandled = std::mem::take(&mut state.unhandled);
+        let outcome = match (state.result.take(), state.error.take()) {
+            (Some(result), _) => Ok(result),
+            (None, Some(error)) => Err(error),
+            (None, None) => return Err(Stop::Fault("the program finished without a report".to_owned())),
+        };
+        Ok(Ending { outcome, unhandled, memory_refused: state.memory_refused })
+    }
+
+    /// Rejections and errors of timers that nobody handled, so far.
+    pub fn take_unhandled(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.store.data_mut().unhandled)
+    }
+
+    pub fn host(&self) -> &H {
+        &self.store.data().host
+    }
+
+    pub fn host_mut(&mut self) -> &mut H {
+        &mut self.store.data_mut().host
+    }
+
+    pub fn fuel_used(&self) -> u64 {
+        self.fuel_max - self.store.get_fuel().unwrap_or(0)
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.memory.data_size(&self.store)
+    }
+
+    fn lay(&mut self, message: &[u8], patience: Patience<'_>) -> Result<u32, Stop> {
+        let at = if message.len() <= INBOX_BYTES {
+            INBOX
+        } else {
+            let room = self.exports.room.clone();
+            self.enter(&room, message.len() as u32, patience)?
+        };
+        if at == 0 {
+            self.store.data_mut().memory_refused = true;
+            return Err(Stop::OutOfMemory);
+        }
+        let start = at as usize;
+        self.memory.data_mut(&mut self.store)[start..start + message.len()].copy_from_slice(message);
+        Ok(at)
+    }
+
+    fn enter<P: WasmParams, R: WasmResults>(&mut self, export: &TypedFunc<P, R>, params: P, patience: Patience<'_>) -> Result<R, Stop>
+    where
+        P: Sync,
+        R: Send + Sync,
+    {
+        let outcome = drive(export.call_async(&mut self.store, params), patience).ok_or(Stop::Interrupted)?;
+        outcome.map_err(|error| self.stopped(&error))
+    }
+
+    fn stopped(&mut self, error: &wasmtime::Error) -> Stop {
+        if let Some(stop) = self.store.data_mut().stop.take() {
+            return stop;
+        }
+        match error.downcast_ref::<Trap>() {
+            Some(Trap::OutOfFuel) => Stop::OutOfFuel(self.places()),
+            Some(Trap::StackOverflow) => Stop::StackExhausted,
+            // The engine traps when it cannot even report that memory is short.
+            Some(_) if self.store.data().memory_refused => Stop::OutOfMemory,
+            _ => Stop::Fault(format!("{error:?}")),
+        }
+    }
+
+    fn places(&mut self) -> Vec<Place> {
+        let locate = self.exports.locate.clone();
+        if self.store.set_fuel(POST_MORTEM_FUEL).is_ok() {
+            // What cannot be located stays unsaid; the verdict stands without it.
+            drop(drive(locate.call_async(&mut self.store, ()), &|| true));
+        }
+        // All of it is used up; what the search took does not count.
+        drop(self.store.set_fuel(0));
+        std::mem::take(&mut self.store.data_mut().places)
+    }
+}
+
+/// Runs a guest's future to its end on this thread; `None` when patience ended first.
+fn drive<F: Future>(future: F, patience: Patience<'_>) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return Some(output),
+            Poll::Pending if patience() => {}
+            Poll::Pending => return None,
+        }
+    }
+}
+
+fn rest(status: i32) -> Rest {
+    match status {
+        0 => Rest::Pending,
+        1 => Rest::WaitingForTimer,
+        2 => Rest::Fulfilled,
+        _ => Rest::Rejected,
+    }
+}
