@@ -111,7 +111,15 @@ fn compile(tools: &Toolchain, here: &Path, sources: &Path, out: &Path) -> Result
     let status = Command::new(&tools.wasm_ld)
         .args(&objects)
         .arg(libc.join("lib/libc.a"))
-        .args(["--no-entry", "--stack-first", "-z", "stack-size=1048576", "--export=__stack_pointer", "--export=inbox", "--strip-all"])
+        .args([
+            "--no-entry",
+            "--stack-first",
+            "-z",
+            "stack-size=1048576",
+            "--export=__stack_pointer",
+            "--export=inbox",
+            "--strip-all",
+        ])
         .arg("-o")
         .arg(&linked)
         .status()?;

@@ -1,1 +1,32 @@
+//! The step function: a program, the tools it may call and the answers so far give the next calls or the result.
+//!
+//! A [`Journal`] is the only thing that survives between two steps. [`Stepper::step`] runs the program from the
+//! start, gives every call the answer that the journal holds, in the journal's order, and stops at the first moment
+//! when the program waits for answers that are not there. Same input, same output, byte for byte. A stepper may keep
+//! paused programs in memory and resume them; that changes the time, never the outcome.
+//!
+//! Nothing here does I/O or reads a clock. Start reading at [`Stepper::step`], then `run.rs`.
 
+mod asker;
+mod canonical;
+mod journal;
+mod limits;
+mod program;
+mod report;
+mod request;
+mod run;
+mod step;
+mod stepper;
+mod toolbox;
+mod warm;
+
+pub use canonical::canonical as canonical_args;
+pub use dacapo_catalog::{Catalog, Tool, ToolsError, read_tools};
+pub use dacapo_sandbox::{Level, Patience, SandboxError};
+pub use journal::{Answer, CallIndex, Entry, Journal, JsonText, Reused};
+pub use limits::{Limit, Limits};
+pub use program::{Program, undefined_functions};
+pub use request::{Request, RequestError};
+pub use step::{Asking, Call, ErrorKind, Failure, LogLine, MadeCall, Outcome, Step, Usage};
+pub use stepper::{StepError, Stepper, WarmPrograms};
+pub use toolbox::Toolbox;

@@ -54,14 +54,19 @@ fn memory_after_boot(wasm: &[u8]) -> Result<(Vec<u8>, i32), Box<dyn Error>> {
     for import in module.imports() {
         let ExternType::Func(signature) = import.ty() else { continue };
         let name = import.name().to_owned();
-        linker.func_new(import.module(), import.name(), signature, move |mut caller: Caller<'_, Vec<String>>, args, _| {
-            let said = match args {
-                [_, Val::I32(at), Val::I32(length)] if name == "log" => text(&mut caller, *at, *length),
-                _ => format!("boot asked the host for `{name}`"),
-            };
-            caller.data_mut().push(said);
-            Ok(())
-        })?;
+        linker.func_new(
+            import.module(),
+            import.name(),
+            signature,
+            move |mut caller: Caller<'_, Vec<String>>, args, _| {
+                let said = match args {
+                    [_, Val::I32(at), Val::I32(length)] if name == "log" => text(&mut caller, *at, *length),
+                    _ => format!("boot asked the host for `{name}`"),
+                };
+                caller.data_mut().push(said);
+                Ok(())
+            },
+        )?;
     }
     let mut store = Store::new(&engine, Vec::new());
     let instance = linker.instantiate(&mut store, &module)?;

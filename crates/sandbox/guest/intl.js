@@ -275,7 +275,7 @@
     "fr-FR": lazily(() => table("ARS:$AR;AUD:$AU;BMD:$BM;BND:$BN;BRL:R$;BZD:$BZ;CAD:$CA;CLP:$CL;COP:$CO;EUR:€;FJD:$FJ;FKP:£FK;GBP:£GB;GIP:£GI;ILS:₪;INR:₹;KRW:₩;LBP:£LB;MXN:$MX;NAD:$NA;NZD:$NZ;SBD:$SB;SGD:$SG;SRD:$SR;TTD:$TT;USD:$US;UYU:$UY;VND:₫;WST:$WS;XAF:FCFA;XCG:Cg.;XOF:F\u202fCFA;XPF:FCFP;XXX:¤")),
   };
   const narrowSymbols = lazily(() => {
-    const narrow = table("AFN:؋;AMD:֏;AOA:Kz;AZN:₼;BAM:KM;BDT:৳;BOB:Bs;BWP:P;CNY:¥;CRC:₡;CZK:Kč;DKK:kr;EGP:E£;FKP:£;GEL:₾;GHS:GH₵;GIP:£;GNF:FG;GTQ:Q;HNL:L;HRK:kn;HUF:Ft;IDR:Rp;ISK:kr;JPY:¥;KGS:⃀;KHR:៛;KMF:CF;KPW:₩;KZT:₸;LAK:₭;LBP:L£;LKR:Rs;MGA:Ar;MMK:K;MNT:₮;MUR:Rs;MYR:RM;NGN:₦;NIO:C$;NOK:kr;NPR:Rs;PKR:Rs;PLN:zł;PYG:₲;RON:lei;RUB:₽;RWF:RF;SEK:kr;SHP:£;SSP:£;STN:Db;SYP:£;THB:฿;TOP:T$;TRY:₺;UAH:₴;ZAR:R;ZMW:ZK");
+    const narrow = table("AFN:؋;AMD:֏;AOA:Kz;AZN:₼;BAM:KM;BDT:৳;BOB:Bs;BWP:P;CNY:¥;CRC:₡;CZK:Kč;DKK:kr;EGP:E£;ESP:₧;FKP:£;GEL:₾;GHS:GH₵;GIP:£;GNF:FG;GTQ:Q;HNL:L;HRK:kn;HUF:Ft;IDR:Rp;ISK:kr;JPY:¥;KGS:⃀;KHR:៛;KMF:CF;KPW:₩;KZT:₸;LAK:₭;LBP:L£;LKR:Rs;LTL:Lt;LVL:Ls;MGA:Ar;MMK:K;MNT:₮;MUR:Rs;MYR:RM;NGN:₦;NIO:C$;NOK:kr;NPR:Rs;PKR:Rs;PLN:zł;PYG:₲;RON:lei;RUB:₽;RWF:RF;SEK:kr;SHP:£;SSP:£;STN:Db;SYP:£;THB:฿;TOP:T$;TRY:₺;UAH:₴;VEF:Bs;ZAR:R;ZMW:ZK");
     for (const code of "ARS AUD BBD BMD BND BSD BZD CAD CLP COP CUC CUP DOP FJD GYD HKD JMD KYD LRD MXN NAD NZD SBD SGD SRD TTD TWD USD UYU XCD".split(" ")) narrow[code] = "$";
     return narrow;
   });
@@ -389,8 +389,7 @@
       nf.currencyDisplay = currencyDisplay;
       nf.currencySign = currencySign;
       nf.accounting = currencySign === "accounting" && (!data.suffix || data.parentheses);
-      // India's accounting pattern groups by thousands throughout.
-      if (nf.accounting && data.secondary) nf.accountingGroups = NUMBER_LOCALES["en-US"];
+      if (locale.data !== "en-US" && !currencyNames()[nf.currency]) throw unsupported(label, `the currency "${nf.currency}" for the locale "${locale.tag}"`);
       if (currencyDisplay === "name") {
         nf.names = currencyNames()[nf.currency]?.split("|");
         if (!nf.names || locale.data !== "en-US") throw unsupported(label, `the ${locale.tag} name of the currency "${nf.currency}"`);
@@ -416,6 +415,7 @@
     if (nf.notation === "compact" && !data.compact) throw unsupported(label, `notation "compact" for the locale "${locale.tag}"`);
     const minor = style === "currency" ? MINOR_DIGITS[nf.currency] ?? 2 : 0;
     nf.rule = readDigits(read, minor, style === "currency" ? minor : style === "percent" ? 0 : 3, nf.notation === "compact");
+    if (nf.rule.increment !== 1 && nf.notation !== "standard") throw unsupported(label, `roundingIncrement with notation "${nf.notation}"`);
     const compactDisplay = read("compactDisplay", ["short", "long"], "short");
     if (nf.notation === "compact") nf.compactDisplay = compactDisplay;
 
@@ -425,8 +425,10 @@
     else if (grouping === true) nf.useGrouping = "always";
     else if (!grouping) nf.useGrouping = false;
     else nf.useGrouping = read("useGrouping", ["min2", "auto", "always"]);
-    nf.minimumGrouping = nf.useGrouping === false ? Infinity : nf.useGrouping === "min2" ? 2 : 1;
+    nf.minimumGrouping = nf.useGrouping === false ? Infinity : nf.useGrouping === "min2" || nf.useGrouping === "auto" && nf.notation === "compact" ? 2 : 1;
     nf.signDisplay = read("signDisplay", ["auto", "never", "always", "exceptZero", "negative"], "auto");
+    // India's accounting pattern groups by thousands throughout.
+    if (nf.accounting && data.secondary && nf.signDisplay !== "never") nf.accountingGroups = NUMBER_LOCALES["en-US"];
     nf.plain = style === "decimal" && nf.notation === "standard" && nf.signDisplay === "auto" && nf.rule.minInteger === 1 && !data.secondary;
     nf.plainIntegers = nf.plain && nf.rule.type === "fractionDigits" && nf.rule.minFraction === 0 && nf.rule.increment === 1;
     return nf;
@@ -479,11 +481,12 @@
     let value = input;
     if (style === "percent" && value.digits) value = { ...value, point: value.point + 2 };
     const body = [], lead = [], tail = [];
-    let one = false, zero = false;
+    let one = false, zero = false, scale = 0;
     if (value.special) body.push(value.special === "nan" ? ["nan", "NaN"] : ["infinity", "∞"]);
     else {
       const laid = nf.notation === "standard" ? layOut(value, nf.rule) : scaled(nf, value);
       const { whole, fraction, power = 0 } = laid;
+      scale = power;
       zero = !laid.rounded.digits;
       one = isOne(whole, fraction) && power === 0;
       groupDigits(whole, nf.accountingGroups ?? data, nf.minimumGrouping).forEach((piece, index) => {
@@ -504,7 +507,7 @@
     const sign = signOf(nf, value.negative, zero, value.special === "nan");
     const signPiece = sign && [sign === "-" ? "minusSign" : "plusSign", sign];
     if (style === "currency" && !nf.names) {
-      const parentheses = nf.accounting && sign === "-";
+      const parentheses = nf.accounting && sign === "-" && !(scale && nf.notation === "compact");
       if (parentheses) lead.push(["literal", "("]);
       else if (sign) lead.push(signPiece);
       if (data.suffix) tail.push(["literal", "\u00a0"], ["currency", nf.symbol]);
@@ -561,16 +564,18 @@
     if (from.special === "nan" || to.special === "nan") throw new RangeError("Invalid argument: NaN in a number range");
     const [first, last] = [numberPieces(nf, from), numberPieces(nf, to)];
     const flat = ({ lead, body, tail }) => joined([...lead, ...body, ...tail]);
-    if (nf.locale.data !== "en-US" || nf.currencyDisplay === "code" || nf.spaced || nf.accounting && (from.negative || to.negative)
-      || nf.notation !== "standard" && nf.style !== "decimal" || nf.compactDisplay === "long" || nf.signDisplay !== "auto" || from.special || to.special)
+    if (nf.locale.data !== "en-US" || nf.symbol?.length > 1 || nf.spaced || nf.accounting && (from.negative || to.negative)
+      || nf.notation !== "standard" && nf.style !== "decimal" || nf.compactDisplay === "long" || nf.unit === "percent"
+      || nf.notation === "compact" && (nf.useGrouping !== "min2" || from.negative || to.negative) || nf.signDisplay !== "auto" || from.special || to.special)
       throw unsupported(label, "this combination of options and values");
     const tagged = (pieces, source) => pieces.map(([type, value]) => ({ type, value, source }));
     if (flat(first) === flat(last)) {
       if (first.lead.some(([type]) => /Sign$/.test(type))) throw unsupported(label, "a range whose signed ends print alike");
       return tagged([["approximatelySign", "~"], ...first.lead, ...first.body, ...first.tail], "shared");
     }
-    if (nf.style !== "decimal" && nf.style !== "percent" && (from.negative || to.negative)) throw unsupported(label, "a signed range with units");
-    if (nf.names) return [...tagged(first.body, "startRange"), ...tagged([["literal", "–"]], "shared"), ...tagged(last.body, "endRange"), ...tagged(last.tail, "shared")];
+    if (nf.style !== "decimal" && (from.negative || to.negative)) throw unsupported(label, "a signed range with units");
+    if (nf.names) return [...tagged(first.body, "startRange"), ...tagged([["literal", "–"]], "shared"), ...tagged(last.body, "endRange"),
+      ...tagged(last.tail.map(([type, value]) => [type, type === "literal" ? value : nf.names[1]]), "shared")];
     const bare = !first.lead.length && !first.tail.length && first.body.every(([type]) => type !== "compact" && type !== "exponentInteger");
     const all = ({ lead, body, tail }) => [...lead, ...body, ...tail];
     return [...tagged(all(first), "startRange"), ...tagged([["literal", bare ? "–" : " – "]], "shared"), ...tagged(all(last), "endRange")];
@@ -721,7 +726,8 @@
     if (zoneStyle === "longOffset") return offsetName(offset, true);
     if (zone.utc) return long ? "Coordinated Universal Time" : "UTC";
     const entry = zone.offset === undefined ? zoneTable().get(zone.name) : undefined;
-    if (entry && time >= 0 && time < entry.since) throw unsupported("Intl.DateTimeFormat", `the name of the time zone "${zone.name}" before ${new Date(entry.since).getUTCFullYear()}; use timeZoneName "shortOffset"; this name`);
+    if (entry && time >= 0 && time < entry.since) 
+      throw new RangeError(`Intl.DateTimeFormat: the name of the time zone "${zone.name}" before ${new Date(entry.since).getUTCFullYear()} is not available here; use timeZoneName "shortOffset"`);
     // CLDR dates its zone names from 1970 to the end of 9999; outside, they are offsets.
     const dated = time >= 0 && time < 253402300740000;
     const family = entry && ZONE_FAMILIES[entry.family];
@@ -808,13 +814,15 @@
       const half = hourCycle === "h12" || hourCycle === "h11";
       if (!minute && (second || digits)) throw oddFields(fields);
       const letter = { h11: "K", h12: "h", h23: "H", h24: "k" }[hourCycle];
-      // Where the day has 24 hours by default, a numeric hour gets its usual two digits only
-      // if the other fields are asked for in their plain form too.
-      const plainClock = !minute || minute === "numeric" && (!second || second === "numeric") && !(timeZoneName && second) && !digits;
-      core = hour === "numeric" && (half || DATE_LOCALES[locale].hours24 && !plainClock) ? letter : letter + letter;
+      // Where the day has 24 hours by default, a numeric hour loses its usual two digits when
+      // only the other fields are asked for with two.
+      const { weekday, year, month, day } = fields;
+      const dayClock = weekday && !year && !month && !day && !digits;
+      const twoDigits = zone ? second : minute === "2-digit" && (second ? second === "2-digit" : !digits) && !dayClock;
+      core = hour === "numeric" && (half || DATE_LOCALES[locale].hours24 && twoDigits) ? letter : letter + letter;
       if (minute) core += ":mm" + (second || digits ? ":ss" : "") + (digits ? "." + fraction : "");
       else if (!half && zone) core += "'h'";
-      if (half) core += dayPeriod ? (digits ? "\u202f" : " ") + { short: "B", long: "BBBB", narrow: "BBBBB" }[dayPeriod] : "\u202fa";
+      if (half) core += dayPeriod ? (zone ? "\u202f" : " ") + { short: "B", long: "BBBB", narrow: "BBBBB" }[dayPeriod] : "\u202fa";
       return core + zone;
     }
     if (dayPeriod) {
@@ -919,7 +927,8 @@
         dtf.hourCycle = hourCycle;
       }
       if (data.numericDate && fields.hour && !fields.minute) throw unsupported(LABEL, `an hour without minutes for the locale "${locale.tag}"`);
-      if (locale.data !== "en-US" && (fields.dayPeriod || fields.fractionalSecondDigits && (data.numericDate || fields.timeZoneName))) throw oddFields(fields);
+      if (locale.data !== "en-US" && (fields.dayPeriod || fields.fractionalSecondDigits && (data.numericDate || fields.timeZoneName)
+        || data.hours24 && fields.hour === "numeric" && fields.second && /Offset/.test(fields.timeZoneName))) throw oddFields(fields);
       dtf.zoneStyle = fields.timeZoneName;
       const hasDate = has(DATE_FIELDS) || fields.era;
       const date = hasDate ? datePattern(fields, locale.data) : "";
@@ -928,7 +937,7 @@
       dtf.datePattern = date;
       dtf.timePattern = time;
     }
-    if (dtf.zoneStyle && /^(?:short|long)$/.test(dtf.zoneStyle) && locale.data !== "en-US" && !dtf.zone.utc) throw unsupported(LABEL, `the ${locale.tag} name of the time zone "${dtf.zone.name}"`);
+    if (dtf.zoneStyle && locale.data !== "en-US" && (data.numericDate ? !dtf.zone.utc || dtf.zoneStyle !== "short" : /^(?:short|long)$/.test(dtf.zoneStyle) && !dtf.zone.utc)) throw unsupported(LABEL, `the ${locale.tag} name of the time zone "${dtf.zone.name}"`);
     dtf.tokens = parsePattern(dtf.pattern);
     return dtf;
   };
@@ -1011,7 +1020,7 @@
     if (start === undefined || end === undefined) throw new TypeError("startDate or endDate cannot be undefined");
     const a = breakDown(dtf, toTime(start)), b = breakDown(dtf, toTime(end));
     const label = `${LABEL}.prototype.formatRange`;
-    if (dtf.locale.data !== "en-US" || /[GSBkK]|yy|'\(/.test(dtf.pattern)) throw unsupported(label, `this format ("${dtf.pattern}")`);
+    if (dtf.locale.data !== "en-US" || /[GSBkK]|'\(/.test(dtf.pattern) || /yy/.test(dtf.pattern) && dtf.dateStyle !== "short") throw unsupported(label, `this format ("${dtf.pattern}")`);
     const { datePattern: date = "" } = dtf, time = (dtf.timePattern ?? "").replace("hh", "h");
     const differs = a.year !== b.year ? "y" : a.month !== b.month ? "M" : a.day !== b.day ? "d" : (a.hour < 12) !== (b.hour < 12) ? "a" : a.hour !== b.hour ? "h" : a.minute !== b.minute ? "m" : a.second !== b.second ? "s" : "";
     const sameDay = !"yMd".includes(differs) || differs === "";
@@ -1027,11 +1036,11 @@
     const whole = (pattern) => split("", pattern, pattern, "");
     if (/dd|MM\/|(?:^|[^M])MM(?:[^M]|$)|MMMMM|EEEEE/.test(date) || time && !/^(?:h+|HH)(?::mm(?::ss)?)?(?:\u202fa)?$/.test(time)) throw unsupported(label, `this format ("${dtf.pattern}")`);
     const named = /^(E+, )?(MMMM?) d(, y)?$/.exec(date);
-    const numeric = /^(E+, )?M\/d(\/y)?$/.exec(date);
+    const numeric = /^(E+, )?M\/d(\/yy?)?$/.exec(date);
     if (time && !sameDay) {
       if (date && !named && !numeric) throw unsupported(label, `this format ("${dtf.pattern}")`);
       let full = date || "M/d/y";
-      if (differs === "y" && !/y/.test(full)) full += named ? ", y" : "/y";
+      if (differs === "y" && !/y/.test(full) && !/s/.test(time)) full += named ? ", y" : "/y";
       return whole(full + (/MMMM/.test(full) ? "' at '" : ", ") + time);
     }
     if (time) {

@@ -109,7 +109,8 @@ fn collator(options: u32) -> Option<CollatorBorrowed<'static>> {
         settings.alternate_handling = Some(AlternateHandling::Shifted);
     }
     let mut preferences = CollatorPreferences::default();
-    preferences.numeric_ordering = Some(if options & 8 != 0 { CollationNumericOrdering::True } else { CollationNumericOrdering::False });
+    preferences.numeric_ordering =
+        Some(if options & 8 != 0 { CollationNumericOrdering::True } else { CollationNumericOrdering::False });
     preferences.case_first = match options >> 5 & 3 {
         1 => Some(CollationCaseFirst::Upper),
         2 => Some(CollationCaseFirst::Lower),

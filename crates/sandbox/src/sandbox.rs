@@ -34,7 +34,9 @@ impl<H> std::fmt::Debug for Sandbox<H> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SandboxError {
-    #[error("room for {programs} programs could not be reserved: {source}; lower the number of programs kept in memory")]
+    #[error(
+        "room for {programs} programs could not be reserved: {source}; lower the number of programs kept in memory"
+    )]
     Pool { programs: u32, source: wasmtime::Error },
     #[error("the compiled guest does not fit this machine: {0}; build dacapo on the machine that runs it")]
     Guest(wasmtime::Error),

@@ -155,7 +155,13 @@ impl<H: Host> Vm<H> {
     /// Runs `javascript`, whose value must be a promise, until the job queue is empty. Once per world.
     ///
     /// Of several `names`, those with namespaces come last.
-    pub fn start(&mut self, world: &World, names: &[&Names], javascript: &str, patience: Patience<'_>) -> Result<Rest, Stop> {
+    pub fn start(
+        &mut self,
+        world: &World,
+        names: &[&Names],
+        javascript: &str,
+        patience: Patience<'_>,
+    ) -> Result<Rest, Stop> {
         let names_bytes: usize = names.iter().map(|names| names.bytes().len()).sum();
         let mut message = Vec::with_capacity(HEADER_BYTES + names_bytes + javascript.len() + 1);
         message.extend(world.started_at_ms.to_le_bytes());
@@ -242,7 +248,12 @@ impl<H: Host> Vm<H> {
         Ok(at)
     }
 
-    fn enter<P: WasmParams, R: WasmResults>(&mut self, export: &TypedFunc<P, R>, params: P, patience: Patience<'_>) -> Result<R, Stop>
+    fn enter<P: WasmParams, R: WasmResults>(
+        &mut self,
+        export: &TypedFunc<P, R>,
+        params: P,
+        patience: Patience<'_>,
+    ) -> Result<R, Stop>
     where
         P: Sync,
         R: Send + Sync,

@@ -1,0 +1,104 @@
+use std::fmt;
+
+use jsonschema::JsonTypeSet;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::identifier::is_identifier;
+use crate::schema::{Schema, Verdict, is_deeper_than, kind_of};
+use crate::violation::{Violation, explain, found};
+
+/// What JSON readers accept at the other end.
+const ARGUMENTS_DEPTH_MAX: usize = 127;
+const VIOLATIONS_MAX: usize = 5;
+
+/// Why a call was not let out, in words that help to write the next one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct InvalidArguments {
+    /// The function as the program may write it.
+    pub function: String,
+    /// In the order of their paths; at most five.
+    pub violations: Vec<Violation>,
+    /// How many more there are.
+    pub more: usize,
+    /// How to write the call, where the argument is no object at all.
+    pub call_form: Option<String>,
+}
+
+impl std::error::Error for InvalidArguments {}
+
+impl fmt::Display for InvalidArguments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.function)?;
+        if let (Some(form), Some(violation)) = (&self.call_form, self.violations.first()) {
+            return write!(f, "takes one object argument, like {form}; found {}", violation.found);
+        }
+        f.write_str("invalid arguments: ")?;
+        for (index, violation) in self.violations.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            write!(f, "{separator}{violation}")?;
+        }
+        if self.more > 0 {
+            write!(f, "; and {} more", self.more)?;
+        }
+        Ok(())
+    }
+}
+
+/// `function` is only asked for its name when there is something to say.
+pub(crate) fn check(
+    schema: &Schema,
+    json: &Value,
+    args: &Value,
+    function: impl Fn() -> String,
+) -> Result<(), InvalidArguments> {
+    let refuse = |violations: Vec<Violation>| {
+        let more = violations.len().saturating_sub(VIOLATIONS_MAX);
+        let mut violations = violations;
+        violations.truncate(VIOLATIONS_MAX);
+        Err(InvalidArguments { function: function(), violations, more, call_form: None })
+    };
+    let at_root = |expected: &str, found: String| {
+        refuse(vec![Violation { path: String::new(), expected: expected.to_owned(), found }])
+    };
+    if is_deeper_than(args, ARGUMENTS_DEPTH_MAX) {
+        let expected = format!("at most {ARGUMENTS_DEPTH_MAX} levels of nesting");
+        return at_root(&expected, "more".to_owned());
+    }
+    let compiled = schema.compiled(json);
+    // A schema that says nothing about kinds was written for objects.
+    let takes_this_kind = compiled
+        .is_ok_and(|compiled| compiled.kinds() != JsonTypeSet::all() && compiled.kinds().contains(kind_of(args)));
+    if !args.is_object() && !takes_this_kind {
+        let function = function();
+        let violation = Violation { path: String::new(), expected: "object".to_owned(), found: found(args) };
+        let call_form = Some(call_form(&function, json));
+        return Err(InvalidArguments { function, violations: vec![violation], more: 0, call_form });
+    }
+    let Ok(compiled) = compiled else {
+        return Ok(());
+    };
+    match compiled.verdict(json, args) {
+        Verdict::Valid => Ok(()),
+        Verdict::Invalid(errors) => refuse(explain(json, &errors)),
+        Verdict::Unexplained => at_root("arguments that match the schema", found(args)),
+        Verdict::TooMuchWork => at_root("arguments small enough to check against the schema", found(args)),
+    }
+}
+
+fn call_form(function: &str, schema: &Value) -> String {
+    let required = schema.get("required").and_then(Value::as_array);
+    let names: Vec<String> = required
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(|name| if is_identifier(name) { format!("{name}: …") } else { format!("{name:?}: …") })
+        .collect();
+    let has_optional =
+        schema.get("properties").and_then(Value::as_object).is_some_and(|properties| !properties.is_empty());
+    match (names.is_empty(), has_optional) {
+        (true, false) => format!("{function}({{}})"),
+        (true, true) => format!("{function}({{ … }})"),
+        (false, _) => format!("{function}({{ {} }})", names.join(", ")),
+    }
+}

@@ -1,0 +1,112 @@
+use serde_json::Value;
+
+use crate::answer::{self, Decoded};
+use crate::arguments::{self, InvalidArguments};
+use crate::closest;
+use crate::function::{Function, functions_of, qualified_names};
+use crate::schema::Schema;
+use crate::tool::Tool;
+
+/// Position of a tool in its catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ToolIndex(pub u32);
+
+/// The tools of one program. It never changes, so share it in an `Arc`.
+///
+/// Methods that take a [`ToolIndex`] panic if it is of another catalog.
+#[derive(Debug)]
+pub struct Catalog {
+    tools: Vec<Tool>,
+    functions: Vec<Function>,
+    qualified_names: Vec<String>,
+    /// Sorted by qualified name, for binary search.
+    by_qualified_name: Vec<ToolIndex>,
+    input_schemas: Vec<Schema>,
+    output_schemas: Vec<Schema>,
+}
+
+/// A schema that could not be used, and what that means for its tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    pub tool: ToolIndex,
+    pub message: String,
+}
+
+impl Catalog {
+    pub fn new(tools: Vec<Tool>) -> Catalog {
+        let qualified_names = qualified_names(&tools);
+        let mut by_qualified_name: Vec<ToolIndex> = (0..tools.len() as u32).map(ToolIndex).collect();
+        by_qualified_name.sort_by_key(|tool| &qualified_names[tool.0 as usize]);
+        Catalog {
+            functions: functions_of(&tools),
+            by_qualified_name,
+            qualified_names,
+            input_schemas: tools.iter().map(|_| Schema::default()).collect(),
+            output_schemas: tools.iter().map(|_| Schema::default()).collect(),
+            tools,
+        }
+    }
+
+    pub fn tools(&self) -> &[Tool] {
+        &self.tools
+    }
+
+    /// One function per tool, in the order of the tools.
+    pub fn functions(&self) -> &[Function] {
+        &self.functions
+    }
+
+    /// Finds a tool by its exact name, or `server.name`.
+    pub fn find(&self, exact_name: &str) -> Option<ToolIndex> {
+        let found = self.by_qualified_name.binary_search_by_key(&exact_name, |tool| self.qualified_name(*tool));
+        found.ok().map(|position| self.by_qualified_name[position])
+    }
+
+    /// The name by which journals and calls know the tool: `name`, or `server.name`.
+    pub fn qualified_name(&self, tool: ToolIndex) -> &str {
+        &self.qualified_names[tool.0 as usize]
+    }
+
+    /// Whether a call with these arguments may leave the program.
+    pub fn check(&self, tool: ToolIndex, args: &Value) -> Result<(), InvalidArguments> {
+        let index = tool.0 as usize;
+        let function = || self.functions[index].expression();
+        arguments::check(&self.input_schemas[index], &self.tools[index].input_schema, args, function)
+    }
+
+    /// How an answer that is given as text becomes a value.
+    pub fn decode(&self, tool: ToolIndex, text: &str) -> Decoded {
+        let index = tool.0 as usize;
+        let Some(json) = &self.tools[index].output_schema else {
+            return answer::decode(text);
+        };
+        match self.output_schemas[index].compiled(json) {
+            Ok(schema) => answer::decode_as(schema, json, text),
+            Err(_) => answer::decode(text),
+        }
+    }
+
+    /// Expressions that call the tools most like `name`, best first.
+    pub fn closest(&self, name: &str, limit: usize) -> Vec<String> {
+        closest::closest(&self.functions, name, limit)
+    }
+
+    /// Compiles every schema and names those that cannot be used.
+    pub fn warnings(&self) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        for (index, tool) in self.tools.iter().enumerate() {
+            let name = &self.qualified_names[index];
+            let mut warn = |message: String| {
+                warnings.push(Warning { tool: ToolIndex(index as u32), message });
+            };
+            if let Err(reason) = self.input_schemas[index].compiled(&tool.input_schema) {
+                warn(format!("the input schema of `{name}` cannot be used, so any object is accepted: {reason}"));
+            }
+            let output = tool.output_schema.as_ref();
+            if let Some(Err(reason)) = output.map(|json| self.output_schemas[index].compiled(json)) {
+                warn(format!("the output schema of `{name}` cannot be used, so answers are read without it: {reason}"));
+            }
+        }
+        warnings
+    }
+}

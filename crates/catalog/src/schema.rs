@@ -1,0 +1,168 @@
+use std::sync::OnceLock;
+
+use jsonschema::{JsonType, JsonTypeSet, PatternOptions, ValidationError, Validator};
+use serde_json::Value;
+
+use crate::references::{self, Work};
+
+/// Containers inside containers, which the validator is built from on the stack.
+const SCHEMA_DEPTH_MAX: usize = 64;
+/// As above, where one definition leads on to the next: up to nine of them are on the stack at once.
+const SCHEMA_WITH_REFERENCES_DEPTH_MAX: usize = 24;
+const PATTERN_BACKTRACKS_MAX: usize = 100_000;
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// Steps spent on finding out which kinds of value a schema allows.
+const KINDS_STEPS_MAX: u32 = 1_000;
+
+/// A schema of a tool, compiled when first needed.
+#[derive(Debug, Default)]
+pub(crate) struct Schema {
+    compiled: OnceLock<Result<Compiled, String>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    validator: Validator,
+    has_references: bool,
+    kinds: JsonTypeSet,
+}
+
+pub(crate) enum Verdict<'i> {
+    Valid,
+    Invalid(Vec<ValidationError<'i>>),
+    /// Invalid, but finding out why is too much work.
+    Unexplained,
+    TooMuchWork,
+}
+
+impl Schema {
+    /// The error says why the schema cannot be used. `json` is always the same for one schema.
+    pub(crate) fn compiled(&self, json: &Value) -> Result<&Compiled, &str> {
+        let compiled = self.compiled.get_or_init(|| Compiled::new(json));
+        compiled.as_ref().map_err(String::as_str)
+    }
+}
+
+impl Compiled {
+    fn new(json: &Value) -> Result<Compiled, String> {
+        if is_deeper_than(json, SCHEMA_DEPTH_MAX) {
+            return Err(format!("it is nested more than {SCHEMA_DEPTH_MAX} deep"));
+        }
+        let has_references = references::survey(json)?;
+        if has_references && is_deeper_than(json, SCHEMA_WITH_REFERENCES_DEPTH_MAX) {
+            return Err(format!("it has references and is nested more than {SCHEMA_WITH_REFERENCES_DEPTH_MAX} deep"));
+        }
+        let patterns = PatternOptions::fancy_regex()
+            .backtrack_limit(PATTERN_BACKTRACKS_MAX)
+            .size_limit(PATTERN_BYTES_MAX)
+            .dfa_size_limit(PATTERN_BYTES_MAX);
+        let validator = jsonschema::options()
+            .offline()
+            .should_validate_formats(false)
+            .without_content_encoding_support("base64")
+            .without_content_media_type_support("application/json")
+            .with_pattern_options(patterns)
+            .build(json)
+            .map_err(|error| reason(&error))?;
+        let mut steps = KINDS_STEPS_MAX;
+        let kinds = kinds(json, json, &mut steps);
+        Ok(Compiled { validator, has_references, kinds })
+    }
+
+    /// The kinds of value that can be valid, as far as the schema says so openly.
+    pub(crate) fn kinds(&self) -> JsonTypeSet {
+        self.kinds
+    }
+
+    pub(crate) fn is_valid(&self, json: &Value, instance: &Value) -> bool {
+        matches!(self.verdict(json, instance), Verdict::Valid)
+    }
+
+    pub(crate) fn verdict<'i>(&'i self, json: &Value, instance: &'i Value) -> Verdict<'i> {
+        let work = if self.has_references { references::work(json, instance) } else { Work::Little };
+        match work {
+            Work::TooMuch => Verdict::TooMuchWork,
+            _ if self.validator.is_valid(instance) => Verdict::Valid,
+            Work::Much => Verdict::Unexplained,
+            Work::Little => Verdict::Invalid(self.validator.iter_errors(instance).collect()),
+        }
+    }
+}
+
+fn reason(error: &ValidationError) -> String {
+    match error.instance_path().as_str() {
+        "" => error.to_string(),
+        path => format!("{path}: {error}"),
+    }
+}
+
+pub(crate) fn is_deeper_than(value: &Value, levels: usize) -> bool {
+    let mut open = vec![(value, 0)];
+    while let Some((value, level)) = open.pop() {
+        if level > levels {
+            return true;
+        }
+        match value {
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, level + 1))),
+            Value::Object(fields) => open.extend(fields.values().map(|field| (field, level + 1))),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    false
+}
+
+/// `Number` never stands without `Integer`, so that sets of kinds can be intersected.
+fn kinds(root: &Value, schema: &Value, steps: &mut u32) -> JsonTypeSet {
+    let fields = match schema {
+        Value::Bool(false) => return JsonTypeSet::empty(),
+        Value::Object(fields) if *steps > 0 => fields,
+        _ => return JsonTypeSet::all(),
+    };
+    *steps -= 1;
+    let mut possible = JsonTypeSet::all();
+    for (keyword, value) in fields {
+        let allowed = match (keyword.as_str(), value) {
+            ("type", Value::String(name)) => kinds_named(name),
+            ("type", Value::Array(names)) => union(names.iter().filter_map(Value::as_str).map(kinds_named)),
+            ("const", value) => kind_of(value).into(),
+            ("enum", Value::Array(values)) => union(values.iter().map(|value| kind_of(value).into())),
+            ("anyOf" | "oneOf", Value::Array(branches)) => {
+                union(branches.iter().map(|branch| kinds(root, branch, steps)))
+            }
+            ("allOf", Value::Array(branches)) => {
+                branches.iter().fold(JsonTypeSet::all(), |all, branch| all.intersect(kinds(root, branch, steps)))
+            }
+            ("$ref", Value::String(reference)) => match references::resolve(root, reference) {
+                Some(target) => kinds(root, target, steps),
+                None => JsonTypeSet::all(),
+            },
+            _ => JsonTypeSet::all(),
+        };
+        possible = possible.intersect(allowed);
+    }
+    possible
+}
+
+fn union(sets: impl Iterator<Item = JsonTypeSet>) -> JsonTypeSet {
+    sets.fold(JsonTypeSet::empty(), JsonTypeSet::union)
+}
+
+fn kinds_named(name: &str) -> JsonTypeSet {
+    match name.parse() {
+        Ok(JsonType::Number) => JsonType::Number | JsonType::Integer,
+        Ok(kind) => kind.into(),
+        // The meta-schema refuses other names before anything is asked of the kinds.
+        Err(()) => JsonTypeSet::empty(),
+    }
+}
+
+pub(crate) fn kind_of(value: &Value) -> JsonType {
+    match value {
+        Value::Number(number) if is_whole(number.as_f64()) => JsonType::Integer,
+        other => other.into(),
+    }
+}
+
+pub(crate) fn is_whole(number: Option<f64>) -> bool {
+    number.is_some_and(|number| number.fract() == 0.0)
+}

@@ -1,0 +1,37 @@
+//! The command line. Data goes to stdout, everything else to stderr.
+
+mod answers;
+mod run;
+mod step;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Code mode for any model and any client.
+#[derive(Debug, Parser)]
+#[command(name = "dacapo", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Options),
+    Step(step::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Run(options) => run::run(&options),
+        Command::Step(options) => step::step(&options),
+    };
+    outcome.unwrap_or_else(|error| {
+        #[expect(clippy::print_stderr, reason = "the one place where the command says why it failed")]
+        {
+            eprintln!("dacapo: {error:#}");
+        }
+        ExitCode::FAILURE
+    })
+}

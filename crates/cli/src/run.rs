@@ -1,0 +1,210 @@
+//! `dacapo run`: one program from start to end.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, anyhow, bail};
+use dacapo_replay::{
+    Failure, Limit, Limits, LogLine, Outcome, Program, Request, Step, Stepper, Tool, Toolbox, WarmPrograms, read_tools,
+    undefined_functions,
+};
+use serde_json::{Value, json};
+
+use crate::answers::{Answers, Input};
+
+const EXAMPLE: &str = r#"Example:
+  echo 'const [a, b] = await Promise.all([price({item: "pen"}), price({item: "ink"})]); return a + b' > sum.ts
+  dacapo run sum.ts
+
+  It asks for both prices at once: type 2, then 7, and it prints 9. Answers are JSON, or text, or an error after `!`.
+  With a file of answers it asks nobody:
+
+  echo '[{"tool": "price", "args": {"item": "pen"}, "ok": 2}, {"tool": "price", "ok": 7}]' > answers.json
+  dacapo run sum.ts --answers answers.json
+
+Without --tools, every function that the program calls and nothing defines is a tool.
+Exit status: 0 when the program returned, 1 when it failed, 2 for wrong usage."#;
+
+/// Run one program; its calls are answered from a file, or by whoever is at the keyboard
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub(crate) struct Options {
+    /// The program, TypeScript or JavaScript; `-` reads it from stdin
+    file: PathBuf,
+
+    /// Tools as a JSON array, in the shape of any provider or of an MCP `tools/list`
+    #[arg(long, value_name = "FILE")]
+    tools: Option<PathBuf>,
+
+    /// Answers as a JSON array of {"tool": …, "args"?: …, "ok": …} or {"tool": …, "error": {"message": …}}
+    #[arg(long, value_name = "FILE")]
+    answers: Option<PathBuf>,
+
+    /// Print each round of calls and the outcome as one line of JSON each
+    #[arg(long)]
+    json: bool,
+
+    /// What `Math.random` and `crypto` draw from [default: the program's text]
+    #[arg(long, value_name = "TEXT")]
+    seed: Option<String>,
+
+    /// Where the program's clock starts, in milliseconds since 1970 [default: now]
+    #[arg(long, value_name = "MS")]
+    started_at: Option<u64>,
+
+    /// Change a limit, such as `fuel=5000000000`; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_limit)]
+    limit: Vec<(Limit, u64)>,
+
+    /// Give a step up after this many seconds of wall-clock time: a guard against a slow machine, not a limit of programs
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    patience: u64,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let program = program(options)?;
+    let mut answers = match &options.answers {
+        Some(path) => Answers::from_file(path)?,
+        None if options.file == Path::new("-") => {
+            bail!("with the program on stdin, answers must come from a file: add --answers")
+        }
+        None => Answers::Input(Input { json: options.json }),
+    };
+    let tools = match &options.tools {
+        Some(path) => tools(path)?,
+        None => implied_tools(&program, &answers),
+    };
+    let toolbox = Toolbox::new(tools).map_err(|count| anyhow!("{count} tools are too many"))?;
+    for warning in toolbox.catalog().warnings() {
+        writeln!(io::stderr(), "warning: {}", warning.message)?;
+    }
+    let mut request = Request::new(program, Arc::new(toolbox));
+    request.limits = limits(&options.limit)?;
+
+    let stepper = Stepper::new(WarmPrograms { count_max: 1, bytes_max: usize::MAX })?;
+    let mut logs_told = 0;
+    loop {
+        let until = Instant::now() + Duration::from_secs(options.patience);
+        let step = stepper.step(&request, &|| Instant::now() < until)?;
+        if options.json {
+            writeln!(io::stdout(), "{}", serde_json::to_string(&step)?)?;
+        } else {
+            tell_logs(&step.logs[logs_told..])?;
+            logs_told = step.logs.len();
+        }
+        match step.outcome {
+            Outcome::Paused { calls } => {
+                answers.next(&calls)?.into_iter().for_each(|entry| request.journal.push(entry))
+            }
+            Outcome::Finished { .. } => return finish(&step, options),
+        }
+    }
+}
+
+fn finish(step: &Step, options: &Options) -> anyhow::Result<ExitCode> {
+    let Outcome::Finished { result } = &step.outcome else { return Ok(ExitCode::FAILURE) };
+    match result {
+        Ok(data) => {
+            if !options.json {
+                let data: Value = serde_json::from_str(data.get())?;
+                writeln!(io::stdout(), "{data:#}")?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(failure) => {
+            if !options.json {
+                tell_failure(failure)?;
+            }
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn tell_logs(logs: &[LogLine]) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    logs.iter().try_for_each(|line| writeln!(err, "{}", line.text))
+}
+
+fn tell_failure(failure: &Failure) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    writeln!(err, "{}: {}", failure.name, failure.message)?;
+    for part in
+        [failure.frame.as_deref(), Some(failure.stack.as_str())].into_iter().flatten().filter(|part| !part.is_empty())
+    {
+        writeln!(err, "{part}")?;
+    }
+    for (title, calls) in [("completed", &failure.completed), ("not completed", &failure.unfinished)] {
+        if !calls.is_empty() {
+            let calls: Vec<String> = calls.iter().map(|made| format!("{} {}", made.call, made.tool)).collect();
+            writeln!(err, "{title}: {}", calls.join(", "))?;
+        }
+    }
+    Ok(())
+}
+
+fn program(options: &Options) -> anyhow::Result<Program> {
+    let code = if options.file == Path::new("-") {
+        let mut code = String::new();
+        io::stdin().read_to_string(&mut code).context("cannot read the program from stdin")?;
+        code
+    } else {
+        fs::read_to_string(&options.file)
+            .with_context(|| format!("cannot read the program {}", options.file.display()))?
+    };
+    let mut program = Program::new(code);
+    if let Some(seed) = &options.seed {
+        program.seed.clone_from(seed);
+    }
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 stay exact for 285,000 years")]
+    {
+        program.started_at_ms = options.started_at.unwrap_or_else(now) as f64;
+    }
+    Ok(program)
+}
+
+fn tools(path: &Path) -> anyhow::Result<Vec<Tool>> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read the tools in {}", path.display()))?;
+    let json: Value = serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))?;
+    read_tools(&json).with_context(|| path.display().to_string())
+}
+
+/// Whatever the program calls and nobody defines, and whatever there are answers for.
+fn implied_tools(program: &Program, answers: &Answers) -> Vec<Tool> {
+    let mut names: BTreeSet<String> = undefined_functions(program).into_iter().collect();
+    names.extend(answers.tools().map(str::to_owned));
+    let untyped = |name| Tool {
+        name,
+        description: None,
+        input_schema: json!({ "type": "object" }),
+        output_schema: None,
+        server: None,
+    };
+    names.into_iter().map(untyped).collect()
+}
+
+fn limits(changes: &[(Limit, u64)]) -> anyhow::Result<Limits> {
+    let mut limits = Limits::default();
+    for (limit, value) in changes {
+        limits.set(*limit, *value).map_err(|range| {
+            anyhow!("--limit {limit}={value} is out of range; {} to {} are possible", range.start(), range.end())
+        })?;
+    }
+    Ok(limits)
+}
+
+fn parse_limit(text: &str) -> Result<(Limit, u64), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    let known = || Limit::ALL.map(Limit::name).join(", ");
+    let limit = Limit::ALL
+        .into_iter()
+        .find(|limit| limit.name() == name)
+        .ok_or_else(|| format!("no limit `{name}`; there are {}", known()))?;
+    let value = value.parse().map_err(|error| format!("`{value}` is not a number: {error}"))?;
+    Ok((limit, value))
+}

@@ -1,0 +1,110 @@
+//! `dacapo step`: the step function on stdin and stdout.
+
+use std::io::{self, BufRead, Read, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use dacapo_replay::{ErrorKind, Outcome, Request, RequestError, Step, StepError, Stepper, WarmPrograms};
+use serde_json::json;
+
+const EXAMPLE: &str = r#"Example:
+  echo '{"program": {"code": "return await add({a: 1, b: 2})"}, "tools": [{"name": "add"}]}' | dacapo step
+
+  It answers that the program is paused on call 0. Give the answer and ask again:
+
+  echo '{"program": {"code": "return await add({a: 1, b: 2})"}, "tools": [{"name": "add"}],
+         "journal": [{"call": 0, "tool": "add", "ok": 3}]}' | dacapo step
+
+Exit status: 0 when every request got its step (paused or finished, whatever the program did); 1 when a request is
+wrong or its journal does not fit the program; 2 for wrong usage."#;
+
+/// Run a program against the answers so far: one JSON request on stdin, one JSON response on stdout
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub(crate) struct Options {
+    /// One request per line and one response per line, until the end of input
+    #[arg(long)]
+    lines: bool,
+
+    /// Give a step up after this many seconds of wall-clock time: a guard against a slow machine, not a limit of programs
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    patience: u64,
+
+    /// Keep no paused programs in memory between lines; every step is a replay
+    #[arg(long)]
+    cold: bool,
+}
+
+/// Paused programs kept between lines.
+const WARM: WarmPrograms = WarmPrograms { count_max: 256, bytes_max: 1 << 30 };
+
+pub(crate) fn step(options: &Options) -> anyhow::Result<ExitCode> {
+    let warm = if options.lines && !options.cold { WARM } else { WarmPrograms::NONE };
+    let stepper = Stepper::new(warm)?;
+    let patience = Duration::from_secs(options.patience);
+    let mut out = io::stdout().lock();
+    let mut all_stepped = true;
+    let mut answer = |text: &[u8]| -> anyhow::Result<()> {
+        let (response, stepped) = respond(&stepper, text, patience);
+        all_stepped &= stepped;
+        writeln!(out, "{response}")?;
+        out.flush()?;
+        Ok(())
+    };
+    if options.lines {
+        for line in io::stdin().lock().split(b'\n') {
+            let line = line?;
+            if !line.trim_ascii().is_empty() {
+                answer(&line)?;
+            }
+        }
+    } else {
+        let mut text = Vec::new();
+        io::stdin().lock().read_to_end(&mut text)?;
+        answer(&text)?;
+    }
+    Ok(if all_stepped { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// One line of JSON, and whether the request got its step.
+fn respond(stepper: &Stepper, text: &[u8], patience: Duration) -> (String, bool) {
+    let stepped = read(text).map_err(Refused::Request).and_then(|request| {
+        let until = Instant::now() + patience;
+        stepper.step(&request, &|| Instant::now() < until).map_err(Refused::Step)
+    });
+    match stepped.and_then(|step| Ok((serde_json::to_string(&step).map_err(Refused::Json)?, fits(&step)))) {
+        Ok(response) => response,
+        Err(refused) => (refused.to_json(), false),
+    }
+}
+
+fn read(text: &[u8]) -> Result<Request, RequestError> {
+    let text = std::str::from_utf8(text)
+        .map_err(|error| RequestError { path: String::new(), message: format!("the request is not UTF-8: {error}") })?;
+    Request::parse(text)
+}
+
+/// Whether the journal is one of this program.
+fn fits(step: &Step) -> bool {
+    !matches!(&step.outcome, Outcome::Finished { result: Err(failure) } if matches!(failure.kind, ErrorKind::Diverged { .. }))
+}
+
+enum Refused {
+    Request(RequestError),
+    Step(StepError),
+    Json(serde_json::Error),
+}
+
+impl Refused {
+    fn to_json(&self) -> String {
+        let error = match self {
+            Refused::Request(error) => json!({ "kind": "request", "path": error.path, "message": error.message }),
+            Refused::Step(StepError::Interrupted) => {
+                json!({ "kind": "interrupted", "message": StepError::Interrupted.to_string(), "retry": true })
+            }
+            Refused::Step(error) => json!({ "kind": "host", "message": error.to_string(), "retry": true }),
+            Refused::Json(error) => json!({ "kind": "host", "message": error.to_string() }),
+        };
+        json!({ "status": "error", "error": error }).to_string()
+    }
+}

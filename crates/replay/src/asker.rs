@@ -1,0 +1,153 @@
+//! The host's side of a running program: numbers its calls, checks their arguments, keeps its logs.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use dacapo_catalog::ToolIndex;
+use dacapo_sandbox::{Asked, Host, Level};
+use serde_json::Value;
+
+use crate::canonical::canonical;
+use crate::journal::{CallIndex, JsonText, Reused};
+use crate::limits::{Limit, Limits};
+use crate::step::{LogLine, MadeCall};
+use crate::toolbox::Toolbox;
+
+/// A call that the program issued.
+#[derive(Debug)]
+pub(crate) struct Issued {
+    pub tool: ToolIndex,
+    pub args: Value,
+    pub canonical: String,
+    /// How many journal answers had settled when it was issued.
+    pub epoch: usize,
+    pub state: CallState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallState {
+    Open,
+    /// The record of an earlier program answers it; it is never handed out.
+    Reused,
+    Settled,
+}
+
+#[derive(Debug)]
+pub(crate) struct Asker {
+    pub calls: Vec<Issued>,
+    pub logs: Vec<LogLine>,
+    /// The limit that made us stop the program.
+    pub exceeded: Option<Limit>,
+    /// Journal answers settled so far.
+    pub epoch: usize,
+    /// Calls that the record answers, waiting for the job queue to run dry.
+    pub reused: VecDeque<(CallIndex, JsonText)>,
+    records: Vec<Option<Reused>>,
+    log_bytes: u64,
+    toolbox: Arc<Toolbox>,
+    limits: Limits,
+}
+
+/// What a line of log costs besides its text.
+const LOG_LINE_BYTES: u64 = 16;
+
+impl Asker {
+    pub(crate) fn new(toolbox: Arc<Toolbox>, limits: Limits, records: &[Reused]) -> Asker {
+        Asker {
+            calls: Vec::new(),
+            logs: Vec::new(),
+            exceeded: None,
+            epoch: 0,
+            reused: VecDeque::new(),
+            records: records.iter().cloned().map(Some).collect(),
+            log_bytes: 0,
+            toolbox,
+            limits,
+        }
+    }
+
+    pub(crate) fn toolbox(&self) -> &Toolbox {
+        &self.toolbox
+    }
+
+    /// Calls that wait for the journal, in issue order.
+    pub(crate) fn open(&self) -> impl Iterator<Item = (CallIndex, &Issued)> {
+        self.numbered().filter(|(_, issued)| issued.state == CallState::Open)
+    }
+
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (CallIndex, &Issued)> {
+        self.calls.iter().enumerate().map(|(at, issued)| (CallIndex(at as u32), issued))
+    }
+
+    pub(crate) fn made(&self, call: CallIndex, issued: &Issued) -> MadeCall {
+        MadeCall { call, tool: self.toolbox.catalog().qualified_name(issued.tool).to_owned() }
+    }
+
+    fn stop(&mut self, limit: Limit) {
+        self.exceeded = Some(limit);
+    }
+
+    /// The first unused record of the same call.
+    fn take_record(&mut self, tool: ToolIndex, canonical: &str) -> Option<JsonText> {
+        let name = self.toolbox.catalog().qualified_name(tool);
+        let same = |record: &Reused| record.tool == name && record.args == canonical;
+        let slot = self.records.iter_mut().find(|slot| slot.as_ref().is_some_and(same))?;
+        slot.take().map(|record| record.ok)
+    }
+
+    fn exceeded_by(&self, args: &str) -> Option<Limit> {
+        let over = |limit, value: usize| value as u64 > self.limits.get(limit);
+        if over(Limit::Calls, self.calls.len() + 1) {
+            Some(Limit::Calls)
+        } else if over(Limit::CallsPerRound, self.open().count() + 1) {
+            Some(Limit::CallsPerRound)
+        } else if over(Limit::ArgsBytes, args.len()) {
+            Some(Limit::ArgsBytes)
+        } else {
+            None
+        }
+    }
+}
+
+impl Host for Asker {
+    fn call(&mut self, tool: u32, args: &str) -> Asked {
+        if let Some(limit) = self.exceeded_by(args) {
+            self.stop(limit);
+            return Asked::Stop;
+        }
+        let tool = ToolIndex(tool);
+        let args: Value = match serde_json::from_str(args) {
+            Ok(args) => args,
+            Err(error) => return Asked::Refused(format!("the arguments are not JSON: {error}")),
+        };
+        if let Err(invalid) = self.toolbox.catalog().check(tool, &args) {
+            return Asked::Refused(invalid.to_string());
+        }
+        let canonical = canonical(&args);
+        let call = CallIndex(self.calls.len() as u32);
+        let state = match self.take_record(tool, &canonical) {
+            Some(ok) => {
+                self.reused.push_back((call, ok));
+                CallState::Reused
+            }
+            None => CallState::Open,
+        };
+        self.calls.push(Issued { tool, args, canonical, epoch: self.epoch, state });
+        Asked::Issued
+    }
+
+    fn log(&mut self, level: Level, text: &str) -> ControlFlow<()> {
+        self.log_bytes += text.len() as u64 + LOG_LINE_BYTES;
+        if self.log_bytes > self.limits.get(Limit::LogBytes) {
+            self.stop(Limit::LogBytes);
+            return ControlFlow::Break(());
+        }
+        self.logs.push(LogLine { level, text: text.to_owned() });
+        ControlFlow::Continue(())
+    }
+
+    fn unknown_name(&self, namespace: u32, name: &str) -> String {
+        self.toolbox.unknown_member(namespace, name)
+    }
+}

@@ -1,0 +1,162 @@
+//! The record of what a program asked for and what it was told.
+
+use std::fmt;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use crate::canonical::canonical;
+
+/// Position of a call in issue order, starting at zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallIndex(pub u32);
+
+impl fmt::Display for CallIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "call {}", self.0)
+    }
+}
+
+/// JSON as text. It reaches the program as it stands: nothing is lost by reading it into numbers of our own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JsonText(String);
+
+impl JsonText {
+    /// `None` if the text is not one JSON value.
+    pub fn parse(text: impl Into<String>) -> Option<JsonText> {
+        let text = text.into();
+        serde_json::from_str::<&RawValue>(&text).is_ok().then_some(JsonText(text))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&Value> for JsonText {
+    fn from(value: &Value) -> JsonText {
+        JsonText(value.to_string())
+    }
+}
+
+impl From<&RawValue> for JsonText {
+    fn from(raw: &RawValue) -> JsonText {
+        JsonText(raw.get().to_owned())
+    }
+}
+
+/// What came back from a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Ok(JsonText),
+    Error { message: String, data: Option<JsonText> },
+}
+
+impl Answer {
+    fn bytes(&self) -> usize {
+        match self {
+            Answer::Ok(json) => json.0.len(),
+            Answer::Error { message, data } => message.len() + data.as_ref().map_or(0, |data| data.0.len()),
+        }
+    }
+}
+
+/// One answered call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub call: CallIndex,
+    pub tool: String,
+    /// Canonical; `None` when only the tool is to be compared.
+    pub(crate) args: Option<String>,
+    pub answer: Answer,
+}
+
+impl Entry {
+    pub fn new(call: CallIndex, tool: impl Into<String>, args: Option<&Value>, answer: Answer) -> Entry {
+        Entry { call, tool: tool.into(), args: args.map(canonical), answer }
+    }
+}
+
+/// Answered calls in the order in which their answers settle.
+///
+/// Knows a digest of each of its beginnings, so that a paused program is found again without reading it all anew.
+#[derive(Debug, Clone, Default)]
+pub struct Journal {
+    entries: Vec<Entry>,
+    digests: Vec<[u8; 32]>,
+    bytes: usize,
+}
+
+impl Journal {
+    pub fn push(&mut self, entry: Entry) {
+        let mut hash = Sha256::new();
+        hash.update(self.digest(self.entries.len()));
+        hash.update(entry.call.0.to_le_bytes());
+        absorb(&mut hash, Some(&entry.tool));
+        absorb(&mut hash, entry.args.as_deref());
+        match &entry.answer {
+            Answer::Ok(json) => {
+                hash.update([0]);
+                absorb(&mut hash, Some(&json.0));
+            }
+            Answer::Error { message, data } => {
+                hash.update([1]);
+                absorb(&mut hash, Some(message));
+                absorb(&mut hash, data.as_ref().map(JsonText::as_str));
+            }
+        }
+        self.bytes += entry.answer.bytes();
+        self.digests.push(hash.finalize().into());
+        self.entries.push(entry);
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Bytes of all answers.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Stands for the first `count` entries.
+    pub(crate) fn digest(&self, count: usize) -> [u8; 32] {
+        count.checked_sub(1).map_or([0; 32], |last| self.digests[last])
+    }
+}
+
+impl FromIterator<Entry> for Journal {
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Journal {
+        let mut journal = Journal::default();
+        entries.into_iter().for_each(|entry| journal.push(entry));
+        journal
+    }
+}
+
+/// A completed call of an earlier program: answers the same call once, instead of its being executed again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reused {
+    pub tool: String,
+    /// Canonical.
+    pub(crate) args: String,
+    pub ok: JsonText,
+}
+
+impl Reused {
+    pub fn new(tool: impl Into<String>, args: &Value, ok: JsonText) -> Reused {
+        Reused { tool: tool.into(), args: canonical(args), ok }
+    }
+
+    pub(crate) fn absorb_into(&self, hash: &mut Sha256) {
+        for part in [&self.tool, &self.args, &self.ok.0] {
+            absorb(hash, Some(part));
+        }
+    }
+}
+
+fn absorb(hash: &mut Sha256, text: Option<&str>) {
+    let length = text.map_or(u64::MAX, |text| text.len() as u64);
+    hash.update(length.to_le_bytes());
+    hash.update(text.unwrap_or_default().as_bytes());
+}

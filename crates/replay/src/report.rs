@@ -1,0 +1,224 @@
+//! Failures, told in the model's own source.
+
+use dacapo_sandbox::{Ending, Level, Place};
+use dacapo_script::{Diagnostic, Position, SourceMap, code_frame};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::journal::Journal;
+use crate::limits::{Limit, Limits};
+use crate::program::Program;
+use crate::run::{self, Script};
+use crate::step::{Asking, ErrorKind, Failure, LogLine};
+
+const VALUE_CHARS_MAX: usize = 300;
+
+/// What the guest's `describe` says of a thrown value.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Described {
+    name: String,
+    message: String,
+    stack: String,
+    cause: Option<String>,
+    tool: Option<String>,
+    data: Option<Value>,
+    /// Anything that is not an `Error`.
+    thrown: Option<String>,
+}
+
+/// A stack in the model's source.
+#[derive(Debug, Default)]
+struct Stack {
+    text: String,
+    top: Option<Position>,
+    /// The engine could not load the program at all.
+    unloadable: bool,
+}
+
+pub(crate) fn ending(ending: Ending, script: &Script<'_>) -> Result<Box<RawValue>, Failure> {
+    match ending.outcome {
+        Ok(json) if json.len() as u64 > script.limits.get(Limit::OutputBytes) => {
+            Err(limit(Limit::OutputBytes, &[], script))
+        }
+        Ok(json) => run::raw(json).ok_or_else(|| internal("the result is not JSON")),
+        Err(described) => Err(exception(&described, ending.memory_refused, script)),
+    }
+}
+
+fn exception(described: &str, memory_refused: bool, script: &Script<'_>) -> Failure {
+    let described: Described = serde_json::from_str(described).unwrap_or_default();
+    let stack = Stack::of(&described.stack, script.program);
+    if let Some(limit) = limit_behind(&described, memory_refused) {
+        return Failure {
+            stack: stack.text,
+            ..failure(limit_kind(limit, script.limits), &described.name, limit_message(limit, script.limits))
+        }
+        .at(stack.top, script.program);
+    }
+    let kind = if stack.unloadable && described.name == "SyntaxError" {
+        ErrorKind::Syntax
+    } else {
+        ErrorKind::Exception { tool: described.tool, data: described.data }
+    };
+    let (name, message) = match described.thrown {
+        Some(thrown) => ("Error".to_owned(), thrown),
+        None => (described.name, described.message),
+    };
+    Failure { stack: stack.text, cause: described.cause, ..failure(kind, &name, message) }.at(stack.top, script.program)
+}
+
+/// Exhaustion that the engine reports as an exception which the program might have caught.
+fn limit_behind(described: &Described, memory_refused: bool) -> Option<Limit> {
+    match (described.name.as_str(), described.message.as_str()) {
+        ("RangeError", "Maximum call stack size exceeded") => Some(Limit::StackBytes),
+        ("InternalError", "out of memory") if memory_refused => Some(Limit::MemoryBytes),
+        // Describing the error took memory that was not there.
+        ("", "") if memory_refused => Some(Limit::MemoryBytes),
+        _ => None,
+    }
+}
+
+pub(crate) fn limit(limit: Limit, places: &[Place], script: &Script<'_>) -> Failure {
+    let map = (!places.is_empty()).then(|| SourceMap::new(&script.program.code)).flatten();
+    let at = map.and_then(|map| places.iter().find_map(|place| map.original(position(*place))));
+    failure(limit_kind(limit, script.limits), "LimitError", limit_message(limit, script.limits)).at(at, script.program)
+}
+
+fn limit_kind(limit: Limit, limits: &Limits) -> ErrorKind {
+    ErrorKind::Limit { limit, value: limits.get(limit) }
+}
+
+fn limit_message(limit: Limit, limits: &Limits) -> String {
+    let value = limits.get(limit);
+    format!(
+        "the program exceeded the limit `{limit}` of {value}; {}, or raise `limits.{limit}` (at most {})",
+        limit.advice(),
+        limit.range().end()
+    )
+}
+
+pub(crate) fn syntax(diagnostic: Diagnostic) -> Failure {
+    let at = diagnostic.at;
+    Failure {
+        line: Some(at.line),
+        column: Some(at.column),
+        frame: Some(diagnostic.frame),
+        ..failure(ErrorKind::Syntax, "SyntaxError", diagnostic.message)
+    }
+}
+
+pub(crate) fn deadlock() -> Failure {
+    let message = "the program waits for a promise that nothing will ever settle: no call is open and no timer is set; \
+         look for a promise whose resolve is never called";
+    failure(ErrorKind::Deadlock, "DeadlockError", message.to_owned())
+}
+
+pub(crate) fn internal(what: &str) -> Failure {
+    let message = format!("the sandbox failed, which is a defect of dacapo and not of the program: {what}");
+    failure(ErrorKind::Internal, "InternalError", message)
+}
+
+pub(crate) fn diverged(journal: &Journal, entry: usize, actual: Option<Asking>) -> Failure {
+    let recorded = &journal.entries()[entry];
+    let args = recorded.args.as_deref().map(|args| serde_json::from_str(args).unwrap_or_default());
+    let was = show(&recorded.tool, recorded.args.as_deref().unwrap_or("…"));
+    let now = match &actual {
+        Some(asking) => {
+            format!("this run called {}", show(&asking.tool, &asking.args.clone().unwrap_or_default().to_string()))
+        }
+        None => "this run never made it".to_owned(),
+    };
+    let message = format!(
+        "{} was recorded as {was}, but {now}; the program, the tools or the engine changed since the journal was written, \
+         so start the program anew",
+        recorded.call
+    );
+    let kind = ErrorKind::Diverged {
+        path: format!("journal[{entry}]"),
+        recorded: Asking { tool: recorded.tool.clone(), args },
+        actual,
+    };
+    failure(kind, "DivergenceError", message)
+}
+
+/// Lines for rejections that nobody handled.
+pub(crate) fn unhandled(described: &[String], program: &Program) -> Vec<LogLine> {
+    let line = |described: &String| {
+        let described: Described = serde_json::from_str(described).unwrap_or_default();
+        let place = match Stack::of(&described.stack, program).top {
+            Some(at) => format!(" (line {}, column {})", at.line, at.column),
+            None => String::new(),
+        };
+        let what = match described.thrown {
+            Some(thrown) => thrown,
+            None => format!("{}: {}", described.name, described.message),
+        };
+        LogLine { level: Level::Error, text: format!("unhandled rejection: {what}{place}") }
+    };
+    described.iter().map(line).collect()
+}
+
+impl Stack {
+    /// Lines read `at name (program:3:7)` or `at program:3:7`.
+    fn of(stack: &str, program: &Program) -> Stack {
+        let mut told = Stack::default();
+        if !stack.contains("program:") {
+            return told;
+        }
+        let map = SourceMap::new(&program.code);
+        for line in stack.lines() {
+            let Some((before, place)) = line.rsplit_once("program:") else { continue };
+            let mut numbers = place.trim_end_matches(')').split(':').map_while(|number| number.parse().ok());
+            let (Some(line), Some(column)) = (numbers.next(), numbers.next()) else { continue };
+            let name = before.trim().trim_start_matches("at").trim().trim_end_matches('(').trim();
+            let position = Position { line, column };
+            let at = map.as_ref().map_or(Some(position), |map| map.original(position));
+            told.unloadable |= told.text.is_empty() && name.is_empty();
+            let Some(at) = at else { continue };
+            told.top = told.top.or(Some(at));
+            let shown = if name.is_empty() { "<program>" } else { name };
+            told.text.push_str(&format!("    at {shown} (line {}, column {})\n", at.line, at.column));
+        }
+        told.text.truncate(told.text.trim_end().len());
+        told
+    }
+}
+
+impl Failure {
+    fn at(mut self, at: Option<Position>, program: &Program) -> Failure {
+        if let Some(at) = at {
+            (self.line, self.column) = (Some(at.line), Some(at.column));
+            self.frame = Some(code_frame(&program.code, at));
+        }
+        self
+    }
+}
+
+fn failure(kind: ErrorKind, name: &str, message: String) -> Failure {
+    Failure {
+        kind,
+        name: name.to_owned(),
+        message,
+        line: None,
+        column: None,
+        frame: None,
+        stack: String::new(),
+        cause: None,
+        completed: Vec::new(),
+        unfinished: Vec::new(),
+    }
+}
+
+fn position(place: Place) -> Position {
+    Position { line: place.line, column: place.column }
+}
+
+fn show(tool: &str, args: &str) -> String {
+    let mut shown: String = args.chars().take(VALUE_CHARS_MAX).collect();
+    if shown.len() < args.len() {
+        shown.push('…');
+    }
+    format!("`{tool}({shown})`")
+}

@@ -1,0 +1,240 @@
+//! The step request as JSON: read strictly, with errors that name the place.
+
+use std::sync::Arc;
+
+use dacapo_catalog::read_tools;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::journal::{Answer, CallIndex, Entry, Journal, JsonText, Reused};
+use crate::limits::{Limit, Limits};
+use crate::program::Program;
+use crate::toolbox::Toolbox;
+
+/// All that a step depends on.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub program: Program,
+    pub toolbox: Arc<Toolbox>,
+    pub journal: Journal,
+    /// Completed calls of earlier programs in the same turn.
+    pub reuse: Vec<Reused>,
+    pub limits: Limits,
+}
+
+/// What is wrong with a request, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}{}{message}", if path.is_empty() { "" } else { ": " })]
+pub struct RequestError {
+    /// Like `journal[2].call`; empty for the request as a whole.
+    pub path: String,
+    pub message: String,
+}
+
+/// The latest moment that a JavaScript `Date` can hold.
+const DATE_MAX_MS: f64 = 8.64e15;
+
+impl Request {
+    pub fn new(program: Program, toolbox: Arc<Toolbox>) -> Request {
+        Request { program, toolbox, journal: Journal::default(), reuse: Vec::new(), limits: Limits::default() }
+    }
+
+    /// Reads the JSON that `dacapo step` takes.
+    pub fn parse(text: &str) -> Result<Request, RequestError> {
+        let raw: &RawValue = serde_json::from_str(text)
+            .map_err(|error| RequestError::new("", format!("the request is not JSON: {error}")))?;
+        let fields = Fields::read(raw, "", &["program", "tools", "journal", "reuse", "limits"])?;
+        let program = program(fields.raw("program").ok_or_else(|| RequestError::new("program", "is missing"))?)?;
+        let toolbox = fields.raw("tools").map_or_else(|| Toolbox::new(Vec::new()).map_err(too_many_tools), toolbox)?;
+        let limits = fields.raw("limits").map_or_else(|| Ok(Limits::default()), limits)?;
+        Ok(Request {
+            program,
+            toolbox: Arc::new(toolbox),
+            journal: journal(&fields.list("journal")?)?,
+            reuse: reuse(&fields.list("reuse")?)?,
+            limits,
+        })
+    }
+}
+
+impl RequestError {
+    fn new(path: impl Into<String>, message: impl Into<String>) -> RequestError {
+        RequestError { path: path.into(), message: message.into() }
+    }
+}
+
+fn program(raw: &RawValue) -> Result<Program, RequestError> {
+    let fields = Fields::read(raw, "program", &["code", "id", "seed", "started_at"])?;
+    let mut program = Program::new(fields.required::<String>("code")?);
+    if let Some(id) = fields.optional::<String>("id")? {
+        program.seed.clone_from(&id);
+        program.id = id;
+    }
+    if let Some(seed) = fields.optional("seed")? {
+        program.seed = seed;
+    }
+    if let Some(started_at) = fields.optional::<f64>("started_at")? {
+        if !(0.0..=DATE_MAX_MS).contains(&started_at) {
+            return Err(fields.error("started_at", "must be milliseconds since 1970"));
+        }
+        program.started_at_ms = started_at.trunc();
+    }
+    Ok(program)
+}
+
+fn toolbox(raw: &RawValue) -> Result<Toolbox, RequestError> {
+    let json: Value = serde_json::from_str(raw.get()).map_err(|error| RequestError::new("tools", plain(&error)))?;
+    let tools = read_tools(&json).map_err(|error| RequestError::new("", error.to_string()))?;
+    Toolbox::new(tools).map_err(too_many_tools)
+}
+
+fn too_many_tools(count: usize) -> RequestError {
+    RequestError::new("tools", format!("{count} tools are too many; at most {} are possible", u16::MAX))
+}
+
+fn journal(items: &[Item<'_>]) -> Result<Journal, RequestError> {
+    let mut journal = Journal::default();
+    let mut answered = std::collections::BTreeMap::new();
+    for item in items {
+        let fields = Fields::read(item.raw, &item.path, &["call", "tool", "args", "ok", "error"])?;
+        let call = CallIndex(fields.required("call")?);
+        if let Some(earlier) = answered.insert(call, item.path.clone()) {
+            return Err(fields.error("call", format!("{call} is answered already by {earlier}")));
+        }
+        let args = fields.optional::<Value>("args")?;
+        journal.push(Entry::new(call, fields.required::<String>("tool")?, args.as_ref(), answer(&fields)?));
+    }
+    Ok(journal)
+}
+
+fn answer(fields: &Fields<'_>) -> Result<Answer, RequestError> {
+    match (fields.raw("ok"), fields.raw("error")) {
+        (Some(ok), None) => Ok(Answer::Ok(JsonText::from(ok))),
+        (None, Some(error)) => {
+            let fields = Fields::read(error, &fields.path_of("error"), &["message", "data"])?;
+            let data = fields.raw("data").map(JsonText::from);
+            Ok(Answer::Error { message: fields.required("message")?, data })
+        }
+        (None, None) => Err(RequestError::new(&fields.path, "needs `ok` or `error`")),
+        (Some(_), Some(_)) => {
+            Err(RequestError::new(&fields.path, "has both `ok` and `error`; an answer is one of them"))
+        }
+    }
+}
+
+fn reuse(items: &[Item<'_>]) -> Result<Vec<Reused>, RequestError> {
+    let record = |item: &Item<'_>| {
+        let fields = Fields::read(item.raw, &item.path, &["tool", "args", "ok"])?;
+        let ok =
+            fields.raw("ok").ok_or_else(|| fields.error("ok", "is missing; only successful answers are reused"))?;
+        Ok(Reused::new(fields.required::<String>("tool")?, &fields.required::<Value>("args")?, JsonText::from(ok)))
+    };
+    items.iter().map(record).collect()
+}
+
+fn limits(raw: &RawValue) -> Result<Limits, RequestError> {
+    let fields = Fields::read(raw, "limits", &Limit::ALL.map(Limit::name))?;
+    let mut limits = Limits::default();
+    for limit in Limit::ALL {
+        if let Some(value) = fields.optional::<u64>(limit.name())? {
+            limits.set(limit, value).map_err(|range| {
+                fields.error(
+                    limit.name(),
+                    format!("{value} is out of range; {} to {} are possible", range.start(), range.end()),
+                )
+            })?;
+        }
+    }
+    Ok(limits)
+}
+
+/// The fields of one JSON object, still as text.
+struct Fields<'a> {
+    path: String,
+    fields: Vec<(String, &'a RawValue)>,
+}
+
+struct Item<'a> {
+    path: String,
+    raw: &'a RawValue,
+}
+
+impl<'a> Fields<'a> {
+    fn read(raw: &'a RawValue, path: &str, known: &[&str]) -> Result<Fields<'a>, RequestError> {
+        let ObjectText(fields) =
+            serde_json::from_str(raw.get()).map_err(|error| RequestError::new(path, plain(&error)))?;
+        let fields = Fields { path: path.to_owned(), fields };
+        for (at, (name, _)) in fields.fields.iter().enumerate() {
+            if !known.contains(&name.as_str()) {
+                return Err(fields.error(name, format!("is not known here; known are {}", known.join(", "))));
+            }
+            if fields.fields[..at].iter().any(|(earlier, _)| earlier == name) {
+                return Err(fields.error(name, "stands twice"));
+            }
+        }
+        Ok(fields)
+    }
+
+    fn path_of(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    fn error(&self, name: &str, message: impl Into<String>) -> RequestError {
+        RequestError::new(self.path_of(name), message)
+    }
+
+    fn raw(&self, name: &str) -> Option<&'a RawValue> {
+        self.fields.iter().find(|(field, _)| field == name).map(|(_, raw)| *raw)
+    }
+
+    fn optional<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, RequestError> {
+        let read = |raw: &RawValue| serde_json::from_str(raw.get()).map_err(|error| self.error(name, plain(&error)));
+        self.raw(name).map(read).transpose()
+    }
+
+    fn required<T: DeserializeOwned>(&self, name: &str) -> Result<T, RequestError> {
+        self.optional(name)?.ok_or_else(|| self.error(name, "is missing"))
+    }
+
+    /// The items of an array; none when the field is absent.
+    fn list(&self, name: &str) -> Result<Vec<Item<'a>>, RequestError> {
+        let Some(raw) = self.raw(name) else { return Ok(Vec::new()) };
+        let items: Vec<&'a RawValue> =
+            serde_json::from_str(raw.get()).map_err(|error| self.error(name, plain(&error)))?;
+        let item = |(at, raw)| Item { path: format!("{}[{at}]", self.path_of(name)), raw };
+        Ok(items.into_iter().enumerate().map(item).collect())
+    }
+}
+
+/// An object with its fields in order, duplicates included.
+struct ObjectText<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for ObjectText<'de> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = ObjectText<'de>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(ObjectText(fields))
+            }
+        }
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
+/// Without the line and column, which count inside a part of the request.
+fn plain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or(&text).to_owned()
+}

@@ -1,0 +1,267 @@
+//! One program on its way through its journal.
+
+use std::collections::BTreeSet;
+
+use dacapo_sandbox::{AnswerKind, Level, Patience, Rest, Stop, Vm};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::asker::{Asker, CallState};
+use crate::journal::{Answer, CallIndex, Entry, Journal, JsonText};
+use crate::limits::{Limit, Limits};
+use crate::program::Program;
+use crate::report;
+use crate::step::{Asking, Call, Failure, LogLine, Outcome, Step, Usage};
+
+/// A program at rest, with all journal answers so far settled.
+pub(crate) struct Run {
+    vm: Vm<Asker>,
+    rest: Result<Rest, Stop>,
+    /// Journal entries settled.
+    consumed: usize,
+    /// The latest moment at which an answered call had been issued: whatever was issued until then, and was open
+    /// when the answer was given, has been handed out.
+    handed_out_epoch: Option<usize>,
+    /// Calls that the program left behind when it returned, and that we have warned of.
+    left_behind: BTreeSet<CallIndex>,
+}
+
+/// Why a run goes no further.
+enum End {
+    Paused(Vec<Call>),
+    Finished,
+    Deadlock,
+    Diverged { entry: usize, actual: Option<Asking> },
+    Stopped(Stop),
+}
+
+impl From<Stop> for End {
+    fn from(stop: Stop) -> End {
+        End::Stopped(stop)
+    }
+}
+
+/// The caller's patience ended; the run is lost, and nothing is known of the program.
+#[derive(Debug)]
+pub(crate) struct Interrupted;
+
+/// What stays the same from step to step.
+pub(crate) struct Script<'a> {
+    pub program: &'a Program,
+    pub limits: &'a Limits,
+    pub patience: Patience<'a>,
+}
+
+impl Run {
+    pub(crate) fn new(vm: Vm<Asker>, rest: Result<Rest, Stop>) -> Run {
+        Run { vm, rest, consumed: 0, handed_out_epoch: None, left_behind: BTreeSet::new() }
+    }
+
+    /// Settles what the journal holds beyond what is settled already, until it is used up or the program is done.
+    pub(crate) fn advance(&mut self, journal: &Journal, script: &Script<'_>) -> Result<Step, Interrupted> {
+        let end = self.walk(journal, script);
+        self.conclude(end, journal, script)
+    }
+
+    pub(crate) fn consumed(&self) -> usize {
+        self.consumed
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.vm.memory_bytes()
+    }
+
+    fn walk(&mut self, journal: &Journal, script: &Script<'_>) -> End {
+        loop {
+            match self.advance_once(journal, script) {
+                Ok(rest) => self.rest = Ok(rest),
+                Err(end) => return end,
+            }
+        }
+    }
+
+    /// The one thing to do next at rest.
+    fn advance_once(&mut self, journal: &Journal, script: &Script<'_>) -> Result<Rest, End> {
+        let rest = self.rest.clone()?;
+        if rest == Rest::Rejected {
+            return Err(End::Finished);
+        }
+        let needed = self.needed_calls(rest);
+        if rest == Rest::Fulfilled && needed.is_empty() {
+            return Err(End::Finished);
+        }
+        if let Some((call, ok)) = self.vm.host_mut().reused.pop_front() {
+            return self.settle(call, &Answer::Ok(ok), script);
+        }
+        if needed.is_empty() {
+            return match rest {
+                Rest::WaitingForTimer => Ok(self.vm.tick(script.patience)?),
+                _ => Err(End::Deadlock),
+            };
+        }
+        if rest == Rest::Fulfilled {
+            self.warn_of_left_behind(&needed);
+        }
+        let Some(entry) = journal.entries().get(self.consumed) else {
+            return Err(End::Paused(self.calls(&needed, script.program)));
+        };
+        self.compare(entry).map_err(|actual| End::Diverged { entry: self.consumed, actual })?;
+        self.consumed += 1;
+        let asker = self.vm.host_mut();
+        asker.epoch = self.consumed;
+        let issued = asker.calls[entry.call.0 as usize].epoch;
+        self.handed_out_epoch = self.handed_out_epoch.max(Some(issued));
+        self.settle(entry.call, &entry.answer, script)
+    }
+
+    /// Calls that must be answered before the program is done. Once it has returned, those are the ones that
+    /// nobody was asked yet: no issued call is lost.
+    fn needed_calls(&self, rest: Rest) -> Vec<CallIndex> {
+        let open = self.vm.host().open();
+        match rest {
+            Rest::Fulfilled => open
+                .filter(|(_, issued)| self.handed_out_epoch.is_none_or(|epoch| issued.epoch > epoch))
+                .map(|(call, _)| call)
+                .collect(),
+            _ => open.map(|(call, _)| call).collect(),
+        }
+    }
+
+    fn warn_of_left_behind(&mut self, needed: &[CallIndex]) {
+        let fresh: Vec<CallIndex> = needed.iter().copied().filter(|call| self.left_behind.insert(*call)).collect();
+        if fresh.is_empty() {
+            return;
+        }
+        let asker = self.vm.host();
+        let names: Vec<String> = fresh
+            .iter()
+            .map(|call| asker.made(*call, &asker.calls[call.0 as usize]))
+            .map(|made| format!("{} ({})", made.tool, made.call))
+            .collect();
+        let text = format!("the program returned without awaiting {}; executed all the same", names.join(", "));
+        self.vm.host_mut().logs.push(LogLine { level: Level::Warn, text });
+    }
+
+    fn calls(&self, needed: &[CallIndex], program: &Program) -> Vec<Call> {
+        let asker = self.vm.host();
+        let call = |call: &CallIndex| {
+            let issued = &asker.calls[call.0 as usize];
+            let tool = asker.made(*call, issued).tool;
+            Call { call: *call, tool, args: issued.args.clone(), key: program.key(*call) }
+        };
+        needed.iter().map(call).collect()
+    }
+
+    /// Is this entry an answer to a call that this run made, and that is still open? If not, what the run called instead.
+    fn compare(&self, entry: &Entry) -> Result<(), Option<Asking>> {
+        let asker = self.vm.host();
+        let Some(issued) = asker.calls.get(entry.call.0 as usize) else { return Err(None) };
+        let tool = asker.toolbox().catalog().qualified_name(issued.tool);
+        let same_args = entry.args.as_ref().is_none_or(|args| *args == issued.canonical);
+        if tool == entry.tool && same_args && issued.state == CallState::Open {
+            return Ok(());
+        }
+        Err(Some(Asking { tool: tool.to_owned(), args: Some(issued.args.clone()) }))
+    }
+
+    fn settle(&mut self, call: CallIndex, answer: &Answer, script: &Script<'_>) -> Result<Rest, End> {
+        let asker = self.vm.host_mut();
+        let issued = &mut asker.calls[call.0 as usize];
+        issued.state = CallState::Settled;
+        let tool = issued.tool;
+        let catalog = asker.toolbox().catalog();
+        let name = catalog.qualified_name(tool);
+        let (kind, text) = match answer {
+            Answer::Ok(json) => match serde_json::from_str::<String>(json.as_str()) {
+                Ok(text) => match catalog.decode(tool, &text) {
+                    dacapo_catalog::Decoded::Json(json) => (json_kind(&json), json),
+                    dacapo_catalog::Decoded::Text => (AnswerKind::Text, text),
+                },
+                Err(_) => (json_kind(json.as_str()), json.as_str().to_owned()),
+            },
+            Answer::Error { message, data } => (AnswerKind::Error, error_json(name, message, data.as_ref())),
+        };
+        Ok(self.vm.settle(call.0, kind, &text, script.patience)?)
+    }
+
+    fn conclude(&mut self, end: End, journal: &Journal, script: &Script<'_>) -> Result<Step, Interrupted> {
+        let outcome = match end {
+            End::Paused(calls) => return Ok(self.step(Outcome::Paused { calls })),
+            End::Finished => match self.vm.finish(script.patience) {
+                Ok(ending) => {
+                    let lines = report::unhandled(&ending.unhandled, script.program);
+                    self.vm.host_mut().logs.extend(lines);
+                    self.unused_entry(journal).map_or_else(
+                        || report::ending(ending, script),
+                        |(entry, actual)| Err(report::diverged(journal, entry, actual)),
+                    )
+                }
+                Err(stop) => Err(self.stopped(stop, script)?),
+            },
+            End::Deadlock => Err(report::deadlock()),
+            End::Diverged { entry, actual } => Err(report::diverged(journal, entry, actual)),
+            End::Stopped(stop) => Err(self.stopped(stop, script)?),
+        };
+        let result = outcome.map_err(|mut failure| {
+            self.list_calls(&mut failure, journal);
+            Box::new(failure)
+        });
+        Ok(self.step(Outcome::Finished { result }))
+    }
+
+    /// Answers that the program did not wait for must still be answers to calls it made.
+    fn unused_entry(&self, journal: &Journal) -> Option<(usize, Option<Asking>)> {
+        let rest = journal.entries().iter().enumerate().skip(self.consumed);
+        rest.map(|(at, entry)| (at, self.compare(entry))).find_map(|(at, same)| same.err().map(|actual| (at, actual)))
+    }
+
+    fn stopped(&mut self, stop: Stop, script: &Script<'_>) -> Result<Failure, Interrupted> {
+        let limit = match stop {
+            Stop::Interrupted => return Err(Interrupted),
+            Stop::Fault(what) => return Ok(report::internal(&what)),
+            Stop::OutOfFuel(_) => Limit::Fuel,
+            Stop::OutOfMemory => Limit::MemoryBytes,
+            Stop::StackExhausted => Limit::StackBytes,
+            // The asker stops a program only after it has noted the limit.
+            Stop::ByHost => self.vm.host().exceeded.unwrap_or(Limit::Calls),
+        };
+        let places = if let Stop::OutOfFuel(places) = stop { places } else { Vec::new() };
+        Ok(report::limit(limit, &places, script))
+    }
+
+    /// Completed are the calls whose answers we have, used or not.
+    fn list_calls(&self, failure: &mut Failure, journal: &Journal) {
+        let asker = self.vm.host();
+        let answered: BTreeSet<CallIndex> = journal.entries()[self.consumed..].iter().map(|entry| entry.call).collect();
+        for (call, issued) in asker.numbered() {
+            let done = issued.state != CallState::Open || answered.contains(&call);
+            let list = if done { &mut failure.completed } else { &mut failure.unfinished };
+            list.push(asker.made(call, issued));
+        }
+    }
+
+    fn step(&mut self, outcome: Outcome) -> Step {
+        let usage = Usage { fuel: self.vm.fuel_used(), memory_bytes: self.vm.memory_bytes() };
+        Step { outcome, logs: self.vm.host().logs.clone(), usage }
+    }
+}
+
+/// Integers that a double cannot hold exactly have at least 16 digits.
+fn json_kind(json: &str) -> AnswerKind {
+    let long_number =
+        json.as_bytes().chunk_by(|a, b| a.is_ascii_digit() && b.is_ascii_digit()).any(|run| run.len() >= 16);
+    if long_number { AnswerKind::JsonWithBigIntegers } else { AnswerKind::Json }
+}
+
+fn error_json(tool: &str, message: &str, data: Option<&JsonText>) -> String {
+    let head = json!({ "message": message, "tool": tool }).to_string();
+    match data {
+        Some(data) => format!("{},\"data\":{}}}", &head[..head.len() - 1], data.as_str()),
+        None => head,
+    }
+}
+
+/// JSON that the guest wrote.
+pub(crate) fn raw(json: String) -> Option<Box<RawValue>> {
+    RawValue::from_string(json).ok()
+}

@@ -1,0 +1,160 @@
+//! What a step ends with, in our words and as JSON.
+
+use dacapo_sandbox::Level;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::journal::CallIndex;
+use crate::limits::Limit;
+
+/// The end of one step.
+#[derive(Debug, Clone, Serialize)]
+pub struct Step {
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    pub logs: Vec<LogLine>,
+    pub usage: Usage,
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Outcome {
+    /// The program waits for these calls.
+    Paused { calls: Vec<Call> },
+    Finished {
+        #[serde(serialize_with = "serialize_result")]
+        result: Result<Box<RawValue>, Box<Failure>>,
+    },
+}
+
+/// A question to a tool that nobody has answered yet.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Call {
+    pub call: CallIndex,
+    pub tool: String,
+    pub args: Value,
+    /// The same on every replay and every replica: makes executing the call twice avoidable.
+    pub key: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LogLine {
+    #[serde(serialize_with = "serialize_level")]
+    pub level: Level,
+    pub text: String,
+}
+
+/// What the program has used up since its start, replayed parts included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    pub fuel: u64,
+    pub memory_bytes: usize,
+}
+
+/// Why a program did not return.
+#[derive(Debug, Clone, Serialize)]
+pub struct Failure {
+    #[serde(flatten)]
+    pub kind: ErrorKind,
+    pub name: String,
+    pub message: String,
+    /// In the model's own source, like column, frame and stack.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub stack: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    pub completed: Vec<MadeCall>,
+    pub unfinished: Vec<MadeCall>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The program threw, or awaited something that rejected.
+    Exception {
+        /// Whose error it was, if a tool's.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tool: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        data: Option<Value>,
+    },
+    Syntax,
+    Limit {
+        #[serde(serialize_with = "serialize_limit")]
+        limit: Limit,
+        value: u64,
+    },
+    /// The program waits on something that nothing will ever settle.
+    Deadlock,
+    /// The program asked something other than what the journal recorded.
+    Diverged {
+        /// Which journal entry.
+        path: String,
+        recorded: Asking,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        actual: Option<Asking>,
+    },
+    /// The guest died of something that is nobody's limit.
+    Internal,
+}
+
+/// A call as it is told to the model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MadeCall {
+    pub call: CallIndex,
+    pub tool: String,
+}
+
+/// One side of a divergence.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Asking {
+    pub tool: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub args: Option<Value>,
+}
+
+impl Serialize for CallIndex {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(self.0)
+    }
+}
+
+fn serialize_result<S: Serializer>(
+    result: &Result<Box<RawValue>, Box<Failure>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(2))?;
+    match result {
+        Ok(data) => {
+            map.serialize_entry("status", "success")?;
+            map.serialize_entry("data", data)?;
+        }
+        Err(failure) => {
+            map.serialize_entry("status", "error")?;
+            map.serialize_entry("error", failure)?;
+        }
+    }
+    map.end()
+}
+
+fn serialize_level<S: Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match level {
+        Level::Debug => "debug",
+        Level::Log => "log",
+        Level::Info => "info",
+        Level::Warn => "warn",
+        Level::Error => "error",
+    })
+}
+
+fn serialize_limit<S: Serializer>(limit: &Limit, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(limit.name())
+}

@@ -1,0 +1,174 @@
+//! The step function.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dacapo_sandbox::{Patience, Sandbox, SandboxError, Vm, World};
+use sha2::{Digest, Sha256};
+
+use crate::asker::Asker;
+use crate::journal::Journal;
+use crate::limits::Limit;
+use crate::report;
+use crate::request::Request;
+use crate::run::{Interrupted, Run, Script};
+use crate::step::{Outcome, Step, Usage};
+use crate::warm::{Key, Warm};
+
+/// Runs programs step by step. One per process; shared by all threads.
+pub struct Stepper {
+    sandbox: Sandbox<Asker>,
+    warm: Mutex<Warm>,
+}
+
+impl std::fmt::Debug for Stepper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stepper").finish_non_exhaustive()
+    }
+}
+
+/// How many paused programs stay in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WarmPrograms {
+    pub count_max: u32,
+    pub bytes_max: usize,
+}
+
+impl WarmPrograms {
+    /// Every step is a replay from the start.
+    pub const NONE: WarmPrograms = WarmPrograms { count_max: 0, bytes_max: 0 };
+}
+
+impl Default for WarmPrograms {
+    fn default() -> WarmPrograms {
+        WarmPrograms { count_max: 1_000, bytes_max: 4 << 30 }
+    }
+}
+
+/// Why there is no step. Says nothing about the program.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StepError {
+    #[error(
+        "the step was given up before the program came to rest; this machine is too busy or too slow, so try again"
+    )]
+    Interrupted,
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+}
+
+/// Programs that may run at the same moment, beside those that are paused.
+const RUNNING_MAX: u32 = 64;
+
+impl Stepper {
+    pub fn new(warm: WarmPrograms) -> Result<Stepper, SandboxError> {
+        let sandbox = Sandbox::new(warm.count_max + RUNNING_MAX)?;
+        Ok(Stepper { sandbox, warm: Mutex::new(Warm::new(warm.count_max as usize, warm.bytes_max)) })
+    }
+
+    /// Runs the program against the journal: up to the next calls that the journal does not answer, or to its end.
+    ///
+    /// ```
+    /// use dacapo_replay::{Request, Stepper, WarmPrograms};
+    /// let stepper = Stepper::new(WarmPrograms::NONE)?;
+    /// let request = Request::parse(r#"{"program": {"code": "return 6 * 7"}}"#)?;
+    /// let step = stepper.step(&request, &|| true)?;
+    /// assert!(serde_json::to_string(&step)?.contains(r#"{"status":"success","data":42}"#));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn step(&self, request: &Request, patience: Patience<'_>) -> Result<Step, StepError> {
+        let script = Script { program: &request.program, limits: &request.limits, patience };
+        let base = base(request);
+        let resumed = if request.journal.bytes() as u64 > request.limits.get(Limit::JournalBytes) {
+            return Ok(unstarted(report::limit(Limit::JournalBytes, &[], &script)));
+        } else {
+            self.resume(&base, &request.journal)
+        };
+        let mut run = match resumed {
+            Some(run) => run,
+            None => match self.start(request, &script)? {
+                Ok(run) => run,
+                Err(step) => return Ok(step),
+            },
+        };
+        let step = run.advance(&request.journal, &script).map_err(|Interrupted| StepError::Interrupted)?;
+        if let Outcome::Paused { .. } = step.outcome {
+            let key = key(&base, &request.journal, run.consumed());
+            drop(self.warm().put(key, run));
+        }
+        Ok(step)
+    }
+
+    /// The paused program that has come furthest into this journal.
+    fn resume(&self, base: &Key, journal: &Journal) -> Option<Run> {
+        let mut warm = self.warm();
+        (0..=journal.entries().len()).rev().find_map(|consumed| warm.take(&key(base, journal, consumed)))
+    }
+
+    fn start(&self, request: &Request, script: &Script<'_>) -> Result<Result<Run, Step>, StepError> {
+        let code = &request.program.code;
+        if code.len() as u64 > request.limits.get(Limit::ProgramBytes) {
+            return Ok(Err(unstarted(report::limit(Limit::ProgramBytes, &[], script))));
+        }
+        let prepared = match dacapo_script::prepare(code) {
+            Ok(prepared) => prepared,
+            Err(diagnostic) => return Ok(Err(unstarted(report::syntax(diagnostic)))),
+        };
+        let limits = &request.limits;
+        let world = World {
+            entropy: request.program.entropy(),
+            started_at_ms: request.program.started_at_ms,
+            fuel: limits.get(Limit::Fuel),
+            memory_bytes: limits.get(Limit::MemoryBytes) as usize,
+            stack_bytes: limits.get(Limit::StackBytes) as u32,
+        };
+        let mut vm = self.new_vm(&world, request)?;
+        let unknown = request.toolbox.unknown_names(&prepared.unknown_calls);
+        let started = vm.start(&world, &[request.toolbox.names(), &unknown], &prepared.javascript, script.patience);
+        Ok(Ok(Run::new(vm, started)))
+    }
+
+    fn new_vm(&self, world: &World, request: &Request) -> Result<Vm<Asker>, SandboxError> {
+        loop {
+            let asker = Asker::new(Arc::clone(&request.toolbox), request.limits.clone(), &request.reuse);
+            match self.sandbox.new_vm(world, asker) {
+                // Running programs go before paused ones.
+                Err(SandboxError::Full(places)) => {
+                    let evicted = self.warm().evict();
+                    if evicted.is_none() {
+                        return Err(SandboxError::Full(places));
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn warm(&self) -> MutexGuard<'_, Warm> {
+        self.warm.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Stands for all of the request but its journal.
+fn base(request: &Request) -> Key {
+    let mut hash = Sha256::new();
+    hash.update(request.program.digest());
+    hash.update(request.toolbox.digest());
+    for value in request.limits.values() {
+        hash.update(value.to_le_bytes());
+    }
+    request.reuse.iter().for_each(|record| record.absorb_into(&mut hash));
+    hash.finalize().into()
+}
+
+fn key(base: &Key, journal: &Journal, consumed: usize) -> Key {
+    Sha256::digest([*base, journal.digest(consumed)].concat()).into()
+}
+
+/// A program that was not let in.
+fn unstarted(failure: crate::step::Failure) -> Step {
+    Step {
+        outcome: Outcome::Finished { result: Err(Box::new(failure)) },
+        logs: Vec::new(),
+        usage: Usage { fuel: 0, memory_bytes: 0 },
+    }
+}

@@ -1,0 +1,135 @@
+//! A tool list, ready for any number of programs.
+
+use std::collections::BTreeSet;
+
+use dacapo_catalog::{Catalog, Tool};
+use dacapo_sandbox::Names;
+use dacapo_script::UnknownCall;
+use sha2::{Digest, Sha256};
+
+const TOOLS_MAX: usize = u16::MAX as usize;
+const SUGGESTIONS_MAX: usize = 3;
+const LISTED_MAX: usize = 12;
+
+/// Tools with their names as functions, their validators, and a digest that stands for them.
+#[derive(Debug)]
+pub struct Toolbox {
+    catalog: Catalog,
+    names: Names,
+    globals: BTreeSet<String>,
+    namespaces: Vec<String>,
+    digest: [u8; 32],
+}
+
+impl Toolbox {
+    /// `Err` with the number of tools when there are too many.
+    pub fn new(tools: Vec<Tool>) -> Result<Toolbox, usize> {
+        if tools.len() > TOOLS_MAX {
+            return Err(tools.len());
+        }
+        let digest = digest(&tools);
+        let catalog = Catalog::new(tools);
+        let mut toolbox =
+            Toolbox { catalog, names: Names::default(), globals: BTreeSet::new(), namespaces: Vec::new(), digest };
+        toolbox.name_functions();
+        Ok(toolbox)
+    }
+
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    pub(crate) fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn name_functions(&mut self) {
+        let mut functions: Vec<_> = self.catalog.functions().iter().collect();
+        // Stable: `None` first, then one namespace after the other.
+        functions.sort_by_key(|function| function.namespace.as_deref());
+        for function in functions {
+            match &function.namespace {
+                Some(namespace) if self.namespaces.last() != Some(namespace) => {
+                    self.names.namespace(namespace);
+                    self.globals.insert(namespace.clone());
+                    self.namespaces.push(namespace.clone());
+                }
+                Some(_) => {}
+                None => {
+                    self.globals.insert(function.identifier.clone());
+                    self.globals.extend(function.aliases.iter().cloned());
+                }
+            }
+            self.names.function(function.tool.0 as u16, &function.identifier);
+            function.aliases.iter().for_each(|alias| self.names.alias(alias));
+            if function.exact_name != function.identifier && !function.aliases.contains(&function.exact_name) {
+                self.names.exact(&function.exact_name);
+            }
+        }
+    }
+
+    /// Errors for names that the program calls and nobody defines.
+    pub(crate) fn unknown_names(&self, calls: &[UnknownCall]) -> Names {
+        let mut names = Names::default();
+        for call in calls.iter().filter(|call| !self.globals.contains(&call.name)) {
+            names.unknown(&call.name, &self.unknown_name(None, &call.name));
+        }
+        names
+    }
+
+    /// Namespace 0 is `tools`, others count from 1.
+    pub(crate) fn unknown_member(&self, namespace: u32, name: &str) -> String {
+        let namespace = namespace.checked_sub(1).and_then(|at| self.namespaces.get(at as usize));
+        self.unknown_name(Some(namespace.map_or("tools", String::as_str)), name)
+    }
+
+    fn unknown_name(&self, object: Option<&str>, name: &str) -> String {
+        let written = object.map_or_else(|| name.to_owned(), |object| format!("{object}.{name}"));
+        let reason = match (object, name) {
+            (None, "fetch" | "XMLHttpRequest" | "WebSocket" | "axios") => "there is no network here; use the tools",
+            (None, "require") => "there are no modules here; tools are global functions",
+            (None, "alert" | "prompt" | "confirm") => "there is no user here; return what should be said",
+            _ => "no tool has this name",
+        };
+        let closest = self.catalog.closest(name, SUGGESTIONS_MAX);
+        let advice = if self.catalog.tools().is_empty() {
+            "; there are no tools".to_owned()
+        } else if closest.is_empty() {
+            format!("; the tools are {}", self.listed())
+        } else {
+            format!("; did you mean {}?", closest.join(" or "))
+        };
+        format!("{written} is not defined: {reason}{advice}")
+    }
+
+    fn listed(&self) -> String {
+        let functions = self.catalog.functions();
+        let names: Vec<_> = functions.iter().take(LISTED_MAX).map(dacapo_catalog::Function::expression).collect();
+        match functions.len().saturating_sub(LISTED_MAX) {
+            0 => names.join(", "),
+            more => format!("{} and {more} more", names.join(", ")),
+        }
+    }
+}
+
+fn digest(tools: &[Tool]) -> [u8; 32] {
+    let mut hash = Sha256::new_with_prefix(b"dacapo tools 1\0");
+    for tool in tools {
+        let parts = [
+            Some(tool.name.clone()),
+            tool.server.clone(),
+            tool.description.clone(),
+            Some(tool.input_schema.to_string()),
+            tool.output_schema.as_ref().map(ToString::to_string),
+        ];
+        for part in parts {
+            hash.update(part.as_ref().map_or(u64::MAX, |part| part.len() as u64).to_le_bytes());
+            hash.update(part.unwrap_or_default().as_bytes());
+        }
+    }
+    hash.finalize().into()
+}

@@ -1,0 +1,64 @@
+//! What the model wrote, turned into what runs.
+//!
+//! A model sends a program as a function body, as a `main` it forgot to call, as a default
+//! export, as a bare arrow function, or as any of these inside a Markdown fence. [`prepare`]
+//! takes them all as the same program: it strips the TypeScript, finds out what the program's
+//! result is, and yields one JavaScript [`Script`] whose value is a promise for that result.
+//! Where that is not possible it says why in a [`Diagnostic`], in terms of the text the model wrote.
+//!
+//! The crate does no I/O, runs nothing and checks no types. Modern JavaScript passes through
+//! unchanged; there are no modules, so imports are refused.
+//!
+//! Start reading at [`prepare`].
+
+mod diagnostic;
+mod entry;
+mod fence;
+mod front_end;
+mod globals;
+mod nesting;
+mod outline;
+mod position;
+mod source_map;
+
+pub use diagnostic::Diagnostic;
+pub use globals::STANDARD_GLOBALS;
+pub use position::{Position, code_frame};
+pub use source_map::SourceMap;
+
+use front_end::Mapping;
+
+/// What runs in place of what the model wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    /// A JavaScript script (not a module) whose completion value is a promise for the program's
+    /// result.
+    pub javascript: String,
+    /// Names that the program calls though nothing in it declares, assigns or tests them and they
+    /// are not [`STANDARD_GLOBALS`]; sorted and unique.
+    pub unknown_calls: Vec<UnknownCall>,
+}
+
+/// A name that only the host can give a meaning to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownCall {
+    pub name: String,
+    /// Where the program calls it first.
+    pub at: Position,
+}
+
+/// Turns a program into the script that runs in its place.
+///
+/// ```
+/// let script = dacapo_script::prepare("const n: number = 2;\nn + 1").unwrap();
+/// assert_eq!(script.javascript, "(async () => {\nconst n = 2;\nreturn n + 1;\n})()");
+/// ```
+pub fn prepare(source: &str) -> Result<Script, Diagnostic> {
+    let compiled = front_end::compile(source, Mapping::Without)?;
+    let unknown_calls = compiled
+        .unknown_calls
+        .into_iter()
+        .map(|(name, offset)| UnknownCall { name, at: Position::of(source, offset) })
+        .collect();
+    Ok(Script { javascript: compiled.javascript, unknown_calls })
+}

@@ -1,0 +1,455 @@
+//! How deep a text may nest, and the stack that its depth needs.
+//!
+//! Every phase of the front end recurses over the syntax tree, so a hostile text could overflow
+//! the stack of the process that hosts it. [`with_stack_for`] bounds the depth of the tree from
+//! above in one cheap pass, before anything recursive runs. The bound may be too high, never too
+//! low by more than a small factor: every construct that can hold another of its kind has a token
+//! that counts. Ordinary texts run on the stack of the caller, deeper ones on a larger stack of
+//! their own, and the rest are refused.
+
+use std::thread;
+
+/// A bracket takes the parser through every level of the grammar; other tokens cost far less.
+const BRACKET_COST: usize = 4;
+/// The parser tries every `<` as the start of type arguments, in time that grows with their square.
+const ANGLE_COST: usize = 16;
+const COST_MAX: usize = 8_000;
+const STACK_BYTES_PER_COST: usize = if cfg!(debug_assertions) { 16 << 10 } else { 4 << 10 };
+/// What is taken for granted of the caller's stack.
+const CALLER_STACK_BYTES: usize = 1 << 20;
+const COST_ON_CALLER_STACK_MAX: usize = CALLER_STACK_BYTES / STACK_BYTES_PER_COST;
+
+/// A text that nests deeper than the front end can follow.
+#[derive(Debug)]
+pub(crate) struct TooDeep {
+    pub(crate) offset: usize,
+}
+
+impl TooDeep {
+    pub(crate) fn message(&self) -> String {
+        "the program nests too deeply, or has too long an expression, at this point; \
+         split it into several statements or build the value in a loop"
+            .into()
+    }
+}
+
+/// Runs the front end for `text` on a stack that is large enough for it.
+pub(crate) fn with_stack_for<T: Send>(text: &str, run: impl FnOnce() -> T + Send) -> Result<T, TooDeep> {
+    let mut scan = Scan::new(text);
+    scan.run();
+    if let Some(offset) = scan.too_deep_at {
+        return Err(TooDeep { offset });
+    }
+    if scan.cost_max <= COST_ON_CALLER_STACK_MAX {
+        return Ok(run());
+    }
+    let per: usize = std::env::var("PER").ok().and_then(|v| v.parse().ok()).unwrap_or(STACK_BYTES_PER_COST);
+    let stack_bytes = CALLER_STACK_BYTES + scan.cost_max * per;
+    thread::scope(|scope| {
+        let spawned = thread::Builder::new().stack_size(stack_bytes).spawn_scoped(scope, run);
+        match spawned.map(thread::ScopedJoinHandle::join) {
+            Ok(Ok(result)) => Ok(result),
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            // No room for such a stack now.
+            Err(_) => Err(TooDeep { offset: 0 }),
+        }
+    })
+}
+
+/// What the token before the current one means for a `/` and for a line break that follow it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// The end of a value: `/` divides, a line break may end the statement.
+    Operand,
+    /// An operator or the like: `/` starts a regular expression.
+    Operator,
+    Semicolon,
+    Dot,
+    /// A `}`: what a `/` is depends on what it closes, but a line break may end the statement.
+    Brace,
+    /// An operand or an operator, as only the grammar can tell.
+    Unclear,
+}
+
+/// One level of brackets.
+struct Level {
+    closer: u8,
+    in_template: bool,
+    /// What the closing bracket is.
+    after: Before,
+    /// Tokens that can deepen the tree since the last `,` or `;`.
+    run: usize,
+    /// Those that go on deepening it beyond, like `else`.
+    kept: usize,
+    /// Every `<` that may start type arguments and that no `>` has closed.
+    angles: usize,
+}
+
+impl Level {
+    fn cost(&self) -> usize {
+        self.run + self.kept + self.angles * ANGLE_COST
+    }
+}
+
+struct Scan<'t> {
+    text: &'t str,
+    bytes: &'t [u8],
+    at: usize,
+    levels: Vec<Level>,
+    /// Cost of all levels together.
+    cost: usize,
+    cost_max: usize,
+    too_deep_at: Option<usize>,
+    before: Before,
+    /// What the word before is to a `(`.
+    header: Before,
+    line_break: bool,
+    /// What is code and what is not cannot be told any more, so all counts and nothing is closed.
+    lost: bool,
+}
+
+impl<'t> Scan<'t> {
+    fn new(text: &'t str) -> Self {
+        let top = Level { closer: 0, in_template: false, after: Before::Operand, run: 0, kept: 0, angles: 0 };
+        Self {
+            text,
+            bytes: text.as_bytes(),
+            at: if text.starts_with("#!") { text.find(LINE_BREAKS).unwrap_or(text.len()) } else { 0 },
+            levels: vec![top],
+            cost: 0,
+            cost_max: 0,
+            too_deep_at: None,
+            before: Before::Semicolon,
+            header: Before::Operand,
+            line_break: true,
+            lost: false,
+        }
+    }
+
+    fn run(&mut self) {
+        while self.at < self.bytes.len() && self.too_deep_at.is_none() {
+            self.token();
+        }
+    }
+
+    fn token(&mut self) {
+        if self.skip_trivia() {
+            return;
+        }
+        let byte = self.bytes[self.at];
+        let header = std::mem::replace(&mut self.header, Before::Operand);
+        match byte {
+            b'/' if !self.lost => self.slash(),
+            b'\'' | b'"' if !self.lost => self.string(byte),
+            b'`' if !self.lost => {
+                self.count(1);
+                self.at += 1;
+                self.template();
+            }
+            b'(' => self.open(b')', header),
+            b'[' => self.open(b']', Before::Operand),
+            b'{' => self.open(b'}', Before::Brace),
+            b')' | b']' | b'}' => self.close(byte),
+            b';' | b',' => self.separator(byte),
+            b'<' => {
+                self.operator(1, Before::Operator);
+                self.level().angles += 1;
+                self.add(ANGLE_COST);
+            }
+            b'>' => {
+                self.operator(1, Before::Unclear);
+                if self.level().angles > 0 && !self.lost {
+                    self.level().angles -= 1;
+                    self.cost -= ANGLE_COST;
+                }
+            }
+            b'=' if self.next_is(b'>') => self.operator(2, Before::Operator),
+            b'+' | b'-' if self.next_is(byte) => self.operator(2, Before::Unclear),
+            b'.' => self.operator(1, Before::Dot),
+            b'!' if !self.next_is(b'=') => {
+                let before = match self.before {
+                    Before::Operand if !self.line_break => Before::Operand,
+                    Before::Operand | Before::Brace | Before::Unclear => Before::Unclear,
+                    Before::Operator | Before::Semicolon | Before::Dot => Before::Operator,
+                };
+                self.operator(1, before);
+            }
+            _ => self.word_or_operator(),
+        }
+        self.line_break = false;
+    }
+
+    /// Skips one comment or white space, which no token in front of it may notice.
+    fn skip_trivia(&mut self) -> bool {
+        let rest = &self.text[self.at..];
+        let length = match self.bytes[self.at] {
+            b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => 1,
+            b'/' if self.next_is(b'/') && !self.lost => rest.find(LINE_BREAKS).unwrap_or(rest.len()),
+            b'/' if self.next_is(b'*') && !self.lost => rest[2..].find("*/").map_or(rest.len(), |end| end + 4),
+            0x80.. => match rest.chars().next() {
+                Some(c) if is_space(c) => c.len_utf8(),
+                _ => return false,
+            },
+            _ => return false,
+        };
+        self.line_break |= rest[..length].contains(LINE_BREAKS);
+        self.at += length;
+        true
+    }
+
+    fn next_is(&self, byte: u8) -> bool {
+        self.bytes.get(self.at + 1) == Some(&byte)
+    }
+
+    fn level(&mut self) -> &mut Level {
+        self.levels.last_mut().expect("the top level is never closed")
+    }
+
+    fn count(&mut self, cost: usize) {
+        self.level().run += cost;
+        self.add(cost);
+    }
+
+    fn count_kept(&mut self) {
+        self.level().kept += 1;
+        self.add(1);
+    }
+
+    fn add(&mut self, cost: usize) {
+        self.cost += cost;
+        self.cost_max = self.cost_max.max(self.cost);
+        if self.cost > COST_MAX {
+            self.too_deep_at = Some(self.at);
+        }
+    }
+
+    fn operator(&mut self, length: usize, before: Before) {
+        self.begin_token();
+        self.count(1);
+        self.at += length;
+        self.before = before;
+    }
+
+    /// A statement that does not go on with `else` leaves nothing behind.
+    fn begin_token(&mut self) {
+        if self.before == Before::Semicolon {
+            self.end_statement();
+        }
+    }
+
+    fn end_statement(&mut self) {
+        if self.lost {
+            return;
+        }
+        let level = self.level();
+        let ended = level.cost();
+        (level.run, level.kept, level.angles) = (0, 0, 0);
+        self.cost -= ended;
+    }
+
+    fn open(&mut self, closer: u8, after: Before) {
+        self.begin_token();
+        self.count(1);
+        self.add(BRACKET_COST);
+        self.levels.push(Level { closer, in_template: false, after, run: 0, kept: 0, angles: 0 });
+        self.at += 1;
+        self.before = Before::Semicolon;
+    }
+
+    fn close(&mut self, closer: u8) {
+        self.at += 1;
+        self.before = Before::Unclear;
+        if self.lost || self.level().closer != closer {
+            return;
+        }
+        if let Some(level) = self.levels.pop() {
+            self.cost -= level.cost() + BRACKET_COST;
+            self.before = level.after;
+            if level.in_template {
+                self.template();
+            }
+        }
+    }
+
+    fn separator(&mut self, byte: u8) {
+        self.begin_token();
+        self.at += 1;
+        self.before = if byte == b';' { Before::Semicolon } else { Before::Operator };
+        if !self.lost {
+            let run = std::mem::take(&mut self.level().run);
+            self.cost -= run;
+        }
+    }
+
+    fn string(&mut self, quote: u8) {
+        self.begin_token();
+        self.at += 1;
+        self.before = Before::Operand;
+        while let Some(&byte) = self.bytes.get(self.at) {
+            self.at += 1;
+            match byte {
+                b'\\' if self.bytes[self.at..].starts_with(b"\r\n") => self.at += 2,
+                b'\\' => self.at += 1,
+                b'\n' | b'\r' => {
+                    self.lost = true;
+                    return;
+                }
+                _ if byte == quote => return,
+                _ => {}
+            }
+        }
+    }
+
+    /// Skips template characters up to the end or to the next `${`.
+    fn template(&mut self) {
+        while let Some(&byte) = self.bytes.get(self.at) {
+            self.at += 1;
+            match byte {
+                b'\\' => self.at += 1,
+                b'`' => {
+                    self.before = Before::Operand;
+                    return;
+                }
+                b'$' if self.bytes.get(self.at) == Some(&b'{') => {
+                    self.open(b'}', Before::Operand);
+                    self.level().in_template = true;
+                    return;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn slash(&mut self) {
+        let divides = self.before == Before::Operand && !self.line_break;
+        if divides {
+            return self.operator(1, Before::Operator);
+        }
+        let unclear = matches!(self.before, Before::Operand | Before::Brace | Before::Unclear);
+        match regular_expression(&self.bytes[self.at..]) {
+            Some(length) if !unclear => {
+                self.begin_token();
+                self.at += length;
+                self.before = Before::Operand;
+            }
+            // Both readings come to the same unless there is something in it to open or to close.
+            reading => {
+                let body = reading.map(|length| &self.bytes[self.at + 1..self.at + length]);
+                self.lost = body.is_none_or(|body| body.iter().any(|it| b"'\"`\\()[]{}".contains(it)));
+                self.operator(1, Before::Operator);
+            }
+        }
+    }
+
+    fn word_or_operator(&mut self) {
+        let rest = &self.text[self.at..];
+        let mut length = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+        if length == 0 {
+            return self.operator(1, Before::Operator);
+        }
+        if rest.starts_with(|c: char| c.is_ascii_digit()) && rest[length..].starts_with('.') {
+            length += 1;
+            length += rest[length..].find(|c| !is_word(c)).unwrap_or(rest.len() - length);
+        }
+        self.word(&rest[..length]);
+        self.at += length;
+    }
+
+    fn word(&mut self, word: &str) {
+        let after_dot = self.before == Before::Dot;
+        let role = if after_dot { Role::Name } else { Role::of(word) };
+        let starts = match role {
+            Role::GoesOn | Role::Infix(_) => false,
+            Role::Case => true,
+            Role::Name | Role::Starts(_) => match self.before {
+                Before::Semicolon => true,
+                Before::Operand | Before::Brace => self.line_break,
+                Before::Operator | Before::Dot | Before::Unclear => false,
+            },
+        };
+        if starts {
+            self.end_statement();
+        }
+        self.before = match role {
+            Role::Name => Before::Operand,
+            Role::Starts(before) | Role::Infix(before) => before,
+            Role::GoesOn | Role::Case => Before::Operator,
+        };
+        match role {
+            Role::Name => {}
+            Role::GoesOn => self.count_kept(),
+            Role::Starts(_) | Role::Infix(_) | Role::Case => self.count(1),
+        }
+        self.header = match word {
+            _ if after_dot => Before::Operand,
+            "if" | "while" | "for" | "with" => Before::Operator,
+            "await" => Before::Unclear,
+            _ => Before::Operand,
+        };
+    }
+}
+
+/// What a word can do to the depth of the tree.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Nothing: it is a name or a literal.
+    Name,
+    /// Can hold what follows, and starts a statement where it is first on its line.
+    Starts(Before),
+    /// Goes on with the expression or type before it.
+    Infix(Before),
+    /// Goes on with the statement before it.
+    GoesOn,
+    /// Starts an entry of a `switch`.
+    Case,
+}
+
+impl Role {
+    fn of(word: &str) -> Self {
+        match word {
+            "class" | "const" | "delete" | "do" | "enum" | "export" | "for" | "function" | "if" | "import" | "new"
+            | "return" | "switch" | "throw" | "try" | "typeof" | "var" | "void" | "with" => {
+                Self::Starts(Before::Operator)
+            }
+            "abstract" | "accessor" | "asserts" | "async" | "await" | "declare" | "get" | "global" | "infer"
+            | "interface" | "keyof" | "let" | "module" | "namespace" | "override" | "private" | "protected"
+            | "public" | "readonly" | "set" | "static" | "type" | "unique" | "using" | "yield" => {
+                Self::Starts(Before::Unclear)
+            }
+            "extends" | "in" | "instanceof" => Self::Infix(Before::Operator),
+            "as" | "implements" | "is" | "of" | "satisfies" => Self::Infix(Before::Unclear),
+            "catch" | "else" | "finally" | "while" => Self::GoesOn,
+            "case" | "default" => Self::Case,
+            // Not worth reading escapes and other scripts for.
+            _ if !word.is_ascii() || word.contains('\\') => Self::Infix(Before::Unclear),
+            _ => Self::Name,
+        }
+    }
+}
+
+const LINE_BREAKS: [char; 4] = ['\n', '\r', '\u{2028}', '\u{2029}'];
+
+fn is_space(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '\u{feff}' | '\u{200b}')
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '#' | '\\') || !(c.is_ascii() || is_space(c))
+}
+
+/// The length of the regular expression that starts here, without its flags.
+fn regular_expression(bytes: &[u8]) -> Option<usize> {
+    let mut in_class = false;
+    let mut at = 1;
+    loop {
+        match bytes.get(at)? {
+            b'\n' | b'\r' => return None,
+            b'\\' => at += 1,
+            b'[' => in_class = true,
+            b']' => in_class = false,
+            b'/' if !in_class => return Some(at + 1),
+            _ => {}
+        }
+        at += 1;
+    }
+}

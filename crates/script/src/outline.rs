@@ -1,0 +1,195 @@
+//! What has to be known about a program before its types are stripped.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use oxc::ast::AstKind;
+use oxc::ast::ast::{Expression, IdentifierReference, Statement, TSModuleReference, UnaryOperator};
+use oxc::semantic::{AstNode, Semantic, SymbolId};
+use oxc::span::{GetSpan, Span};
+
+use crate::globals;
+
+/// What has to be known about a program before its types are stripped.
+#[derive(Debug, Default)]
+pub(crate) struct Outline {
+    /// A `return` outside every function: the program says itself what its result is.
+    pub(crate) returns: bool,
+    /// Nothing but declarations at the top level.
+    pub(crate) only_declares: bool,
+    /// The statement whose value is the program's, unless something else decides it.
+    pub(crate) last_statement: Option<Span>,
+    /// By name, with the offset of the first call.
+    pub(crate) unknown_calls: Vec<(String, usize)>,
+    /// Every use of a top-level name as a value, exports aside.
+    uses: Vec<(SymbolId, u32)>,
+}
+
+/// Syntax that parses but cannot run here.
+#[derive(Debug)]
+pub(crate) struct Unsupported {
+    pub(crate) offset: u32,
+    pub(crate) message: String,
+}
+
+impl Outline {
+    pub(crate) fn of(semantic: &Semantic<'_>) -> Result<Self, Unsupported> {
+        let body = &semantic.nodes().program().body;
+        let mut outline = Self {
+            only_declares: body.iter().all(is_declaration),
+            last_statement: body.iter().rfind(|statement| !is_passive(statement)).and_then(valued),
+            ..Self::default()
+        };
+        let mut free_names = FreeNames::default();
+        for node in semantic.nodes().iter() {
+            refuse_unsupported(node)?;
+            match node.kind() {
+                AstKind::ReturnStatement(_) => {
+                    let scoping = semantic.scoping();
+                    outline.returns |=
+                        !scoping.scope_ancestors(node.scope_id()).any(|scope| scoping.scope_flags(scope).is_function());
+                }
+                AstKind::IdentifierReference(name) => {
+                    outline.add_use(semantic, node, name, &mut free_names);
+                }
+                _ => {}
+            }
+        }
+        outline.unknown_calls = free_names.into_unknown_calls();
+        Ok(outline)
+    }
+
+    /// Whether the program uses a top-level name anywhere but within `own`.
+    pub(crate) fn is_used_outside(&self, symbol: SymbolId, own: Span) -> bool {
+        self.uses.iter().any(|&(used, offset)| used == symbol && !(own.start..own.end).contains(&offset))
+    }
+
+    fn add_use<'a>(
+        &mut self,
+        semantic: &Semantic<'a>,
+        node: &AstNode<'a>,
+        name: &IdentifierReference<'a>,
+        free_names: &mut FreeNames<'a>,
+    ) {
+        let scoping = semantic.scoping();
+        let reference = scoping.get_reference(name.reference_id());
+        if !reference.is_value() {
+            return;
+        }
+        let parent = semantic.nodes().parent_kind(node.id());
+        match reference.symbol_id() {
+            None if reference.is_write() => _ = free_names.known.insert(name.name.as_str()),
+            None => free_names.add(name, parent),
+            Some(symbol) => {
+                let exported = matches!(parent, AstKind::ExportSpecifier(_) | AstKind::ExportDefaultDeclaration(_));
+                if !exported && scoping.symbol_scope_id(symbol) == scoping.root_scope_id() {
+                    self.uses.push((symbol, name.span.start));
+                }
+            }
+        }
+    }
+}
+
+fn is_declaration(statement: &Statement<'_>) -> bool {
+    statement.is_declaration() || statement.is_module_declaration() || matches!(statement, Statement::EmptyStatement(_))
+}
+
+/// Whether a statement does nothing when the program gets to it.
+fn is_passive(statement: &Statement<'_>) -> bool {
+    matches!(
+        statement,
+        Statement::EmptyStatement(_)
+            | Statement::FunctionDeclaration(_)
+            | Statement::TSTypeAliasDeclaration(_)
+            | Statement::TSInterfaceDeclaration(_)
+    )
+}
+
+fn valued(statement: &Statement<'_>) -> Option<Span> {
+    let has_value = matches!(
+        statement,
+        Statement::ExpressionStatement(_)
+            | Statement::BlockStatement(_)
+            | Statement::IfStatement(_)
+            | Statement::TryStatement(_)
+            | Statement::SwitchStatement(_)
+    );
+    has_value.then(|| statement.span())
+}
+
+fn refuse_unsupported(node: &AstNode<'_>) -> Result<(), Unsupported> {
+    let message = match node.kind() {
+        AstKind::ImportMeta(_) => {
+            "`import.meta` does not exist here, because the program is not a module; remove it".into()
+        }
+        AstKind::Decorator(_) => {
+            "decorators are not supported; call the function on the class or method instead".into()
+        }
+        AstKind::TSExportAssignment(_) => {
+            "`export =` does not exist here; `return` the result or use `export default`".into()
+        }
+        AstKind::TSImportEqualsDeclaration(import) => match &import.module_reference {
+            TSModuleReference::ExternalModuleReference(module) => {
+                no_modules(&[import.id.name.as_str()], module.expression.value.as_str())
+            }
+            _ => return Ok(()),
+        },
+        _ => return Ok(()),
+    };
+    Err(Unsupported { offset: node.kind().span().start, message })
+}
+
+/// What to tell a program that imports.
+pub(crate) fn no_modules(names: &[&str], module: &str) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let what =
+        if quoted.is_empty() { format!("\"{module}\"") } else { format!("{} from \"{module}\"", quoted.join(", ")) };
+    format!(
+        "there are no modules here, so {what} cannot be imported; \
+         tools are global functions: remove this line and call them directly"
+    )
+}
+
+/// Names that nothing in the program declares.
+#[derive(Default)]
+struct FreeNames<'a> {
+    calls: BTreeMap<&'a str, u32>,
+    /// Assigned or tested somewhere, so the program may get by without the host.
+    known: BTreeSet<&'a str>,
+    /// The program can define globals where no reader of the source sees it.
+    opaque: bool,
+}
+
+impl<'a> FreeNames<'a> {
+    fn add(&mut self, name: &IdentifierReference<'a>, parent: AstKind<'a>) {
+        let text = name.name.as_str();
+        match parent {
+            AstKind::UnaryExpression(unary) if unary.operator == UnaryOperator::Typeof => {
+                self.known.insert(text);
+            }
+            AstKind::StaticMemberExpression(member) if text == "globalThis" => {
+                self.known.insert(member.property.name.as_str());
+            }
+            _ if matches!(text, "globalThis" | "eval") => self.opaque = true,
+            AstKind::CallExpression(call) if is_name(&call.callee, name) => {
+                let first = self.calls.entry(text).or_insert(name.span.start);
+                *first = name.span.start.min(*first);
+            }
+            _ => {}
+        }
+    }
+
+    fn into_unknown_calls(self) -> Vec<(String, usize)> {
+        if self.opaque {
+            return Vec::new();
+        }
+        self.calls
+            .into_iter()
+            .filter(|(name, _)| !self.known.contains(name) && !globals::is_standard(name))
+            .map(|(name, offset)| (name.to_owned(), offset as usize))
+            .collect()
+    }
+}
+
+fn is_name(callee: &Expression<'_>, name: &IdentifierReference<'_>) -> bool {
+    callee.span() == name.span
+}

@@ -1,0 +1,60 @@
+//! A place in a text, and how it is shown.
+
+use std::fmt::Write;
+
+const LINES_BEFORE: usize = 2;
+const LINES_AFTER: usize = 1;
+const FRAME_COLUMNS_MAX: usize = 100;
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// 1-based line, and 1-based column counted in Unicode code points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    pub line: u32,
+    pub column: u32,
+}
+
+impl Position {
+    /// The position of a byte offset; one past the end or inside a character is moved back.
+    pub(crate) fn of(source: &str, offset: usize) -> Self {
+        let before = &source[..source.floor_char_boundary(offset)];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
+        let column = before[line_start..].trim_start_matches(BYTE_ORDER_MARK).chars().count() + 1;
+        Self { line: line as u32, column: column as u32 }
+    }
+}
+
+/// The lines around a position, with line numbers, `>` on the line and `^` under the column.
+pub fn code_frame(source: &str, at: Position) -> String {
+    let line_index = at.line.saturating_sub(1) as usize;
+    let column_index = at.column.saturating_sub(1) as usize;
+    let first = line_index.saturating_sub(LINES_BEFORE);
+    let number_width = (line_index + 1 + LINES_AFTER).to_string().len();
+    // One window for all lines, so that what is aligned in the source stays aligned.
+    let window_start = (column_index + FRAME_COLUMNS_MAX / 2).saturating_sub(FRAME_COLUMNS_MAX);
+
+    let mut frame = String::new();
+    let lines = source.trim_start_matches(BYTE_ORDER_MARK).split('\n').enumerate();
+    for (index, line) in lines.skip(first).take(line_index + 1 + LINES_AFTER - first) {
+        let marker = if index == line_index { '>' } else { ' ' };
+        let shown: String = line
+            .trim_end_matches('\r')
+            .chars()
+            .skip(window_start)
+            .take(FRAME_COLUMNS_MAX)
+            // A tab as one space keeps the caret under its column.
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
+        let row = format!("{marker} {:>number_width$} | {shown}", index + 1);
+        frame.push_str(row.trim_end());
+        frame.push('\n');
+        if index == line_index {
+            let indent = column_index - window_start;
+            // Writing to a string cannot fail.
+            writeln!(frame, "  {:>number_width$} | {:indent$}^", "", "").unwrap_or_default();
+        }
+    }
+    frame.truncate(frame.trim_end_matches('\n').len());
+    frame
+}
