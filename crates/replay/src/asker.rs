@@ -1,5 +1,6 @@
 //! The host's side of a running program: numbers its calls, checks their arguments, keeps its logs.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -45,9 +46,13 @@ pub(crate) struct Asker {
     pub reused: VecDeque<(CallIndex, JsonText)>,
     records: Vec<Option<Reused>>,
     log_bytes: u64,
+    suggestions_left: Cell<u32>,
     toolbox: Arc<Toolbox>,
     limits: Limits,
 }
+
+/// Looking for the closest tools costs more than the guest pays for; a program that gropes about gets no more hints.
+const SUGGESTIONS_MAX: u32 = 20;
 
 /// What a line of log costs besides its text.
 const LOG_LINE_BYTES: u64 = 16;
@@ -62,6 +67,7 @@ impl Asker {
             reused: VecDeque::new(),
             records: records.iter().cloned().map(Some).collect(),
             log_bytes: 0,
+            suggestions_left: Cell::new(SUGGESTIONS_MAX),
             toolbox,
             limits,
         }
@@ -148,6 +154,8 @@ impl Host for Asker {
     }
 
     fn unknown_name(&self, namespace: u32, name: &str) -> String {
-        self.toolbox.unknown_member(namespace, name)
+        let left = self.suggestions_left.get();
+        self.suggestions_left.set(left.saturating_sub(1));
+        if left == 0 { format!("{name} is not defined") } else { self.toolbox.unknown_member(namespace, name) }
     }
 }

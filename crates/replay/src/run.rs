@@ -114,13 +114,15 @@ impl Run {
         self.settle(entry.call, &entry.answer, script)
     }
 
-    /// Calls that must be answered before the program is done. Once it has returned, those are the ones that
-    /// nobody was asked yet: no issued call is lost.
+    /// Calls that must be answered before the program is done. Once it has returned, those are the ones that it left
+    /// behind before anybody was asked: no issued call is lost.
     fn needed_calls(&self, rest: Rest) -> Vec<CallIndex> {
         let open = self.vm.host().open();
         match rest {
             Rest::Fulfilled => open
-                .filter(|(_, issued)| self.handed_out_epoch.is_none_or(|epoch| issued.epoch > epoch))
+                .filter(|(call, issued)| {
+                    self.left_behind.contains(call) || self.handed_out_epoch.is_none_or(|epoch| issued.epoch > epoch)
+                })
                 .map(|(call, _)| call)
                 .collect(),
             _ => open.map(|(call, _)| call).collect(),

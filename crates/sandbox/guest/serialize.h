@@ -4,7 +4,7 @@
 
 enum { FOR_ARGUMENTS, FOR_RESULT, FOR_LOGS };
 
-#define DEPTH_MAX 128
+#define DEPTH_MAX 100
 
 typedef struct {
   JSContext *ctx;
@@ -86,7 +86,7 @@ static int write_string(Writer *w, JSValueConst value) {
 }
 
 static int write_number(Writer *w, JSValueConst value) {
-  if (JS_VALUE_GET_TAG(value) == JS_TAG_FLOAT64 && !isfinite(JS_VALUE_GET_FLOAT64(value)) && w->purpose != FOR_LOGS) {
+  if (JS_VALUE_GET_NORM_TAG(value) == JS_TAG_FLOAT64 && !isfinite(JS_VALUE_GET_FLOAT64(value)) && w->purpose != FOR_LOGS) {
     dbuf_putstr(w->out, "null");
     return 0;
   }

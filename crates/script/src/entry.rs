@@ -2,9 +2,8 @@
 
 use oxc::allocator::{Allocator, ArenaBox, ArenaVec, GetAllocator, TakeIn};
 use oxc::ast::ast::{
-    BindingPattern, ExportDefaultDeclarationKind, Expression, Function, FunctionType, ImportDeclaration,
-    ModuleExportName, Program, Statement, UnaryOperator, VariableDeclaration, VariableDeclarationKind,
-    VariableDeclarator,
+    BindingPattern, ExportDefaultDeclarationKind, Expression, Function, FunctionType, ModuleExportName, Program,
+    Statement, UnaryOperator, VariableDeclaration, VariableDeclarationKind, VariableDeclarator,
 };
 use oxc::ast::builder::AstBuilder;
 use oxc::semantic::SymbolId;
@@ -65,7 +64,8 @@ impl<'a> Body<'a> {
     /// Adds a top-level statement, as it is inside a function: without imports and exports.
     fn add(&mut self, statement: Statement<'a>) -> Result<(), Unsupported> {
         match statement {
-            Statement::ImportDeclaration(import) => return Err(refuse_import(&import)),
+            // One that is needed has been refused.
+            Statement::ImportDeclaration(_) => {}
             Statement::ExportAllDeclaration(export) => {
                 return Err(Unsupported {
                     offset: export.span.start,
@@ -335,12 +335,6 @@ fn unused_name(source: &str) -> String {
         name.push('_');
     }
     name
-}
-
-fn refuse_import(import: &ImportDeclaration<'_>) -> Unsupported {
-    let specifiers = import.specifiers.iter().flatten();
-    let names: Vec<_> = specifiers.map(|it| it.local().name.as_str()).collect();
-    Unsupported { offset: import.span.start, message: no_modules(&names, import.source.value.as_str()) }
 }
 
 fn export_name<'n>(name: &'n ModuleExportName<'_>) -> &'n str {

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::position::BYTE_ORDER_MARK;
+
 /// A fenced code block.
 #[derive(Debug)]
 pub(crate) struct Block {
@@ -55,7 +57,7 @@ struct Fence<'a> {
 
 impl<'a> Fence<'a> {
     fn on(line: &'a str) -> Option<Self> {
-        let text = line.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+        let text = line.trim_start_matches(|c: char| c.is_whitespace() || c == BYTE_ORDER_MARK);
         let mark = text.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
         let info = text.trim_start_matches(mark);
         let length = text.len() - info.len();

@@ -1,22 +1,24 @@
 //! From the text the model wrote to JavaScript: parse, check, strip types, print.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use oxc::allocator::Allocator;
-use oxc::ast::ast::{Program, Statement};
+use oxc::ast::ast::{Comment, Program, Statement};
 use oxc::codegen::{Codegen, CodegenOptions, CommentOptions};
 use oxc::diagnostics::{Diagnostics, OxcDiagnostic, Severity};
 use oxc::parser::{ParseOptions, Parser};
 use oxc::semantic::SemanticBuilder;
-use oxc::span::SourceType;
+use oxc::span::{SourceType, Span};
 use oxc::transformer::{TransformOptions, Transformer};
 
 use crate::diagnostic::Diagnostic;
 use crate::entry;
-use crate::fence;
+use crate::fence::{self, Block};
 use crate::nesting;
 use crate::outline::{Outline, Unsupported};
-use crate::position::Position;
+use crate::position::BYTE_ORDER_MARK;
+use crate::source_map::{Mark, Place, marks};
 
 // The body starts on a line of its own, because the engine's columns are off by one on the first.
 const PROLOGUE: &str = "(async () => {\n";
@@ -38,13 +40,6 @@ pub(crate) struct Compiled {
     pub(crate) marks: Vec<Mark>,
 }
 
-/// Text at `generated`, whose column counts bytes, comes from `offset` in the source.
-#[derive(Debug)]
-pub(crate) struct Mark {
-    pub(crate) generated: Position,
-    pub(crate) offset: usize,
-}
-
 /// Why a text did not compile.
 enum Refusal {
     /// It is not code at all, perhaps prose around code.
@@ -59,19 +54,10 @@ struct Mistake {
 
 pub(crate) fn compile(source: &str, mapping: Mapping) -> Result<Compiled, Diagnostic> {
     let diagnose = |mistake: Mistake| Diagnostic::new(source, mistake.offset, mistake.message);
-    let whole = || match source.strip_prefix('\u{feff}') {
-        None => compile_text(source, mapping),
-        Some(rest) => {
-            let range = source.len() - rest.len()..source.len();
-            compile_text(&fence::blank_outside(source, &range), mapping)
-        }
-    };
     let blocks = fence::blocks(source);
-    let starts_fenced = blocks
-        .first()
-        .is_some_and(|block| source[..block.opening].chars().all(|c| c.is_whitespace() || c == '\u{feff}'));
+    let starts_fenced = blocks.first().is_some_and(|block| source[..block.opening].trim_matches(is_blank).is_empty());
     if !starts_fenced {
-        match whole() {
+        match compile_whole(source, mapping, &blocks) {
             Ok(compiled) => return Ok(compiled),
             Err(Refusal::Program(mistake)) => return Err(diagnose(mistake)),
             Err(Refusal::Syntax(mistake)) if blocks.is_empty() => return Err(diagnose(mistake)),
@@ -85,19 +71,37 @@ pub(crate) fn compile(source: &str, mapping: Mapping) -> Result<Compiled, Diagno
         }));
     }
     let content = blocks.first().map_or(0..source.len(), |block| block.content.clone());
-    compile_text(&fence::blank_outside(source, &content), mapping).map_err(|refusal| match refusal {
+    compile_text(&fence::blank_outside(source, &content), mapping, &[]).map_err(|refusal| match refusal {
         Refusal::Syntax(mistake) | Refusal::Program(mistake) => diagnose(mistake),
     })
 }
 
-fn compile_text(text: &str, mapping: Mapping) -> Result<Compiled, Refusal> {
-    nesting::with_stack_for(text, || compile_on_this_stack(text, mapping))
+fn is_blank(c: char) -> bool {
+    c.is_whitespace() || c == BYTE_ORDER_MARK
+}
+
+fn compile_whole(source: &str, mapping: Mapping, blocks: &[Block]) -> Result<Compiled, Refusal> {
+    match source.strip_prefix(BYTE_ORDER_MARK) {
+        None => compile_text(source, mapping, blocks),
+        Some(rest) => {
+            let range = source.len() - rest.len()..source.len();
+            compile_text(&fence::blank_outside(source, &range), mapping, blocks)
+        }
+    }
+}
+
+/// `blocks` are those that mark the text around them as prose.
+fn compile_text(text: &str, mapping: Mapping, blocks: &[Block]) -> Result<Compiled, Refusal> {
+    nesting::with_stack_for(text, || compile_on_this_stack(text, mapping, blocks))
         .map_err(|deep| Refusal::Syntax(Mistake { offset: deep.offset, message: deep.message() }))?
 }
 
-fn compile_on_this_stack(text: &str, mapping: Mapping) -> Result<Compiled, Refusal> {
+fn compile_on_this_stack(text: &str, mapping: Mapping, blocks: &[Block]) -> Result<Compiled, Refusal> {
     let allocator = Allocator::default();
     let mut program = parse(&allocator, text).map_err(Refusal::Syntax)?;
+    if let Some(block) = blocks.iter().find(|block| is_template(block, &program)) {
+        return Err(Refusal::Syntax(Mistake { offset: block.opening, message: "this is a code block".into() }));
+    }
     if program.body.is_empty() && program.directives.is_empty() {
         return Err(Refusal::Program(Mistake {
             offset: text.find(|c: char| !c.is_whitespace()).unwrap_or(0),
@@ -119,10 +123,25 @@ fn compile_on_this_stack(text: &str, mapping: Mapping) -> Result<Compiled, Refus
             let original = Place { line: token.get_src_line(), column: token.get_src_col() };
             (generated, original)
         });
-        marks(places, text, &printed.code)
+        marks(places, text, &printed.code, PROLOGUE.lines().count() as u32)
     });
-    let javascript = [PROLOGUE, &printed.code, &start, EPILOGUE].concat();
+    let javascript = [PROLOGUE, &unescape_script_tags(&printed.code, text), &start, EPILOGUE].concat();
     Ok(Compiled { javascript, unknown_calls, marks })
+}
+
+/// Whether a fence was taken for template literals, as in `Program:` and a fence below it.
+fn is_template(block: &Block, program: &Program<'_>) -> bool {
+    let in_comment = |comment: &Comment| comment.span.contains_inclusive(Span::empty(block.opening as u32));
+    program.source_text.as_bytes()[block.opening] == b'`' && !program.comments.iter().any(in_comment)
+}
+
+/// Undoes what the printer does for the sake of HTML, because a tagged template can see it.
+fn unescape_script_tags<'p>(printed: &'p str, text: &str) -> Cow<'p, str> {
+    const ESCAPED: &str = r"<\/script";
+    if !printed.contains(ESCAPED) || text.contains(ESCAPED) {
+        return Cow::Borrowed(printed);
+    }
+    Cow::Owned(printed.replace(ESCAPED, "</script"))
 }
 
 /// Parses TypeScript, or JavaScript where only that succeeds.
@@ -146,7 +165,8 @@ fn parse<'a>(allocator: &'a Allocator, text: &'a str) -> Result<Program<'a>, Mis
 
 /// Whether all that is wrong is that the last statement, a function, has no name.
 fn is_nameless_function(error: &OxcDiagnostic, program: &Program<'_>) -> bool {
-    match program.body.last() {
+    let is_empty = |statement: &&Statement<'_>| matches!(statement, Statement::EmptyStatement(_));
+    match program.body.iter().rev().find(|statement| !is_empty(statement)) {
         Some(Statement::FunctionDeclaration(function)) if function.id.is_none() => {
             offset_of(error) == function.params.span.start as usize
         }
@@ -195,56 +215,4 @@ fn offset_of(error: &OxcDiagnostic) -> usize {
 
 fn unsupported(unsupported: Unsupported) -> Mistake {
     Mistake { offset: unsupported.offset as usize, message: unsupported.message }
-}
-
-/// A source map counts lines and columns from zero, and columns in UTF-16.
-struct Place {
-    line: u32,
-    column: u32,
-}
-
-fn marks(places: impl Iterator<Item = (Place, Place)>, text: &str, printed: &str) -> Vec<Mark> {
-    let text = Places::of(text);
-    let printed = Places::of(printed);
-    let first_line = PROLOGUE.lines().count() as u32 + 1;
-    places
-        .map(|(generated, original)| {
-            let line_start = printed.offset(&Place { line: generated.line, column: 0 });
-            let column = printed.offset(&generated) - line_start + 1;
-            Mark {
-                generated: Position { line: generated.line + first_line, column: column as u32 },
-                offset: text.offset(&original),
-            }
-        })
-        .collect()
-}
-
-/// The byte offset of every place in a text.
-struct Places {
-    /// By UTF-16 unit, the end included.
-    offsets: Vec<usize>,
-    /// The first unit of every line, by all the line terminators of the language.
-    line_starts: Vec<usize>,
-}
-
-impl Places {
-    fn of(text: &str) -> Self {
-        let mut places = Self { offsets: Vec::with_capacity(text.len() + 1), line_starts: vec![0] };
-        let mut chars = text.char_indices().peekable();
-        while let Some((offset, c)) = chars.next() {
-            places.offsets.extend(std::iter::repeat_n(offset, c.len_utf16()));
-            let crlf = c == '\r' && matches!(chars.peek(), Some((_, '\n')));
-            if matches!(c, '\n' | '\r' | '\u{2028}' | '\u{2029}') && !crlf {
-                places.line_starts.push(places.offsets.len());
-            }
-        }
-        places.offsets.push(text.len());
-        places
-    }
-
-    fn offset(&self, place: &Place) -> usize {
-        let end = self.offsets.len() - 1;
-        let line_start = self.line_starts.get(place.line as usize).map_or(end, |&start| start);
-        self.offsets[(line_start + place.column as usize).min(end)]
-    }
 }

@@ -13,8 +13,8 @@ use std::thread;
 const BRACKET_COST: usize = 4;
 /// The parser tries every `<` as the start of type arguments, in time that grows with their square.
 const ANGLE_COST: usize = 16;
-const COST_MAX: usize = 8_000;
-const STACK_BYTES_PER_COST: usize = if cfg!(debug_assertions) { 16 << 10 } else { 4 << 10 };
+const COST_MAX: usize = 4_000;
+const STACK_BYTES_PER_COST: usize = if cfg!(debug_assertions) { 8 << 10 } else { 4 << 10 };
 /// What is taken for granted of the caller's stack.
 const CALLER_STACK_BYTES: usize = 1 << 20;
 const COST_ON_CALLER_STACK_MAX: usize = CALLER_STACK_BYTES / STACK_BYTES_PER_COST;
@@ -43,8 +43,7 @@ pub(crate) fn with_stack_for<T: Send>(text: &str, run: impl FnOnce() -> T + Send
     if scan.cost_max <= COST_ON_CALLER_STACK_MAX {
         return Ok(run());
     }
-    let per: usize = std::env::var("PER").ok().and_then(|v| v.parse().ok()).unwrap_or(STACK_BYTES_PER_COST);
-    let stack_bytes = CALLER_STACK_BYTES + scan.cost_max * per;
+    let stack_bytes = CALLER_STACK_BYTES + scan.cost_max * STACK_BYTES_PER_COST;
     thread::scope(|scope| {
         let spawned = thread::Builder::new().stack_size(stack_bytes).spawn_scoped(scope, run);
         match spawned.map(thread::ScopedJoinHandle::join) {
@@ -333,9 +332,13 @@ impl<'t> Scan<'t> {
                 self.before = Before::Operand;
             }
             // Both readings come to the same unless there is something in it to open or to close.
-            reading => {
-                let body = reading.map(|length| &self.bytes[self.at + 1..self.at + length]);
-                self.lost = body.is_none_or(|body| body.iter().any(|it| b"'\"`\\()[]{}".contains(it)));
+            Some(length) => {
+                let body = &self.bytes[self.at + 1..self.at + length];
+                self.lost = body.iter().any(|byte| b"'\"`\\()[]{}".contains(byte));
+                self.operator(1, Before::Operator);
+            }
+            None => {
+                self.lost = !unclear;
                 self.operator(1, Before::Operator);
             }
         }

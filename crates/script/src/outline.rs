@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use oxc::ast::AstKind;
-use oxc::ast::ast::{Expression, IdentifierReference, Statement, TSModuleReference, UnaryOperator};
+use oxc::ast::ast::{
+    BindingIdentifier, Expression, IdentifierReference, ImportDeclaration, ImportDeclarationSpecifier, Statement,
+    TSModuleReference, UnaryOperator,
+};
 use oxc::semantic::{AstNode, Semantic, SymbolId};
 use oxc::span::{GetSpan, Span};
 
@@ -55,7 +58,28 @@ impl Outline {
             }
         }
         outline.unknown_calls = free_names.into_unknown_calls();
+        for statement in body {
+            if let Statement::ImportDeclaration(import) = statement {
+                outline.refuse_import(import)?;
+            }
+        }
         Ok(outline)
+    }
+
+    /// Refuses an import unless nothing would miss it, which is when TypeScript drops it too.
+    fn refuse_import(&self, import: &ImportDeclaration<'_>) -> Result<(), Unsupported> {
+        let is_missed = |name: &BindingIdentifier<'_>| self.uses.iter().any(|&(symbol, _)| symbol == name.symbol_id());
+        let names = import.specifiers.iter().flatten().map(ImportDeclarationSpecifier::local);
+        let needed = match &import.specifiers {
+            None => true,
+            Some(_) => names.clone().any(is_missed),
+        };
+        if !needed {
+            return Ok(());
+        }
+        let names: Vec<_> = names.map(|name| name.name.as_str()).collect();
+        let message = no_modules(&names, import.source.value.as_str());
+        Err(Unsupported { offset: import.span.start, message })
     }
 
     /// Whether the program uses a top-level name anywhere but within `own`.

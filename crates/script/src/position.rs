@@ -5,7 +5,7 @@ use std::fmt::Write;
 const LINES_BEFORE: usize = 2;
 const LINES_AFTER: usize = 1;
 const FRAME_COLUMNS_MAX: usize = 100;
-const BYTE_ORDER_MARK: char = '\u{feff}';
+pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// 1-based line, and 1-based column counted in Unicode code points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,17 +8,16 @@ use crate::position::Position;
 /// Built only when an error has to be shown, because it repeats the front end with mapping on.
 #[derive(Debug)]
 pub struct SourceMap {
+    source: String,
     /// Sorted by generated position.
-    marks: Vec<(Position, Position)>,
+    marks: Vec<Mark>,
 }
 
 impl SourceMap {
     /// `None` for a source that [`prepare`](crate::prepare) refuses.
     pub fn new(source: &str) -> Option<Self> {
         let compiled = front_end::compile(source, Mapping::With).ok()?;
-        let marks =
-            compiled.marks.into_iter().map(|mark| (mark.generated, Position::of(source, mark.offset))).collect();
-        Some(Self { marks })
+        Some(Self { source: source.to_owned(), marks: compiled.marks })
     }
 
     /// Where the model wrote what stands at `generated`, as the engine reports it: unlike in
@@ -27,9 +26,74 @@ impl SourceMap {
     /// The engine points at the start of a run without white space, so this is where the
     /// expression begins and not always the exact name in it.
     pub fn original(&self, generated: Position) -> Option<Position> {
-        let after = self.marks.partition_point(|(mark, _)| *mark <= generated);
-        let same_line = |(mark, original): &(Position, Position)| (mark.line == generated.line).then_some(*original);
-        let before = after.checked_sub(1).and_then(|index| same_line(&self.marks[index]));
-        before.or_else(|| self.marks.get(after).and_then(same_line))
+        let after = self.marks.partition_point(|mark| mark.generated <= generated);
+        let is_on_line = |mark: &&Mark| mark.generated.line == generated.line;
+        let before = self.marks[..after].last().filter(is_on_line);
+        let mark = before.or_else(|| self.marks.get(after).filter(is_on_line))?;
+        Some(Position::of(&self.source, mark.offset))
+    }
+}
+
+/// Text at `generated`, whose column counts bytes, comes from `offset` in the source.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    pub(crate) generated: Position,
+    pub(crate) offset: usize,
+}
+
+/// A source map counts lines and columns from zero, and columns in UTF-16.
+pub(crate) struct Place {
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+/// What a source map of the printed body says, in terms of the script.
+pub(crate) fn marks(
+    places: impl Iterator<Item = (Place, Place)>,
+    text: &str,
+    printed: &str,
+    lines_before: u32,
+) -> Vec<Mark> {
+    let text = Places::of(text);
+    let printed = Places::of(printed);
+    places
+        .map(|(generated, original)| {
+            let line_start = printed.offset(&Place { line: generated.line, column: 0 });
+            let column = printed.offset(&generated) - line_start + 1;
+            Mark {
+                generated: Position { line: generated.line + lines_before + 1, column: column as u32 },
+                offset: text.offset(&original),
+            }
+        })
+        .collect()
+}
+
+/// The byte offset of every place in a text.
+struct Places {
+    /// By UTF-16 unit, the end included.
+    offsets: Vec<usize>,
+    /// The first unit of every line, by all the line terminators of the language.
+    line_starts: Vec<usize>,
+}
+
+impl Places {
+    fn of(text: &str) -> Self {
+        let mut places = Self { offsets: Vec::with_capacity(text.len() + 1), line_starts: vec![0] };
+        let mut chars = text.char_indices().peekable();
+        while let Some((offset, c)) = chars.next() {
+            places.offsets.extend(std::iter::repeat_n(offset, c.len_utf16()));
+            let crlf = c == '\r' && matches!(chars.peek(), Some((_, '\n')));
+            if matches!(c, '\n' | '\r' | '\u{2028}' | '\u{2029}') && !crlf {
+                places.line_starts.push(places.offsets.len());
+            }
+        }
+        places.offsets.push(text.len());
+        places
+    }
+
+    fn offset(&self, place: &Place) -> usize {
+        let end = self.offsets.len() - 1;
+        let line_start = self.line_starts.get(place.line as usize).map_or(end, |&start| start);
+        self.offsets[(line_start + place.column as usize).min(end)]
     }
 }

@@ -1,0 +1,106 @@
+//! What the model may write, how it names tools, and how its mistakes are shown.
+
+use serde_json::{Value, json};
+
+use crate::client::{Story, value_of};
+
+#[test]
+fn every_shape_of_program_is_the_same_program() {
+    let shapes = [
+        "const x: string = await a(); return x + '!'",
+        "async function main() { return (await a()) + '!' }",
+        "async function run(): Promise<string> { return (await a()) + '!' }",
+        "export default async function () { return (await a()) + '!' }",
+        "async () => { return (await a()) + '!' }",
+        "(async () => (await a()) + '!');",
+        "(async () => { return (await a()) + '!' })()",
+        "const main = async () => (await a()) + '!';",
+        "const x = await a();\nx + '!'",
+        "async function main() { return (await a()) + '!' }\nmain()",
+        "```ts\nconst x = await a();\nreturn x + '!'\n```",
+        "Here is the program:\n\n```typescript\nexport default async () => (await a()) + '!'\n```\nIt calls a.",
+        "enum E { Bang = '!' }\nnamespace N { export const f = async (t: () => Promise<string>) => (await t()) + E.Bang }\nreturn N.f(a as any)",
+    ];
+    for code in shapes {
+        let transcript = Story::new(code).play_with_names();
+        assert_eq!((&transcript.rounds[..], &transcript.result["data"]), (&[vec!["a({})".to_owned()]][..], &json!("a!")), "{code}");
+    }
+}
+
+#[test]
+fn tools_answer_to_their_exact_name_their_identifier_and_its_camel_case() {
+    let tools = json!([
+        { "name": "web_search" }, { "name": "get-weather.v2" }, { "name": "delete" }, { "name": "größe" },
+        { "name": "create_issue", "server": "github" }, { "name": "weird name!", "server": "my server" },
+    ]);
+    let transcript = Story::new(
+        "await web_search(); await webSearch(); await tools.web_search(); await tools['get-weather.v2'](); await get_weather_v2();
+         await tools.delete(); await delete_(); await größe(); await github.create_issue(); await github.createIssue(); await tools.github.create_issue();
+         await my_server['weird name!'](); await my_server.weird_name_();
+         return [Object.keys(tools).includes('web_search'), 'nope' in tools, Object.keys(github), typeof github.then, String(web_search.name)]",
+    )
+    .with("tools", tools)
+    .play_with_names();
+    let called: Vec<&str> = transcript.rounds.iter().map(|round| round[0].as_str()).collect();
+    assert_eq!(
+        called,
+        [
+            "web_search({})", "web_search({})", "web_search({})", "get-weather.v2({})", "get-weather.v2({})", "delete({})", "delete({})",
+            "größe({})", "github.create_issue({})", "github.create_issue({})", "github.create_issue({})",
+            "my server.weird name!({})", "my server.weird name!({})",
+        ]
+    );
+    assert_eq!(transcript.result["data"], json!([true, false, ["create_issue", "createIssue"], "undefined", "web_search"]));
+}
+
+#[test]
+fn an_unknown_function_is_answered_with_the_closest_tools() {
+    let tools = json!([{ "name": "web_search" }, { "name": "create_issue", "server": "github" }]);
+    let message = |call: &str| {
+        let code = format!("try {{ {call} }} catch (e) {{ return e.name + ': ' + e.message }}");
+        let data = Story::new(&code).with("tools", tools.clone()).data();
+        data.as_str().expect("a message").to_owned()
+    };
+    let messages = ["web_serch({})", "searchWeb()", "tools.web_serch({})", "github.create_isue()", "fetch('https://x.y')", "require('fs')"].map(message);
+    insta::assert_snapshot!(messages.join("\n"), @r###""###);
+}
+
+#[test]
+fn errors_are_shown_in_the_models_own_source() {
+    let failed = |code: &str| {
+        let error = Story::new(code).error();
+        let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
+        format!("{} {}:{} {}: {}\n{}\n{}", text("kind"), error["line"], error["column"], text("name"), text("message"), text("frame"), text("stack"))
+    };
+    let reports = [
+        "interface Point { x: number }\n\nfunction deep(p: Point): number {\n  return (p as any).y.z;\n}\nawait a();\nreturn deep({ x: 1 });",
+        "```ts\nconst x: number = 1;\nreturn x +;\n```",
+        "import fs from 'fs';\nreturn 1",
+        "const x = 1;\nthrow { code: 7, why: ['a'] }",
+        "let x = 1; let x = 2;",
+        "return await Promise.any([Promise.reject(new Error('one')), Promise.reject('two')])",
+        "try { JSON.parse('{') } catch (e) { throw new Error('outer', { cause: e }) }",
+    ]
+    .map(failed);
+    insta::assert_snapshot!(reports.join("\n---\n"));
+}
+
+#[test]
+fn an_uncaught_tool_error_points_at_its_call() {
+    let transcript = Story::new("const q = 1;\nreturn await web_search({ q });").play(|_, _| json!({ "error": { "message": "quota", "data": [1] } }));
+    let error = &transcript.result["error"];
+    let fields = ["kind", "name", "message", "tool", "data", "line", "column", "completed"].map(|key| error[key].clone());
+    assert_eq!(
+        fields,
+        [json!("exception"), json!("ToolError"), json!("quota"), json!("web_search"), json!([1]), json!(2), json!(14), json!([{ "call": 0, "tool": "web_search" }])]
+    );
+}
+
+#[test]
+fn code_made_at_run_time_works_and_reaches_nothing() {
+    assert_eq!(value_of("return [eval('1 + 1'), new Function('return typeof a')(), (0, eval)('typeof tools')]"), json!([2, "function", "object"]));
+    let refused = value_of("try { await import('fs') } catch (e) { return e.message }");
+    assert_eq!(refused, "cannot import 'fs': there are no modules here; tools are global functions");
+    let globals = value_of("return ['process', 'require', 'Deno', 'fetch', 'Atomics', 'std', 'os', 'gc'].filter((name) => name in globalThis)");
+    assert_eq!(globals, Value::Array(Vec::new()));
+}

@@ -1,0 +1,72 @@
+//! Every limit has a name, a test that reaches it, and an error that says what to change.
+
+use dacapo_replay::{Limit, Request};
+use serde_json::{Value, json};
+
+use crate::client::Story;
+
+fn limit_error(code: &str, limits: Value) -> Value {
+    let error = Story::new(code).with("limits", limits).error();
+    assert_eq!(error["kind"], "limit", "{error}");
+    error
+}
+
+#[test]
+fn every_limit_is_reached_by_its_own_program() {
+    let long = format!("return '{}'", "x".repeat(2_000));
+    let rows: [(Limit, u64, &str); 10] = [
+        (Limit::Fuel, 5_000_000, "const f = () => { for (;;) {} };\nf()"),
+        (Limit::MemoryBytes, 8 << 20, "const all = []; for (;;) all.push(new Array(1000).fill(1))"),
+        (Limit::StackBytes, 32 << 10, "const f = (n) => 1 + f(n + 1); return f(0)"),
+        (Limit::ProgramBytes, 1_000, &long),
+        (Limit::JournalBytes, 1_000, "return (await a()).length"),
+        (Limit::ArgsBytes, 1_000, "await a({ text: 'x'.repeat(1000) })"),
+        (Limit::OutputBytes, 1_000, "return 'x'.repeat(1000)"),
+        (Limit::LogBytes, 1_000, "for (;;) console.log('again')"),
+        (Limit::Calls, 10, "for (;;) await a()"),
+        (Limit::CallsPerRound, 10, "await Promise.all(Array.from({ length: 11 }, (_, i) => a({ i })))"),
+    ];
+    for (limit, value, code) in rows {
+        let story = Story::new(code).with("limits", json!({ limit.name(): value }));
+        let error = story.play(|_, _| json!({ "ok": "x".repeat(1000) })).result["error"].clone();
+        assert_eq!((&error["kind"], &error["limit"], &error["value"]), (&json!("limit"), &json!(limit.name()), &json!(value)), "{limit}: {error}");
+        let message = error["message"].as_str().expect("text");
+        assert!(message.contains(&format!("`{limit}` of {value}; {}", limit.advice())), "{message}");
+    }
+}
+
+#[test]
+fn a_program_that_ran_out_of_fuel_is_told_where_it_was() {
+    let error = limit_error("const busy = () => {\n  for (;;) Math.sqrt(2);\n};\nawait a();\nbusy();", json!({ "fuel": 5_000_000 }));
+    assert_eq!((&error["line"], &error["completed"]), (&json!(2), &json!([{ "call": 0, "tool": "a" }])));
+}
+
+#[test]
+fn exhaustion_can_be_caught_and_the_verdict_repeats() {
+    let caught = Story::new("let depth = 0; const f = () => { depth++; f() }; try { f() } catch (e) { return [e.name, depth] }");
+    let (first, second) = (caught.step(), caught.step());
+    assert_eq!(first, second);
+    assert_eq!(first["result"]["data"][0], "RangeError");
+
+    let memory = Story::new("try { const all = []; for (;;) all.push(new Uint8Array(1 << 20)) } catch (e) { return e.message }").data();
+    assert_eq!(memory, "out of memory");
+}
+
+#[test]
+fn fuel_is_a_function_of_the_program_and_not_of_its_limit() {
+    let usage = |limits: Value| Story::new("await a(); let n = 0; for (let i = 0; i < 1e5; i++) n += i; return n").with("limits", limits).play_with_names().steps;
+    assert_eq!(usage(json!({})), usage(json!({ "fuel": 500_000_000, "memory_bytes": 16 << 20 })));
+}
+
+#[test]
+fn limits_outside_their_range_are_refused_by_name() {
+    for limit in Limit::ALL {
+        let range = limit.range();
+        for value in [0, range.start() - 1, range.end() + 1] {
+            let request = json!({ "program": { "code": "1" }, "limits": { limit.name(): value } });
+            let error = Request::parse(&request.to_string()).expect_err("out of range");
+            assert_eq!(error.path, format!("limits.{limit}"));
+            assert_eq!(error.message, format!("{value} is out of range; {} to {} are possible", range.start(), range.end()));
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Programs and their clients, told through the public API.
+
+mod client;
+mod divergence;
+mod forms;
+mod limits;
+mod pausing;
+mod requests;
+mod values;
