@@ -357,7 +357,7 @@ proptest! {
         mut chance in choices(),
         fuel_percent in 1_u64..100,
     ) {
-        let program = request(&source.0);
+        let t0 = std::time::Instant::now(); let program = request(&source.0);
         let whole = Play::new(program.clone(), world, &mut clients[0]);
         let rewritten = Request { reuse: whole.record(&mut chance), ..program.clone() };
         let mut starved = program.clone();
@@ -369,7 +369,10 @@ proptest! {
             whole,
         ];
 
+        eprintln!("TIME cold {:?}", t0.elapsed()); let t0 = std::time::Instant::now(); drop(stepper(FEW)); eprintln!("TIME stepper {:?}", t0.elapsed());
         for play in &plays {
+            let kind = match &play.last().outcome { Outcome::Finished { result: Ok(_) } => "ok".to_owned(), Outcome::Finished { result: Err(f) } => format!("{:?} {}", f.kind, f.message).chars().take(60).collect(), _ => "??".into() };
+            eprintln!("STAT {} {} {} {}", play.journal.len(), play.sent.len(), play.last().usage.fuel, kind);
             play.check_calls();
             let replica = stepper(FEW);
             play.sent.iter().for_each(|&count| play.matches(count, &replica));

@@ -63,7 +63,7 @@ static Timer *timers; // binary heap by (due, order)
 static uint32_t timer_count, timer_capacity, timer_order, timer_id;
 
 static JSValue unhandled[UNHANDLED_MAX][2]; // promise, reason
-static uint32_t unhandled_count;
+static uint32_t unhandled_count, unhandled_reported;
 
 double __rquickjs_host_now_us(void) { return now_ms * 1000.0; }
 
@@ -480,6 +480,11 @@ int EXPORT(boot)(void) {
   if (JS_NewClass(rt, names_class, &names_def)) return -1;
   JS_SetModuleLoaderFunc(rt, NULL, refuse_module, NULL);
 
+  // Stack traces must not hand out functions: through those of the prelude a program would reach its natives.
+  JSAtom get_function = JS_NewAtom(ctx, "getFunction");
+  JS_DeleteProperty(ctx, ctx->class_proto[JS_CLASS_CALL_SITE], get_function, 0);
+  JS_FreeAtom(ctx, get_function);
+
   JSValue native = JS_NewObject(ctx);
   for (size_t i = 0; i < sizeof natives / sizeof natives[0]; i++)
     JS_SetPropertyStr(ctx, native, natives[i].name, JS_NewCFunction(ctx, natives[i].function, natives[i].name, natives[i].length));
@@ -525,6 +530,7 @@ static void report(uint32_t kind, JSValueConst value, int purpose) {
   dbuf_free(&out);
 }
 static void report_error(uint32_t kind, JSValueConst reason) {
+  if (kind == REPORT_UNHANDLED && unhandled_reported++ >= UNHANDLED_MAX) return;
   JSValue described = JS_Call(ctx, hook_describe, JS_UNDEFINED, 1, &reason);
   if (JS_IsException(described)) { JS_FreeValue(ctx, JS_GetException(ctx)); described = JS_NULL; }
   report(kind, described, FOR_LOGS);

@@ -126,6 +126,7 @@ static int write_array(Writer *w, JSValueConst value) {
     JS_FreeValue(w->ctx, item);
     if (wrote < 0) return -1;
     if (wrote == 0) dbuf_putstr(w->out, "null");
+    if (dbuf_error(w->out)) break;
   }
   dbuf_putc(w->out, ']');
   return dbuf_error(w->out) ? (JS_ThrowOutOfMemory(w->ctx), -1) : 0;
@@ -185,6 +186,7 @@ static int write_inside(Writer *w, JSValueConst value, JSAtom key) {
   if (JS_IsPromise(value)) {
     if (w->purpose == FOR_ARGUMENTS) return refuse(w, JS_ATOM_NULL, "is a promise; write `await` before it");
     if (w->purpose == FOR_LOGS) { dbuf_putstr(w->out, "\"[Promise]\""); return 1; }
+    if (JS_PromiseState(ctx, value) != JS_PROMISE_FULFILLED) return refuse(w, JS_ATOM_NULL, "is a promise; write `await` before it");
     JSValue inner = JS_PromiseResult(ctx, value);
     int wrote = write_value(w, inner, JS_ATOM_NULL);
     JS_FreeValue(ctx, inner);
@@ -273,20 +275,20 @@ typedef struct { int depth; JSObject *above[DEPTH_MAX + 1]; } Search;
 
 static JSValue find_promise_in(JSContext *ctx, JSValueConst value, Search *s) {
   if (JS_VALUE_GET_TAG(value) != JS_TAG_OBJECT) return JS_UNDEFINED;
-  if (JS_IsPromise(value)) {
-    if (JS_PromiseState(ctx, value) != JS_PROMISE_FULFILLED) return js_dup(value);
-    JSValue inner = JS_PromiseResult(ctx, value);
-    JSValue found = find_promise_in(ctx, inner, s);
-    JS_FreeValue(ctx, inner);
-    return found;
-  }
+  bool promise = JS_IsPromise(value);
+  if (promise && JS_PromiseState(ctx, value) != JS_PROMISE_FULFILLED) return js_dup(value);
   JSObject *object = JS_VALUE_GET_OBJ(value);
-  if ((object->class_id != JS_CLASS_OBJECT && object->class_id != JS_CLASS_ARRAY) || s->depth == DEPTH_MAX) return JS_UNDEFINED;
+  bool walked = promise || object->class_id == JS_CLASS_OBJECT || object->class_id == JS_CLASS_ARRAY;
+  if (!walked || s->depth == DEPTH_MAX) return JS_UNDEFINED;
   for (int i = 0; i < s->depth; i++)
     if (s->above[i] == object) return JS_UNDEFINED;
   s->above[s->depth++] = object;
   JSValue found = JS_UNDEFINED;
-  if (object->fast_array) {
+  if (promise) { // fulfilled with a promise: possible when that one has lost its `then`
+    JSValue inner = JS_PromiseResult(ctx, value);
+    found = find_promise_in(ctx, inner, s);
+    JS_FreeValue(ctx, inner);
+  } else if (object->fast_array) {
     for (uint32_t i = 0; i < object->u.array.count && JS_IsUndefined(found); i++)
       found = find_promise_in(ctx, object->u.array.u.values[i], s);
   } else {

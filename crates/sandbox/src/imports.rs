@@ -1,8 +1,9 @@
 //! What the guest may ask of the host.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use wasmtime::{Caller, Linker, Memory, ResourceLimiter};
+use wasmtime::{Caller, Linker, Memory, ResourceLimiter, Trap};
 
 use crate::builtins::{self, Collation};
 use crate::vm::{Place, Stop};
@@ -86,15 +87,17 @@ impl<H: Send> ResourceLimiter for State<H> {
 // Fuel for work that the host does on the guest's behalf, so that it is bounded like the guest's own.
 const FUEL_PER_QUESTION: u64 = 2_000;
 const FUEL_PER_BYTE: u64 = 20;
+/// The names of hosts go through tables, and each label costs the square of its length.
+const FUEL_PER_FOREIGN_BYTE: u64 = 200;
 
 const REPORT_RESULT: u32 = 0;
 const REPORT_ERROR: u32 = 1;
 
 pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result<()> {
     linker.func_wrap("host", "call", |mut caller: Caller<'_, State<H>>, tool: u32, at: u32, length: u32| {
-        charge(&mut caller, length)?;
+        charge(&mut caller, FUEL_PER_BYTE * u64::from(length))?;
         let (bytes, state) = split(&mut caller)?;
-        match state.host.call(tool, text(bytes, at, length)?) {
+        match state.host.call(tool, &text(bytes, at, length)?) {
             Asked::Issued => Ok(0),
             Asked::Refused(message) => {
                 state.reply = message.into_bytes();
@@ -112,14 +115,14 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result
             3 => Level::Warn,
             _ => Level::Error,
         };
-        match state.host.log(level, text(bytes, at, length)?) {
+        match state.host.log(level, &text(bytes, at, length)?) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(stop(state)),
         }
     })?;
     linker.func_wrap("host", "report", |mut caller: Caller<'_, State<H>>, kind: u32, at: u32, length: u32| {
         let (bytes, state) = split(&mut caller)?;
-        let report = text(bytes, at, length)?.to_owned();
+        let report = text(bytes, at, length)?.into_owned();
         match kind {
             REPORT_RESULT => state.result = Some(report),
             REPORT_ERROR => state.error = Some(report),
@@ -133,14 +136,15 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result
         }
     })?;
     linker.func_wrap("host", "ask", |mut caller: Caller<'_, State<H>>, question: u32, at: u32, length: u32| {
-        charge(&mut caller, length)?;
+        let foreign = asked(&mut caller, at, length)?.iter().filter(|byte| !byte.is_ascii()).count() as u64;
+        charge(&mut caller, FUEL_PER_BYTE * u64::from(length) + FUEL_PER_FOREIGN_BYTE * foreign)?;
         let (bytes, state) = split(&mut caller)?;
         let answer = if question == builtins::UNKNOWN_NAME {
             let (namespace, name) = slice(bytes, at, length)?.split_first_chunk().ok_or_else(misused)?;
             let name = String::from_utf8_lossy(name);
             Some(state.host.unknown_name(u32::from_le_bytes(*namespace), &name))
         } else {
-            builtins::answer(question, text(bytes, at, length)?)
+            builtins::answer(question, &text(bytes, at, length)?)
         };
         Ok(match answer {
             Some(answer) => {
@@ -161,7 +165,9 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result
         "host",
         "compare",
         |mut caller: Caller<'_, State<H>>, a: u32, a_length: u32, b: u32, b_length: u32, options: u32| {
-            charge(&mut caller, a_length.saturating_add(b_length))?;
+            let effort = |text: &[u8]| FUEL_PER_BYTE * text.len() as u64 + builtins::collation_effort(text, options);
+            let cost = effort(asked(&mut caller, a, a_length)?) + effort(asked(&mut caller, b, b_length)?);
+            charge(&mut caller, cost)?;
             let (bytes, state) = split(&mut caller)?;
             let order = state.collation.compare(slice(bytes, a, a_length)?, slice(bytes, b, b_length)?, options);
             Ok(order as i32)
@@ -170,10 +176,16 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result
     Ok(())
 }
 
-fn charge<H>(caller: &mut Caller<'_, State<H>>, bytes: u32) -> wasmtime::Result<()> {
-    let fuel = caller.get_fuel()?;
-    let cost = FUEL_PER_QUESTION + FUEL_PER_BYTE * u64::from(bytes);
-    caller.set_fuel(fuel.saturating_sub(cost))
+/// Takes the fuel before the work is done, so that nothing is done for a program that cannot pay for it.
+fn charge<H>(caller: &mut Caller<'_, State<H>>, cost: u64) -> wasmtime::Result<()> {
+    let left = caller.get_fuel()?.checked_sub(FUEL_PER_QUESTION + cost);
+    caller.set_fuel(left.unwrap_or(0))?;
+    left.map(|_| ()).ok_or_else(|| Trap::OutOfFuel.into())
+}
+
+fn asked<'a, H>(caller: &'a mut Caller<'_, State<H>>, at: u32, length: u32) -> wasmtime::Result<&'a [u8]> {
+    let (bytes, _) = split(caller)?;
+    slice(bytes, at, length)
 }
 
 /// The guest's memory and the host's state, side by side.
@@ -187,8 +199,9 @@ fn slice(bytes: &[u8], at: u32, length: u32) -> wasmtime::Result<&[u8]> {
     bytes.get(start..start + length as usize).ok_or_else(misused)
 }
 
-fn text(bytes: &[u8], at: u32, length: u32) -> wasmtime::Result<&str> {
-    std::str::from_utf8(slice(bytes, at, length)?).map_err(wasmtime::Error::from)
+/// A string of JavaScript may hold half of a surrogate pair, which UTF-8 cannot.
+fn text(bytes: &[u8], at: u32, length: u32) -> wasmtime::Result<Cow<'_, str>> {
+    slice(bytes, at, length).map(String::from_utf8_lossy)
 }
 
 fn misused() -> wasmtime::Error {

@@ -16,9 +16,9 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    pub(crate) fn new(source: &str, offset: usize, message: impl Into<String>) -> Self {
-        let at = Position::of(source, offset);
-        Self { message: message.into(), at, frame: code_frame(source, at) }
+    pub(crate) fn of(mistake: Mistake, source: &str) -> Self {
+        let at = Position::of(source, mistake.offset);
+        Self { message: mistake.message, at, frame: code_frame(source, at) }
     }
 }
 
@@ -29,3 +29,16 @@ impl fmt::Display for Diagnostic {
 }
 
 impl std::error::Error for Diagnostic {}
+
+/// A mistake at a byte offset, not yet shown in its source.
+#[derive(Debug)]
+pub(crate) struct Mistake {
+    pub(crate) offset: usize,
+    pub(crate) message: String,
+}
+
+impl Mistake {
+    pub(crate) fn at(offset: u32, message: impl Into<String>) -> Self {
+        Self { offset: offset as usize, message: message.into() }
+    }
+}

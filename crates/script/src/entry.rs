@@ -9,14 +9,15 @@ use oxc::ast::builder::AstBuilder;
 use oxc::semantic::SymbolId;
 use oxc::span::{GetSpan, SPAN, Span};
 
-use crate::outline::{Outline, Unsupported, no_modules};
+use crate::diagnostic::Mistake;
+use crate::outline::{Outline, no_modules};
 
 /// Rewrites a program without types into a function body, and yields the JavaScript to run after it.
 pub(crate) fn install<'a>(
     program: &mut Program<'a>,
     outline: &Outline,
     allocator: &'a Allocator,
-) -> Result<String, Unsupported> {
+) -> Result<String, Mistake> {
     let mut body = Body {
         build: AstBuilder::new(allocator),
         result_name: unused_name(program.source_text),
@@ -62,22 +63,16 @@ struct TopLevelFunction {
 
 impl<'a> Body<'a> {
     /// Adds a top-level statement, as it is inside a function: without imports and exports.
-    fn add(&mut self, statement: Statement<'a>) -> Result<(), Unsupported> {
+    fn add(&mut self, statement: Statement<'a>) -> Result<(), Mistake> {
         match statement {
             // One that is needed has been refused.
             Statement::ImportDeclaration(_) => {}
             Statement::ExportAllDeclaration(export) => {
-                return Err(Unsupported {
-                    offset: export.span.start,
-                    message: no_modules(&["*"], export.source.value.as_str()),
-                });
+                return Err(Mistake::at(export.span.start, no_modules(&["*"], export.source.value.as_str())));
             }
             Statement::ExportFromDeclaration(export) => {
                 let names: Vec<_> = export.specifiers.iter().map(|it| export_name(&it.local)).collect();
-                return Err(Unsupported {
-                    offset: export.span.start,
-                    message: no_modules(&names, export.source.value.as_str()),
-                });
+                return Err(Mistake::at(export.span.start, no_modules(&names, export.source.value.as_str())));
             }
             Statement::ExportDeclaration(export) => {
                 self.statements.push(Statement::from(export.unbox().declaration));
@@ -101,7 +96,7 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
-    fn add_default(&mut self, declaration: ExportDefaultDeclarationKind<'a>, span: Span) -> Result<(), Unsupported> {
+    fn add_default(&mut self, declaration: ExportDefaultDeclarationKind<'a>, span: Span) -> Result<(), Mistake> {
         match declaration {
             ExportDefaultDeclarationKind::FunctionDeclaration(function) => {
                 if let Some(id) = &function.id {
@@ -112,16 +107,15 @@ impl<'a> Body<'a> {
                 }
             }
             ExportDefaultDeclarationKind::ClassDeclaration(class) => {
-                return Err(Unsupported {
-                    offset: class.span.start,
-                    message: "a class cannot be the program; export a function that uses it".into(),
-                });
+                return Err(Mistake::at(
+                    class.span.start,
+                    "a class cannot be the program; export a function that uses it",
+                ));
             }
             ExportDefaultDeclarationKind::TSInterfaceDeclaration(_) => {}
             declaration => {
-                let expression = Expression::try_from(declaration).map_err(|_kind| Unsupported {
-                    offset: span.start,
-                    message: "this cannot be exported as the program; export a function".into(),
+                let expression = Expression::try_from(declaration).map_err(|_kind| {
+                    Mistake::at(span.start, "this cannot be exported as the program; export a function")
                 })?;
                 if let Expression::Identifier(name) = &expression {
                     self.default = Some(Default::Name(name.name.to_string()));
@@ -145,7 +139,7 @@ impl<'a> Body<'a> {
         let name = self.build.allocator().alloc_str(&self.result_name);
         let declarator = VariableDeclarator::new(
             span,
-            BindingPattern::new_binding_identifier(SPAN, &*name, &self.build),
+            BindingPattern::new_binding_identifier(SPAN, name, &self.build),
             None,
             Some(expression),
             false,
@@ -162,7 +156,7 @@ impl<'a> Body<'a> {
     }
 
     /// Decides what runs after the last statement.
-    fn start(&mut self, outline: &Outline) -> Result<String, Unsupported> {
+    fn start(&mut self, outline: &Outline) -> Result<String, Mistake> {
         let functions = self.top_level_functions();
         match self.default.take() {
             Some(Default::Kept) => return Ok(call_or_value(&self.result_name)),
@@ -185,12 +179,11 @@ impl<'a> Body<'a> {
         if let Some(first) = functions.first()
             && self.statements.iter().all(only_declares_functions)
         {
-            return Err(Unsupported {
-                offset: first.span.start,
-                message: "nothing in this program runs, because it only declares functions; \
-                          name the one to start `main`, or call it"
-                    .into(),
-            });
+            return Err(Mistake::at(
+                first.span.start,
+                "nothing in this program runs, because it only declares functions; \
+                          name the one to start `main`, or call it",
+            ));
         }
         Ok(self.complete(outline))
     }

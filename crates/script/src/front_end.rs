@@ -12,11 +12,11 @@ use oxc::semantic::SemanticBuilder;
 use oxc::span::{SourceType, Span};
 use oxc::transformer::{TransformOptions, Transformer};
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Mistake};
 use crate::entry;
 use crate::fence::{self, Block};
 use crate::nesting;
-use crate::outline::{Outline, Unsupported};
+use crate::outline::Outline;
 use crate::position::BYTE_ORDER_MARK;
 use crate::source_map::{Mark, Place, marks};
 
@@ -47,13 +47,8 @@ enum Refusal {
     Program(Mistake),
 }
 
-struct Mistake {
-    offset: usize,
-    message: String,
-}
-
 pub(crate) fn compile(source: &str, mapping: Mapping) -> Result<Compiled, Diagnostic> {
-    let diagnose = |mistake: Mistake| Diagnostic::new(source, mistake.offset, mistake.message);
+    let diagnose = |mistake: Mistake| Diagnostic::of(mistake, source);
     let blocks = fence::blocks(source);
     let starts_fenced = blocks.first().is_some_and(|block| source[..block.opening].trim_matches(is_blank).is_empty());
     if !starts_fenced {
@@ -93,7 +88,7 @@ fn compile_whole(source: &str, mapping: Mapping, blocks: &[Block]) -> Result<Com
 /// `blocks` are those that mark the text around them as prose.
 fn compile_text(text: &str, mapping: Mapping, blocks: &[Block]) -> Result<Compiled, Refusal> {
     nesting::with_stack_for(text, || compile_on_this_stack(text, mapping, blocks))
-        .map_err(|deep| Refusal::Syntax(Mistake { offset: deep.offset, message: deep.message() }))?
+        .map_err(|deep| Refusal::Syntax(Mistake { offset: deep.offset, message: nesting::TOO_DEEP.into() }))?
 }
 
 fn compile_on_this_stack(text: &str, mapping: Mapping, blocks: &[Block]) -> Result<Compiled, Refusal> {
@@ -154,13 +149,13 @@ fn parse<'a>(allocator: &'a Allocator, text: &'a str) -> Result<Program<'a>, Mis
                 ..ParseOptions::default()
             })
             .parse();
-        match first_error(&parsed.diagnostics) {
-            Some(error) if !is_nameless_function(error, &parsed.program) => Err(mistake(error)),
-            None if parsed.panicked => Err(Mistake { offset: 0, message: "this is not a program".into() }),
-            _ => Ok(parsed.program),
+        match errors(&parsed.diagnostics).find(|error| !is_nameless_function(error, &parsed.program)) {
+            Some(error) => Err(mistake(error)),
+            None => Ok(parsed.program),
         }
     };
-    parse_as(SourceType::ts().with_module(true)).or_else(|error| parse_as(SourceType::mjs()).map_err(|_| error))
+    parse_as(SourceType::ts().with_module(true))
+        .or_else(|error| parse_as(SourceType::mjs()).map_err(|_of_javascript| error))
 }
 
 /// Whether all that is wrong is that the last statement, a function, has no name.
@@ -182,23 +177,23 @@ fn rewrite<'a>(allocator: &'a Allocator, program: &mut Program<'a>) -> Result<(V
             .with_check_syntax_error(true)
             .with_enum_eval(true)
             .build(program);
-        if let Some(error) = first_error(&analysed.diagnostics) {
+        if let Some(error) = errors(&analysed.diagnostics).next() {
             return Err(mistake(error));
         }
-        let outline = Outline::of(&analysed.semantic).map_err(unsupported)?;
+        let outline = Outline::of(&analysed.semantic)?;
         (outline, analysed.semantic.into_scoping())
     };
     let transformed = Transformer::new(allocator, Path::new("program.ts"), &TransformOptions::default())
         .build_with_scoping(scoping, program);
-    if let Some(error) = first_error(&transformed.diagnostics) {
+    if let Some(error) = errors(&transformed.diagnostics).next() {
         return Err(mistake(error));
     }
-    let start = entry::install(program, &outline, allocator).map_err(unsupported)?;
+    let start = entry::install(program, &outline, allocator)?;
     Ok((outline.unknown_calls, start))
 }
 
-fn first_error(diagnostics: &Diagnostics) -> Option<&OxcDiagnostic> {
-    diagnostics.iter().find(|diagnostic| diagnostic.severity == Severity::Error)
+fn errors(diagnostics: &Diagnostics) -> impl Iterator<Item = &OxcDiagnostic> {
+    diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error)
 }
 
 fn mistake(error: &OxcDiagnostic) -> Mistake {
@@ -209,10 +204,7 @@ fn mistake(error: &OxcDiagnostic) -> Mistake {
     Mistake { offset: offset_of(error), message }
 }
 
+/// Of several places, a mistake is at the last: what came before was right until then.
 fn offset_of(error: &OxcDiagnostic) -> usize {
-    error.labels.first().map_or(0, |label| label.offset() as usize)
-}
-
-fn unsupported(unsupported: Unsupported) -> Mistake {
-    Mistake { offset: unsupported.offset as usize, message: unsupported.message }
+    error.labels.iter().map(|label| label.offset() as usize).max().unwrap_or(0)
 }

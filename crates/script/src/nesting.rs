@@ -25,13 +25,8 @@ pub(crate) struct TooDeep {
     pub(crate) offset: usize,
 }
 
-impl TooDeep {
-    pub(crate) fn message(&self) -> String {
-        "the program nests too deeply, or has too long an expression, at this point; \
-         split it into several statements or build the value in a loop"
-            .into()
-    }
-}
+pub(crate) const TOO_DEEP: &str = "the program nests too deeply, or has too long an expression, at this point; \
+    split it into several statements or build the value in a loop";
 
 /// Runs the front end for `text` on a stack that is large enough for it.
 pub(crate) fn with_stack_for<T: Send>(text: &str, run: impl FnOnce() -> T + Send) -> Result<T, TooDeep> {

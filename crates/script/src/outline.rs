@@ -10,6 +10,7 @@ use oxc::ast::ast::{
 use oxc::semantic::{AstNode, Semantic, SymbolId};
 use oxc::span::{GetSpan, Span};
 
+use crate::diagnostic::Mistake;
 use crate::globals;
 
 /// What has to be known about a program before its types are stripped.
@@ -27,15 +28,8 @@ pub(crate) struct Outline {
     uses: Vec<(SymbolId, u32)>,
 }
 
-/// Syntax that parses but cannot run here.
-#[derive(Debug)]
-pub(crate) struct Unsupported {
-    pub(crate) offset: u32,
-    pub(crate) message: String,
-}
-
 impl Outline {
-    pub(crate) fn of(semantic: &Semantic<'_>) -> Result<Self, Unsupported> {
+    pub(crate) fn of(semantic: &Semantic<'_>) -> Result<Self, Mistake> {
         let body = &semantic.nodes().program().body;
         let mut outline = Self {
             only_declares: body.iter().all(is_declaration),
@@ -67,7 +61,7 @@ impl Outline {
     }
 
     /// Refuses an import unless nothing would miss it, which is when TypeScript drops it too.
-    fn refuse_import(&self, import: &ImportDeclaration<'_>) -> Result<(), Unsupported> {
+    fn refuse_import(&self, import: &ImportDeclaration<'_>) -> Result<(), Mistake> {
         let is_missed = |name: &BindingIdentifier<'_>| self.uses.iter().any(|&(symbol, _)| symbol == name.symbol_id());
         let names = import.specifiers.iter().flatten().map(ImportDeclarationSpecifier::local);
         let needed = match &import.specifiers {
@@ -79,7 +73,7 @@ impl Outline {
         }
         let names: Vec<_> = names.map(|name| name.name.as_str()).collect();
         let message = no_modules(&names, import.source.value.as_str());
-        Err(Unsupported { offset: import.span.start, message })
+        Err(Mistake::at(import.span.start, message))
     }
 
     /// Whether the program uses a top-level name anywhere but within `own`.
@@ -140,7 +134,7 @@ fn valued(statement: &Statement<'_>) -> Option<Span> {
     has_value.then(|| statement.span())
 }
 
-fn refuse_unsupported(node: &AstNode<'_>) -> Result<(), Unsupported> {
+fn refuse_unsupported(node: &AstNode<'_>) -> Result<(), Mistake> {
     let message = match node.kind() {
         AstKind::ImportMeta(_) => {
             "`import.meta` does not exist here, because the program is not a module; remove it".into()
@@ -159,7 +153,7 @@ fn refuse_unsupported(node: &AstNode<'_>) -> Result<(), Unsupported> {
         },
         _ => return Ok(()),
     };
-    Err(Unsupported { offset: node.kind().span().start, message })
+    Err(Mistake::at(node.kind().span().start, message))
 }
 
 /// What to tell a program that imports.

@@ -1,5 +1,7 @@
 //! A program that cannot run is told why, in its own lines.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use dacapo_script::{Position, code_frame, prepare};
 
 fn refusal(source: &str) -> String {
@@ -23,10 +25,10 @@ fn a_syntax_error_points_into_the_text_the_model_sent() {
 fn a_name_declared_twice_is_a_mistake() {
     assert_eq!(
         refusal("const a = 1;\nlet a = 2;"),
-        "Identifier `a` has already been declared (1:7)\n\
-         > 1 | const a = 1;\n\
-         \x20   |       ^\n\
-         \x20 2 | let a = 2;"
+        "Identifier `a` has already been declared (2:5)\n\
+         \x20 1 | const a = 1;\n\
+         > 2 | let a = 2;\n\
+         \x20   |     ^"
     );
 }
 

@@ -1,0 +1,188 @@
+//! Dacapo's side.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{anyhow, ensure};
+use cpu_time::ThreadTime;
+use dacapo_replay::{Answer, CallIndex, Entry, JsonText, Outcome, Program, Request, Step, Stepper, Toolbox, WarmPrograms, read_tools};
+use dacapo_sandbox::{AnswerKind, Asked, Host, Level, Names, Rest, Sandbox, World};
+use serde_json::json;
+
+use crate::sample::Sample;
+use crate::work;
+
+/// Numbers calls and nothing else.
+struct Counter(u32);
+
+impl Host for Counter {
+    fn call(&mut self, _: u32, _: &str) -> Asked {
+        self.0 += 1;
+        Asked::Issued
+    }
+
+    fn log(&mut self, _: Level, _: &str) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn unknown_name(&self, _: u32, name: &str) -> String {
+        name.to_owned()
+    }
+}
+
+pub(crate) struct Bench {
+    sandbox: Sandbox<Counter>,
+    world: World,
+    names: Names,
+    cold: Stepper,
+    warm: Stepper,
+    toolbox: Arc<Toolbox>,
+}
+
+/// Keep waiting, however long it takes.
+const PATIENT: &dyn Fn() -> bool = &|| true;
+
+impl Bench {
+    pub(crate) fn new() -> anyhow::Result<Bench> {
+        let mut names = Names::default();
+        names.function(0, "weather");
+        let tools = read_tools(&json!([{ "name": "weather", "input_schema": { "type": "object", "properties": {
+            "city": { "type": "string" }, "days": { "type": "integer", "minimum": 1, "maximum": 14 } } } }]))?;
+        Ok(Bench {
+            sandbox: Sandbox::new(16)?,
+            world: World { entropy: [7; 40], started_at_ms: 1.76e12, fuel: 20_000_000_000, memory_bytes: 128 << 20, stack_bytes: 256 << 10 },
+            names,
+            cold: Stepper::new(WarmPrograms::NONE)?,
+            warm: Stepper::new(WarmPrograms { count_max: 1_100, bytes_max: usize::MAX })?,
+            toolbox: Arc::new(Toolbox::new(tools).map_err(|count| anyhow!("{count} tools"))?),
+        })
+    }
+
+    pub(crate) fn new_vm(&self, runs: usize) -> anyhow::Result<Sample> {
+        Sample::take(runs, || {
+            let start = Instant::now();
+            let vm = self.sandbox.new_vm(&self.world, Counter(0))?;
+            let taken = start.elapsed();
+            drop(vm);
+            Ok(taken)
+        })
+    }
+
+    pub(crate) fn two_tools_in_sandbox(&self, runs: usize) -> anyhow::Result<Sample> {
+        let javascript = format!("(async () => {{\n{}\n}})()", work::TWO_TOOLS);
+        Sample::wall(runs, || {
+            let mut vm = self.sandbox.new_vm(&self.world, Counter(0))?;
+            let mut rest = vm.start(&self.world, &[&self.names], &javascript, PATIENT);
+            for (call, answer) in work::TWO_TOOLS_ANSWERS.iter().enumerate() {
+                ensure!(rest == Ok(Rest::Pending), "{rest:?}");
+                rest = vm.settle(call as u32, AnswerKind::Json, answer, PATIENT);
+            }
+            ensure!(rest == Ok(Rest::Fulfilled), "{rest:?}");
+            let ending = vm.finish(PATIENT).map_err(|stop| anyhow!("{stop:?}"))?;
+            ensure!(ending.outcome.as_deref() == Ok(work::TWO_TOOLS_RESULT), "{ending:?}");
+            Ok(())
+        })
+    }
+
+    pub(crate) fn two_tools_cold(&self, runs: usize) -> anyhow::Result<Sample> {
+        let mut request = self.request(work::TWO_TOOLS);
+        let paused = self.cold.step(&request, PATIENT)?;
+        answer_all(&mut request, &paused, &work::TWO_TOOLS_ANSWERS);
+        Sample::wall(runs, || expect(&self.cold.step(&request, PATIENT)?, work::TWO_TOOLS_RESULT))
+    }
+
+    pub(crate) fn two_tools_resumed(&self, runs: usize) -> anyhow::Result<Sample> {
+        let unanswered = self.request(work::TWO_TOOLS);
+        let mut request = unanswered.clone();
+        answer_all(&mut request, &self.cold.step(&unanswered, PATIENT)?, &work::TWO_TOOLS_ANSWERS);
+        Sample::take(runs, || {
+            self.warm.step(&unanswered, PATIENT)?;
+            let start = Instant::now();
+            expect(&self.warm.step(&request, PATIENT)?, work::TWO_TOOLS_RESULT)?;
+            Ok(start.elapsed())
+        })
+    }
+
+    pub(crate) fn front_end(&self, runs: usize) -> anyhow::Result<Sample> {
+        Sample::wall(runs, || dacapo_script::prepare(work::FIFTY_LINES).map(drop).map_err(|diagnostic| anyhow!("{diagnostic:?}")))
+    }
+
+    pub(crate) fn chain_warm(&self, runs: usize) -> anyhow::Result<Sample> {
+        Sample::cpu(runs, || chain(&self.warm, self.request(work::CHAIN), work::CHAIN_CALLS))
+    }
+
+    pub(crate) fn chain_cold(&self, runs: usize) -> anyhow::Result<Sample> {
+        Sample::cpu(runs, || chain(&self.cold, self.request(work::CHAIN), work::CHAIN_CALLS))
+    }
+
+    /// CPU per call of a chain of 2,000 calls, to that of one of 500.
+    pub(crate) fn chain_linearity(&self) -> anyhow::Result<f64> {
+        let per_call = |calls: usize| -> anyhow::Result<f64> {
+            let code = work::CHAIN.replace("1000", &calls.to_string());
+            let mut best = f64::INFINITY;
+            for _ in 0..5 {
+                let start = ThreadTime::now();
+                chain(&self.warm, self.request(&code), calls)?;
+                best = best.min(start.elapsed().as_secs_f64());
+            }
+            Ok(best / calls as f64)
+        };
+        Ok(per_call(2_000)? / per_call(500)?)
+    }
+
+    pub(crate) fn big_answer(&self, runs: usize) -> anyhow::Result<Sample> {
+        let javascript = format!("(async () => {{\n{}\n}})()", work::BIG_ANSWER);
+        let answer = work::big_answer();
+        Sample::cpu(runs, || {
+            let mut vm = self.sandbox.new_vm(&self.world, Counter(0))?;
+            let started = vm.start(&self.world, &[&self.names], &javascript, PATIENT);
+            ensure!(started == Ok(Rest::Pending), "{started:?}");
+            let rest = vm.settle(0, AnswerKind::Json, &answer, PATIENT);
+            ensure!(rest == Ok(Rest::Fulfilled), "{rest:?}");
+            vm.finish(PATIENT).map(drop).map_err(|stop| anyhow!("{stop:?}"))
+        })
+    }
+
+    /// Leaves `count` different programs paused in memory.
+    pub(crate) fn paused_programs(&self, count: usize) -> anyhow::Result<Stepper> {
+        let stepper = Stepper::new(WarmPrograms { count_max: count as u32, bytes_max: usize::MAX })?;
+        for i in 0..count {
+            let mut request = self.request(work::TWO_TOOLS);
+            request.program.seed = format!("{i}");
+            stepper.step(&request, PATIENT)?;
+        }
+        Ok(stepper)
+    }
+
+    fn request(&self, code: &str) -> Request {
+        Request::new(Program::new(code), Arc::clone(&self.toolbox))
+    }
+}
+
+fn chain(stepper: &Stepper, mut request: Request, calls: usize) -> anyhow::Result<()> {
+    for call in 0..calls {
+        let step = stepper.step(&request, PATIENT)?;
+        let Outcome::Paused { calls } = &step.outcome else { return Err(anyhow!("{step:?}")) };
+        ensure!(calls.len() == 1 && calls[0].call.0 as usize == call, "{calls:?}");
+        answer_all(&mut request, &step, &["1"]);
+    }
+    expect(&stepper.step(&request, PATIENT)?, &calls.to_string())
+}
+
+fn answer_all(request: &mut Request, step: &Step, answers: &[&str]) {
+    let Outcome::Paused { calls } = &step.outcome else { return };
+    for (call, answer) in calls.iter().zip(answers) {
+        let answer = JsonText::parse(*answer).map(Answer::Ok);
+        if let Some(answer) = answer {
+            request.journal.push(Entry::new(CallIndex(call.call.0), call.tool.clone(), Some(&call.args), answer));
+        }
+    }
+}
+
+fn expect(step: &Step, result: &str) -> anyhow::Result<()> {
+    match &step.outcome {
+        Outcome::Finished { result: Ok(data) } if data.get() == result => Ok(()),
+        other => Err(anyhow!("{other:?}")),
+    }
+}
