@@ -14,11 +14,14 @@ use sample::{Sample, memory_kb};
 pub(crate) mod work {
     /// Two parallel calls and some arithmetic, 25 lines.
     pub(crate) const TWO_TOOLS: &str = include_str!("../programs/two_tools.js");
-    pub(crate) const TWO_TOOLS_ANSWERS: [&str; 2] = [r#"{"temps":[11,12,13,9,8,14,15]}"#, r#"{"temps":[14,15,13,12,11,17,18]}"#];
-    pub(crate) const TWO_TOOLS_RESULT: &str = r#"{"warmest":"Paris","text":"Paris: 14.29 (11..18); Berlin: 11.71 (8..15)","n":2}"#;
+    pub(crate) const TWO_TOOLS_ANSWERS: [&str; 2] =
+        [r#"{"temps":[11,12,13,9,8,14,15]}"#, r#"{"temps":[14,15,13,12,11,17,18]}"#];
+    pub(crate) const TWO_TOOLS_RESULT: &str =
+        r#"{"warmest":"Paris","text":"Paris: 14.29 (11..18); Berlin: 11.71 (8..15)","n":2}"#;
 
     pub(crate) const CHAIN_CALLS: usize = 1_000;
-    pub(crate) const CHAIN: &str = "let sum = 0; for (let i = 0; i < 1000; i++) sum += await weather({ i }); return sum";
+    pub(crate) const CHAIN: &str =
+        "let sum = 0; for (let i = 0; i < 1000; i++) sum += await weather({ i }); return sum";
 
     /// Filters and sorts what a tool answered.
     pub(crate) const BIG_ANSWER: &str = include_str!("../programs/big_answer.js");
@@ -27,7 +30,12 @@ pub(crate) mod work {
     pub(crate) fn big_answer() -> String {
         let row = |i: u32| {
             let amount = i.wrapping_mul(2_654_435_761) % 100_000;
-            format!(r#"{{"id":{i},"name":"customer {i}","amount":{amount},"tags":["t{}","u{}"],"active":{}}}"#, i % 7, i % 11, i % 3 == 0)
+            format!(
+                r#"{{"id":{i},"name":"customer {i}","amount":{amount},"tags":["t{}","u{}"],"active":{}}}"#,
+                i % 7,
+                i % 11,
+                i % 3 == 0
+            )
         };
         format!("[{}]", (0..12_000).map(row).collect::<Vec<_>>().join(","))
     }
@@ -43,7 +51,11 @@ fn main() -> anyhow::Result<()> {
 
     let ours = ours::Bench::new()?;
     row("new VM", &ours.new_vm(runs)?, Some(&native::new_vm(runs)?));
-    row("two-tool run, JavaScript, new VM to result", &ours.two_tools_in_sandbox(runs)?, Some(&native::two_tools(runs)?));
+    row(
+        "two-tool run, JavaScript, new VM to result",
+        &ours.two_tools_in_sandbox(runs)?,
+        Some(&native::two_tools(runs)?),
+    );
     row("two-tool run, a cold step with TypeScript", &ours.two_tools_cold(runs)?, None);
     row("two-tool run, warm resume with both answers", &ours.two_tools_resumed(runs)?, None);
     row("TypeScript front end, 50 lines", &ours.front_end(runs)?, None);
@@ -51,7 +63,11 @@ fn main() -> anyhow::Result<()> {
     let (warm, cold) = (ours.chain_warm(chains)?, ours.chain_cold(1)?);
     row("1,000 sequential calls, warm (CPU)", &warm, Some(&native::chain(chains)?));
     row("1,000 sequential calls, cold every round (CPU)", &cold, None);
-    row("1 MB answer: parse, filter, sort (CPU)", &ours.big_answer(runs.min(30))?, Some(&native::big_answer(runs.min(30))?));
+    row(
+        "1 MB answer: parse, filter, sort (CPU)",
+        &ours.big_answer(runs.min(30))?,
+        Some(&native::big_answer(runs.min(30))?),
+    );
 
     println!("\ncold chain / warm chain: {:.1} ×", cold.min() / warm.min());
     let linear = ours.chain_linearity()?;
@@ -64,6 +80,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn row(name: &str, ours: &Sample, native: Option<&Sample>) {
-    let (beside, ratio) = native.map_or_else(Default::default, |native| (native.to_string(), format!("{:.2}", ours.min() / native.min())));
+    let (beside, ratio) = native
+        .map_or_else(Default::default, |native| (native.to_string(), format!("{:.2}", ours.min() / native.min())));
     println!("{name:44} {:>28} {beside:>28} {ratio:>7}", ours.to_string());
 }

@@ -26,7 +26,8 @@ impl Native {
     }
 
     fn start(&self, code: &str) -> anyhow::Result<()> {
-        let wrapped = format!("(async () => {{\n{code}\n}})().then((data) => {{ globalThis.result = JSON.stringify(data) }})");
+        let wrapped =
+            format!("(async () => {{\n{code}\n}})().then((data) => {{ globalThis.result = JSON.stringify(data) }})");
         self.context.with(|ctx| -> rquickjs::Result<()> {
             ctx.eval::<(), _>(TOOLS)?;
             ctx.eval::<rquickjs::Value<'_>, _>(wrapped)?;

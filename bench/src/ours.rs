@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use anyhow::{anyhow, ensure};
 use cpu_time::ThreadTime;
-use dacapo_replay::{Answer, CallIndex, Entry, JsonText, Outcome, Program, Request, Step, Stepper, Toolbox, WarmPrograms, read_tools};
+use dacapo_replay::{
+    Answer, CallIndex, Entry, JsonText, Outcome, Program, Request, Step, Stepper, Toolbox, WarmPrograms, read_tools,
+};
 use dacapo_sandbox::{AnswerKind, Asked, Host, Level, Names, Rest, Sandbox, World};
 use serde_json::json;
 
@@ -51,7 +53,13 @@ impl Bench {
             "city": { "type": "string" }, "days": { "type": "integer", "minimum": 1, "maximum": 14 } } } }]))?;
         Ok(Bench {
             sandbox: Sandbox::new(16)?,
-            world: World { entropy: [7; 40], started_at_ms: 1.76e12, fuel: 20_000_000_000, memory_bytes: 128 << 20, stack_bytes: 256 << 10 },
+            world: World {
+                entropy: [7; 40],
+                started_at_ms: 1.76e12,
+                fuel: 20_000_000_000,
+                memory_bytes: 128 << 20,
+                stack_bytes: 256 << 10,
+            },
             names,
             cold: Stepper::new(WarmPrograms::NONE)?,
             warm: Stepper::new(WarmPrograms { count_max: 1_100, bytes_max: usize::MAX })?,
@@ -105,7 +113,9 @@ impl Bench {
     }
 
     pub(crate) fn front_end(&self, runs: usize) -> anyhow::Result<Sample> {
-        Sample::wall(runs, || dacapo_script::prepare(work::FIFTY_LINES).map(drop).map_err(|diagnostic| anyhow!("{diagnostic:?}")))
+        Sample::wall(runs, || {
+            dacapo_script::prepare(work::FIFTY_LINES).map(drop).map_err(|diagnostic| anyhow!("{diagnostic:?}"))
+        })
     }
 
     pub(crate) fn chain_warm(&self, runs: usize) -> anyhow::Result<Sample> {

@@ -1,7 +1,7 @@
 //! The host's side of a running program: numbers its calls, checks their arguments, keeps its logs.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -19,24 +19,24 @@ use crate::toolbox::Toolbox;
 #[derive(Debug)]
 pub(crate) struct Issued {
     pub tool: ToolIndex,
-    pub args: Value,
+    /// JSON, kept as text: as a tree it would take many times the room.
+    args: String,
     pub canonical: String,
     /// How many journal answers had settled when it was issued.
     pub epoch: usize,
-    pub state: CallState,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CallState {
-    Open,
-    /// The record of an earlier program answers it; it is never handed out.
-    Reused,
-    Settled,
+impl Issued {
+    pub(crate) fn args(&self) -> Value {
+        serde_json::from_str(&self.args).expect("it was read when the call was issued")
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Asker {
     pub calls: Vec<Issued>,
+    /// Calls that wait for the journal.
+    open: BTreeSet<CallIndex>,
     pub logs: Vec<LogLine>,
     /// The limit that made us stop the program.
     pub exceeded: Option<Limit>,
@@ -61,6 +61,7 @@ impl Asker {
     pub(crate) fn new(toolbox: Arc<Toolbox>, limits: Limits, records: &[Reused]) -> Asker {
         Asker {
             calls: Vec::new(),
+            open: BTreeSet::new(),
             logs: Vec::new(),
             exceeded: None,
             epoch: 0,
@@ -79,7 +80,21 @@ impl Asker {
 
     /// Calls that wait for the journal, in issue order.
     pub(crate) fn open(&self) -> impl Iterator<Item = (CallIndex, &Issued)> {
-        self.numbered().filter(|(_, issued)| issued.state == CallState::Open)
+        self.open.iter().map(|call| (*call, &self.calls[call.0 as usize]))
+    }
+
+    pub(crate) fn get(&self, call: CallIndex) -> Option<&Issued> {
+        self.calls.get(call.0 as usize)
+    }
+
+    pub(crate) fn is_open(&self, call: CallIndex) -> bool {
+        self.open.contains(&call)
+    }
+
+    /// Its answer is on its way into the program.
+    pub(crate) fn close(&mut self, call: CallIndex) -> ToolIndex {
+        self.open.remove(&call);
+        self.calls[call.0 as usize].tool
     }
 
     pub(crate) fn numbered(&self) -> impl Iterator<Item = (CallIndex, &Issued)> {
@@ -106,7 +121,7 @@ impl Asker {
         let over = |limit, value: usize| value as u64 > self.limits.get(limit);
         if over(Limit::Calls, self.calls.len() + 1) {
             Some(Limit::Calls)
-        } else if over(Limit::CallsPerRound, self.open().count() + 1) {
+        } else if over(Limit::CallsPerRound, self.open.len() + 1) {
             Some(Limit::CallsPerRound)
         } else if over(Limit::ArgsBytes, args.len()) {
             Some(Limit::ArgsBytes)
@@ -123,23 +138,20 @@ impl Host for Asker {
             return Asked::Stop;
         }
         let tool = ToolIndex(tool);
-        let args: Value = match serde_json::from_str(args) {
-            Ok(args) => args,
+        let value: Value = match serde_json::from_str(args) {
+            Ok(value) => value,
             Err(error) => return Asked::Refused(format!("the arguments are not JSON: {error}")),
         };
-        if let Err(invalid) = self.toolbox.catalog().check(tool, &args) {
+        if let Err(invalid) = self.toolbox.catalog().check(tool, &value) {
             return Asked::Refused(invalid.to_string());
         }
-        let canonical = canonical(&args);
+        let canonical = canonical(&value);
         let call = CallIndex(self.calls.len() as u32);
-        let state = match self.take_record(tool, &canonical) {
-            Some(ok) => {
-                self.reused.push_back((call, ok));
-                CallState::Reused
-            }
-            None => CallState::Open,
-        };
-        self.calls.push(Issued { tool, args, canonical, epoch: self.epoch, state });
+        match self.take_record(tool, &canonical) {
+            Some(ok) => self.reused.push_back((call, ok)),
+            None => _ = self.open.insert(call),
+        }
+        self.calls.push(Issued { tool, args: args.to_owned(), canonical, epoch: self.epoch });
         Asked::Issued
     }
 

@@ -42,9 +42,10 @@ impl Program {
         hash.finalize().into()
     }
 
-    /// The idempotency key of a call: the same on every replay, on every replica.
-    pub(crate) fn key(&self, call: CallIndex) -> String {
-        format!("{}-{}", hex(&self.digest()[..12]), call.0)
+    /// Idempotency keys of calls: the same on every replay, on every replica.
+    pub(crate) fn keys(&self) -> impl Fn(CallIndex) -> String {
+        let run = hex(&self.digest()[..12]);
+        move |call| format!("{run}-{}", call.0)
     }
 }
 

@@ -23,7 +23,8 @@ struct Described {
     stack: String,
     cause: Option<String>,
     tool: Option<String>,
-    data: Option<Value>,
+    /// JSON, cut short when it is long.
+    data: Option<String>,
     /// Anything that is not an `Error`.
     thrown: Option<String>,
 }
@@ -49,7 +50,9 @@ pub(crate) fn ending(ending: Ending, script: &Script<'_>) -> Result<Box<RawValue
 
 fn exception(described: &str, memory_refused: bool, script: &Script<'_>) -> Failure {
     let described: Described = serde_json::from_str(described).unwrap_or_default();
-    let stack = Stack::of(&described.stack, script.program);
+    let located = described.stack.contains("program:");
+    let map = located.then(|| SourceMap::new(&script.program.code)).flatten();
+    let stack = Stack::of(&described.stack, map.as_ref());
     if let Some(limit) = limit_behind(&described, memory_refused) {
         return Failure {
             stack: stack.text,
@@ -60,7 +63,8 @@ fn exception(described: &str, memory_refused: bool, script: &Script<'_>) -> Fail
     let kind = if stack.unloadable && described.name == "SyntaxError" {
         ErrorKind::Syntax
     } else {
-        ErrorKind::Exception { tool: described.tool, data: described.data }
+        let data = described.data.map(|json| serde_json::from_str(&json).unwrap_or(Value::String(json)));
+        ErrorKind::Exception { tool: described.tool, data }
     };
     let (name, message) = match described.thrown {
         Some(thrown) => ("Error".to_owned(), thrown),
@@ -73,7 +77,9 @@ fn exception(described: &str, memory_refused: bool, script: &Script<'_>) -> Fail
 fn limit_behind(described: &Described, memory_refused: bool) -> Option<Limit> {
     match (described.name.as_str(), described.message.as_str()) {
         ("RangeError", "Maximum call stack size exceeded") => Some(Limit::StackBytes),
-        ("InternalError", "out of memory") if memory_refused => Some(Limit::MemoryBytes),
+        ("InternalError", "out of memory" | "out of memory in regexp execution") if memory_refused => {
+            Some(Limit::MemoryBytes)
+        }
         // Describing the error took memory that was not there.
         ("", "") if memory_refused => Some(Limit::MemoryBytes),
         _ => None,
@@ -145,9 +151,10 @@ pub(crate) fn diverged(journal: &Journal, entry: usize, actual: Option<Asking>) 
 
 /// Lines for rejections that nobody handled.
 pub(crate) fn unhandled(described: &[String], program: &Program) -> Vec<LogLine> {
+    let map = described.first().and_then(|_| SourceMap::new(&program.code));
     let line = |described: &String| {
         let described: Described = serde_json::from_str(described).unwrap_or_default();
-        let place = match Stack::of(&described.stack, program).top {
+        let place = match Stack::of(&described.stack, map.as_ref()).top {
             Some(at) => format!(" (line {}, column {})", at.line, at.column),
             None => String::new(),
         };
@@ -155,26 +162,22 @@ pub(crate) fn unhandled(described: &[String], program: &Program) -> Vec<LogLine>
             Some(thrown) => thrown,
             None => format!("{}: {}", described.name, described.message),
         };
-        LogLine { level: Level::Error, text: format!("unhandled rejection: {what}{place}") }
+        LogLine { level: Level::Error, text: format!("unhandled rejection: {}{place}", cut(&what)) }
     };
     described.iter().map(line).collect()
 }
 
 impl Stack {
     /// Lines read `at name (program:3:7)` or `at program:3:7`.
-    fn of(stack: &str, program: &Program) -> Stack {
+    fn of(stack: &str, map: Option<&SourceMap>) -> Stack {
         let mut told = Stack::default();
-        if !stack.contains("program:") {
-            return told;
-        }
-        let map = SourceMap::new(&program.code);
         for line in stack.lines() {
             let Some((before, place)) = line.rsplit_once("program:") else { continue };
             let mut numbers = place.trim_end_matches(')').split(':').map_while(|number| number.parse().ok());
             let (Some(line), Some(column)) = (numbers.next(), numbers.next()) else { continue };
             let name = before.trim().trim_start_matches("at").trim().trim_end_matches('(').trim();
             let position = Position { line, column };
-            let at = map.as_ref().map_or(Some(position), |map| map.original(position));
+            let at = map.map_or(Some(position), |map| map.original(position));
             told.unloadable |= told.text.is_empty() && name.is_empty();
             let Some(at) = at else { continue };
             told.top = told.top.or(Some(at));
@@ -216,9 +219,13 @@ fn position(place: Place) -> Position {
 }
 
 fn show(tool: &str, args: &str) -> String {
-    let mut shown: String = args.chars().take(VALUE_CHARS_MAX).collect();
-    if shown.len() < args.len() {
+    format!("`{tool}({})`", cut(args))
+}
+
+fn cut(text: &str) -> String {
+    let mut shown: String = text.chars().take(VALUE_CHARS_MAX).collect();
+    if shown.len() < text.len() {
         shown.push('…');
     }
-    format!("`{tool}({shown})`")
+    shown
 }

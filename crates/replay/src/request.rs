@@ -86,7 +86,12 @@ fn program(raw: &RawValue) -> Result<Program, RequestError> {
 
 fn toolbox(raw: &RawValue) -> Result<Toolbox, RequestError> {
     let json: Value = serde_json::from_str(raw.get()).map_err(|error| RequestError::new("tools", plain(&error)))?;
-    let tools = read_tools(&json).map_err(|error| RequestError::new("", error.to_string()))?;
+    let tools = read_tools(&json).map_err(|error| {
+        let text = error.to_string();
+        let (path, message) =
+            if text.starts_with("tools[") { text.split_once(": ") } else { None }.unwrap_or(("tools", &text));
+        RequestError::new(path, message)
+    })?;
     Toolbox::new(tools).map_err(too_many_tools)
 }
 

@@ -6,7 +6,7 @@ use dacapo_sandbox::{AnswerKind, Level, Patience, Rest, Stop, Vm};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::asker::{Asker, CallState};
+use crate::asker::{Asker, Issued};
 use crate::journal::{Answer, CallIndex, Entry, Journal, JsonText};
 use crate::limits::{Limit, Limits};
 use crate::program::Program;
@@ -86,24 +86,21 @@ impl Run {
         if rest == Rest::Rejected {
             return Err(End::Finished);
         }
-        let needed = self.needed_calls(rest);
-        if rest == Rest::Fulfilled && needed.is_empty() {
-            return Err(End::Finished);
-        }
         if let Some((call, ok)) = self.vm.host_mut().reused.pop_front() {
             return self.settle(call, &Answer::Ok(ok), script);
         }
-        if needed.is_empty() {
+        if self.needed_calls(rest).next().is_none() {
             return match rest {
+                Rest::Fulfilled => Err(End::Finished),
                 Rest::WaitingForTimer => Ok(self.vm.tick(script.patience)?),
                 _ => Err(End::Deadlock),
             };
         }
         if rest == Rest::Fulfilled {
-            self.warn_of_left_behind(&needed);
+            self.warn_of_left_behind();
         }
         let Some(entry) = journal.entries().get(self.consumed) else {
-            return Err(End::Paused(self.calls(&needed, script.program)));
+            return Err(End::Paused(self.calls(rest, script.program)));
         };
         self.compare(entry).map_err(|actual| End::Diverged { entry: self.consumed, actual })?;
         self.consumed += 1;
@@ -116,24 +113,22 @@ impl Run {
 
     /// Calls that must be answered before the program is done. Once it has returned, those are the ones that it left
     /// behind before anybody was asked: no issued call is lost.
-    fn needed_calls(&self, rest: Rest) -> Vec<CallIndex> {
-        let open = self.vm.host().open();
-        match rest {
-            Rest::Fulfilled => open
-                .filter(|(call, issued)| {
-                    self.left_behind.contains(call) || self.handed_out_epoch.is_none_or(|epoch| issued.epoch > epoch)
-                })
-                .map(|(call, _)| call)
-                .collect(),
-            _ => open.map(|(call, _)| call).collect(),
-        }
+    fn needed_calls(&self, rest: Rest) -> impl Iterator<Item = CallIndex> {
+        let is_needed = move |call: &CallIndex, issued: &Issued| {
+            rest != Rest::Fulfilled
+                || self.left_behind.contains(call)
+                || self.handed_out_epoch.is_none_or(|epoch| issued.epoch > epoch)
+        };
+        self.vm.host().open().filter(move |(call, issued)| is_needed(call, issued)).map(|(call, _)| call)
     }
 
-    fn warn_of_left_behind(&mut self, needed: &[CallIndex]) {
-        let fresh: Vec<CallIndex> = needed.iter().copied().filter(|call| self.left_behind.insert(*call)).collect();
+    fn warn_of_left_behind(&mut self) {
+        let needed = self.needed_calls(Rest::Fulfilled);
+        let fresh: Vec<CallIndex> = needed.filter(|call| !self.left_behind.contains(call)).collect();
         if fresh.is_empty() {
             return;
         }
+        self.left_behind.extend(&fresh);
         let asker = self.vm.host();
         let names: Vec<String> = fresh
             .iter()
@@ -144,33 +139,31 @@ impl Run {
         self.vm.host_mut().logs.push(LogLine { level: Level::Warn, text });
     }
 
-    fn calls(&self, needed: &[CallIndex], program: &Program) -> Vec<Call> {
+    fn calls(&self, rest: Rest, program: &Program) -> Vec<Call> {
         let asker = self.vm.host();
-        let call = |call: &CallIndex| {
+        let key = program.keys();
+        let call = |call: CallIndex| {
             let issued = &asker.calls[call.0 as usize];
-            let tool = asker.made(*call, issued).tool;
-            Call { call: *call, tool, args: issued.args.clone(), key: program.key(*call) }
+            Call { call, tool: asker.made(call, issued).tool, args: issued.args(), key: key(call) }
         };
-        needed.iter().map(call).collect()
+        self.needed_calls(rest).map(call).collect()
     }
 
     /// Is this entry an answer to a call that this run made, and that is still open? If not, what the run called instead.
     fn compare(&self, entry: &Entry) -> Result<(), Option<Asking>> {
         let asker = self.vm.host();
-        let Some(issued) = asker.calls.get(entry.call.0 as usize) else { return Err(None) };
+        let Some(issued) = asker.get(entry.call) else { return Err(None) };
         let tool = asker.toolbox().catalog().qualified_name(issued.tool);
         let same_args = entry.args.as_ref().is_none_or(|args| *args == issued.canonical);
-        if tool == entry.tool && same_args && issued.state == CallState::Open {
+        if tool == entry.tool && same_args && asker.is_open(entry.call) {
             return Ok(());
         }
-        Err(Some(Asking { tool: tool.to_owned(), args: Some(issued.args.clone()) }))
+        Err(Some(Asking { tool: tool.to_owned(), args: Some(issued.args()) }))
     }
 
     fn settle(&mut self, call: CallIndex, answer: &Answer, script: &Script<'_>) -> Result<Rest, End> {
         let asker = self.vm.host_mut();
-        let issued = &mut asker.calls[call.0 as usize];
-        issued.state = CallState::Settled;
-        let tool = issued.tool;
+        let tool = asker.close(call);
         let catalog = asker.toolbox().catalog();
         let name = catalog.qualified_name(tool);
         let (kind, text) = match answer {
@@ -236,7 +229,7 @@ impl Run {
         let asker = self.vm.host();
         let answered: BTreeSet<CallIndex> = journal.entries()[self.consumed..].iter().map(|entry| entry.call).collect();
         for (call, issued) in asker.numbered() {
-            let done = issued.state != CallState::Open || answered.contains(&call);
+            let done = !asker.is_open(call) || answered.contains(&call);
             let list = if done { &mut failure.completed } else { &mut failure.unfinished };
             list.push(asker.made(call, issued));
         }

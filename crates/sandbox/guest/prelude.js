@@ -8,25 +8,28 @@
   const uncurry = Function.prototype.bind.bind(Function.prototype.call);
   const { parse, stringify } = JSON;
   const { isSafeInteger } = Number;
-  const { defineProperty, keys, getOwnPropertyDescriptor } = Object;
+  const { defineProperty, keys, getOwnPropertyDescriptor, hasOwn } = Object;
+  const { isError } = Error, { isArray } = Array;
   const mapForEach = uncurry(Map.prototype.forEach), setForEach = uncurry(Set.prototype.forEach);
   const toISOString = uncurry(Date.prototype.toISOString), getTime = uncurry(Date.prototype.getTime);
-  const matches = uncurry(RegExp.prototype.test), regExpText = uncurry(RegExp.prototype.toString);
+  const matches = uncurry(RegExp.prototype.exec), regExpText = uncurry(RegExp.prototype.toString);
   const arrayJoin = uncurry(Array.prototype.join), slice = uncurry(String.prototype.slice);
   const startsWith = uncurry(String.prototype.startsWith), replaceText = uncurry(String.prototype.replace);
   const tag = uncurry(Object.prototype.toString);
-  const BigIntOf = BigInt, StringOf = String, NumberOf = Number, BytesOf = Uint8Array, ErrorOf = Error;
+  const BigIntOf = BigInt, StringOf = String, NumberOf = Number, BytesOf = Uint8Array, ErrorOf = Error, AggregateErrorOf = AggregateError;
   const typedArray = Object.getPrototypeOf(Uint8Array.prototype);
   const byteLength = uncurry(getOwnPropertyDescriptor(typedArray, 'byteLength').get);
   const bufferOf = uncurry(getOwnPropertyDescriptor(typedArray, 'buffer').get);
+  const lengthOf = uncurry(getOwnPropertyDescriptor(typedArray, 'length').get);
   const byteOffset = uncurry(getOwnPropertyDescriptor(typedArray, 'byteOffset').get);
   const kindOf = uncurry(getOwnPropertyDescriptor(typedArray, Symbol.toStringTag).get);
   const utf8Text = (text) => encodeUtf8(text.toWellFormed());
 
+  // Without a prototype, descriptors take nothing from an Object.prototype that the program has changed.
+  const put = (target, key, value, enumerable = true) => defineProperty(target, key, { __proto__: null, value, writable: true, configurable: true, enumerable });
   const hidden = (target, values) => {
-    for (const name of keys(values)) {
-      defineProperty(target, name, { value: values[name], writable: true, configurable: true, enumerable: false });
-    }
+    const names = keys(values);
+    for (let i = 0; i < names.length; i++) put(target, names[i], values[names[i]], false);
   };
   const named = (name, constructor) => {
     defineProperty(constructor.prototype, Symbol.toStringTag, { value: name, configurable: true });
@@ -42,8 +45,8 @@
     constructor(message, tool, data) {
       super(message);
       hidden(this, { name: 'ToolError' });
-      this.tool = tool;
-      this.data = data;
+      put(this, 'tool', tool);
+      put(this, 'data', data);
     }
   }
   named('ToolError', ToolError);
@@ -56,7 +59,7 @@
     if (typeof value === 'bigint') return `${value}n`;
     if (typeof value === 'symbol') return StringOf(value);
     if (typeof value === 'function') return plain(value, 'Function', 2);
-    if (Error.isError(value)) return summary(value);
+    if (isError(value)) return summary(value);
     return show(value);
   };
   const format = (args) => {
@@ -406,7 +409,7 @@
       const buffer = clone(value.buffer, seen);
       return keep(new value.constructor(buffer, value.byteOffset, value instanceof DataView ? value.byteLength : value.length));
     }
-    if (Error.isError(value)) {
+    if (isError(value)) {
       const copy = keep(Object.create((Object.hasOwn(errorKinds, value.name) ? errorKinds[value.name] : Error).prototype));
       const fresh = new ErrorOf(value.message);
       Object.setPrototypeOf(fresh, Object.getPrototypeOf(copy));
@@ -444,21 +447,22 @@
         const pairs = [], object = {};
         mapForEach(value, (item, key) => {
           if (typeof key !== 'string' && typeof key !== 'number') byName = false;
-          defineProperty(pairs, pairs.length, { value: [key, item], enumerable: true, configurable: true, writable: true });
-          if (byName) defineProperty(object, StringOf(key), { value: item, enumerable: true, configurable: true, writable: true });
+          put(pairs, pairs.length, [key, item]);
+          if (byName) put(object, StringOf(key), item);
         });
         return byName ? object : pairs;
       }
       case 'Set': {
         const items = [];
-        setForEach(value, (item) => defineProperty(items, items.length, { value: item, enumerable: true, configurable: true, writable: true }));
+        setForEach(value, (item) => put(items, items.length, item));
         return items;
       }
       case 'Error': {
         const object = { name: safely(() => StringOf(value.name), 'Error'), message: safely(() => StringOf(value.message), '') };
-        for (const key of keys(value)) if (key !== 'stack') object[key] = value[key];
+        const own = keys(value);
+        for (let i = 0; i < own.length; i++) if (own[i] !== 'stack') put(object, own[i], value[own[i]]);
         const cause = getOwnPropertyDescriptor(value, 'cause');
-        if (cause && 'value' in cause) object.cause = cause.value;
+        if (cause && hasOwn(cause, 'value')) put(object, 'cause', cause.value);
         return object;
       }
       case 'RegExp': return regExpText(value);
@@ -467,7 +471,7 @@
       case 'DataView': return plain(new BytesOf(value.buffer, value.byteOffset, value.byteLength), 'TypedArray', purpose);
       case 'TypedArray': {
         const items = [];
-        for (let i = 0; i < value.length; i++) items[i] = value[i];
+        for (let i = 0; i < lengthOf(value); i++) put(items, i, value[i]);
         return items;
       }
       case 'Function': return purpose === 0 ? null : `[Function: ${safely(() => StringOf(value.name), '') || 'anonymous'}]`;
@@ -476,7 +480,7 @@
   };
 
   const revive = (json) => parse(json, (key, value, context) =>
-    (typeof value === 'number' && !isSafeInteger(value) && matches(/^-?\d+$/, context.source) ? BigIntOf(context.source) : value));
+    (typeof value === 'number' && !isSafeInteger(value) && matches(/^-?\d+$/, context.source) !== null ? BigIntOf(context.source) : value));
 
   const toolError = ({ message, tool, data }, place) => {
     const error = new ToolError(message, tool, data);
@@ -484,22 +488,32 @@
     return error;
   };
 
+  // What is said of an error stays readable, whatever the program put into it.
+  const DESCRIBED_MAX = 20000;
+  const brief = (read, fallback) => safely(() => {
+    const all = read();
+    return all.length > DESCRIBED_MAX ? `${slice(all, 0, DESCRIBED_MAX)}…` : all;
+  }, fallback);
+  const shown = (value) => (isError(value) ? summary(value) : text(value));
+  const listed = (errors) => {
+    let list = '';
+    for (let i = 0; i < errors.length && i < 5; i++) list += `${i ? ';' : ':'} ${shown(errors[i])}`;
+    return errors.length > 5 ? `${list}; and ${errors.length - 5} more` : list;
+  };
   const describe = (reason) => {
-    if (!Error.isError(reason)) return { thrown: safely(() => text(reason), 'something that cannot be shown') };
+    if (!isError(reason)) return { __proto__: null, thrown: brief(() => text(reason), 'something that cannot be shown') };
     const described = {
-      name: safely(() => StringOf(reason.name), 'Error'),
-      message: safely(() => StringOf(reason.message), ''),
-      stack: safely(() => (typeof reason.stack === 'string' ? reason.stack : ''), ''),
+      __proto__: null,
+      name: brief(() => StringOf(reason.name), 'Error'),
+      message: brief(() => StringOf(reason.message), ''),
+      stack: brief(() => (typeof reason.stack === 'string' ? reason.stack : ''), ''),
     };
-    const inner = safely(() => reason.errors);
-    if (reason instanceof AggregateError && Array.isArray(inner)) {
-      described.message += `: ${inner.slice(0, 5).map((e) => (Error.isError(e) ? summary(e) : text(e))).join('; ')}${inner.length > 5 ? `; and ${inner.length - 5} more` : ''}`;
-    }
+    if (safely(() => reason instanceof AggregateErrorOf && isArray(reason.errors), false)) described.message += brief(() => listed(reason.errors), '');
     const cause = safely(() => reason.cause);
-    if (cause !== undefined) described.cause = safely(() => (Error.isError(cause) ? summary(cause) : text(cause)), '');
+    if (cause !== undefined) described.cause = brief(() => shown(cause), '');
     if (safely(() => reason instanceof ToolError, false)) {
-      described.tool = safely(() => reason.tool);
-      described.data = safely(() => parse(stringify(reason.data) ?? 'null'), null);
+      if (reason.tool !== undefined) described.tool = brief(() => StringOf(reason.tool), '');
+      described.data = brief(() => stringify(reason.data) ?? 'null', 'null');
     }
     return described;
   };

@@ -184,9 +184,9 @@ static const char *odd_class(JSContext *ctx, JSValueConst value) {
 static int write_inside(Writer *w, JSValueConst value, JSAtom key) {
   JSContext *ctx = w->ctx;
   if (JS_IsPromise(value)) {
-    if (w->purpose == FOR_ARGUMENTS) return refuse(w, JS_ATOM_NULL, "is a promise; write `await` before it");
     if (w->purpose == FOR_LOGS) { dbuf_putstr(w->out, "\"[Promise]\""); return 1; }
-    if (JS_PromiseState(ctx, value) != JS_PROMISE_FULFILLED) return refuse(w, JS_ATOM_NULL, "is a promise; write `await` before it");
+    if (w->purpose == FOR_ARGUMENTS || JS_PromiseState(ctx, value) != JS_PROMISE_FULFILLED)
+      return refuse(w, JS_ATOM_NULL, "is a promise; write `await` before it");
     JSValue inner = JS_PromiseResult(ctx, value);
     int wrote = write_value(w, inner, JS_ATOM_NULL);
     JS_FreeValue(ctx, inner);

@@ -26,6 +26,14 @@ pub(crate) fn answer(question: u32, text: &str) -> Option<String> {
     }
 }
 
+/// Longer labels of hosts are refused.
+const LABEL_BYTES_MAX: usize = 4_000;
+
+/// Fuel for what a URL costs beyond its length: a label of its host that is not ASCII costs the square of its length.
+pub(crate) fn url_effort(text: &[u8]) -> u64 {
+    text.split(u8::is_ascii).map(|run| (run.len() * run.len().min(LABEL_BYTES_MAX)) as u64).sum()
+}
+
 /// `[url, base or null]`
 fn url_parse(text: &str) -> Option<String> {
     let (url, base): (String, Option<String>) = serde_json::from_str(text).ok()?;

@@ -87,8 +87,6 @@ impl<H: Send> ResourceLimiter for State<H> {
 // Fuel for work that the host does on the guest's behalf, so that it is bounded like the guest's own.
 const FUEL_PER_QUESTION: u64 = 2_000;
 const FUEL_PER_BYTE: u64 = 20;
-/// The names of hosts go through tables, and each label costs the square of its length.
-const FUEL_PER_FOREIGN_BYTE: u64 = 200;
 
 const REPORT_RESULT: u32 = 0;
 const REPORT_ERROR: u32 = 1;
@@ -136,8 +134,8 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result
         }
     })?;
     linker.func_wrap("host", "ask", |mut caller: Caller<'_, State<H>>, question: u32, at: u32, length: u32| {
-        let foreign = asked(&mut caller, at, length)?.iter().filter(|byte| !byte.is_ascii()).count() as u64;
-        charge(&mut caller, FUEL_PER_BYTE * u64::from(length) + FUEL_PER_FOREIGN_BYTE * foreign)?;
+        let effort = builtins::url_effort(asked(&mut caller, at, length)?);
+        charge(&mut caller, FUEL_PER_BYTE * u64::from(length) + effort)?;
         let (bytes, state) = split(&mut caller)?;
         let answer = if question == builtins::UNKNOWN_NAME {
             let (namespace, name) = slice(bytes, at, length)?.split_first_chunk().ok_or_else(misused)?;

@@ -323,11 +323,10 @@ fn call_or_value(name: &str) -> String {
 }
 
 fn unused_name(source: &str) -> String {
-    let mut name = String::from("program");
-    while source.contains(&name) {
-        name.push('_');
-    }
-    name
+    const NAME: &str = "program";
+    let suffix = |(at, _): (usize, &str)| source[at + NAME.len()..].bytes().take_while(|&byte| byte == b'_').count();
+    let taken = source.match_indices(NAME).map(suffix).max();
+    NAME.to_owned() + &"_".repeat(taken.map_or(0, |longest| longest + 1))
 }
 
 fn export_name<'n>(name: &'n ModuleExportName<'_>) -> &'n str {

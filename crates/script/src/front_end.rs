@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use oxc::allocator::Allocator;
-use oxc::ast::ast::{Comment, Program, Statement};
+use oxc::ast::ast::{Program, Statement};
 use oxc::codegen::{Codegen, CodegenOptions, CommentOptions};
 use oxc::diagnostics::{Diagnostics, OxcDiagnostic, Severity};
 use oxc::parser::{ParseOptions, Parser};
 use oxc::semantic::SemanticBuilder;
-use oxc::span::{SourceType, Span};
+use oxc::span::SourceType;
 use oxc::transformer::{TransformOptions, Transformer};
 
 use crate::diagnostic::{Diagnostic, Mistake};
@@ -126,8 +126,10 @@ fn compile_on_this_stack(text: &str, mapping: Mapping, blocks: &[Block]) -> Resu
 
 /// Whether a fence was taken for template literals, as in `Program:` and a fence below it.
 fn is_template(block: &Block, program: &Program<'_>) -> bool {
-    let in_comment = |comment: &Comment| comment.span.contains_inclusive(Span::empty(block.opening as u32));
-    program.source_text.as_bytes()[block.opening] == b'`' && !program.comments.iter().any(in_comment)
+    let at = block.opening as u32;
+    let comments = &program.comments[..program.comments.partition_point(|comment| comment.span.start <= at)];
+    let in_comment = comments.last().is_some_and(|comment| at < comment.span.end);
+    program.source_text.as_bytes()[block.opening] == b'`' && !in_comment
 }
 
 /// Undoes what the printer does for the sake of HTML, because a tagged template can see it.

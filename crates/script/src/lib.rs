@@ -27,6 +27,7 @@ pub use position::{Position, code_frame};
 pub use source_map::SourceMap;
 
 use front_end::Mapping;
+use position::Cursor;
 
 /// What runs in place of what the model wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,11 +55,14 @@ pub struct UnknownCall {
 /// assert_eq!(script.javascript, "(async () => {\nconst n = 2;\nreturn n + 1;\n})()");
 /// ```
 pub fn prepare(source: &str) -> Result<Script, Diagnostic> {
-    let compiled = front_end::compile(source, Mapping::Without)?;
-    let unknown_calls = compiled
+    let mut compiled = front_end::compile(source, Mapping::Without)?;
+    compiled.unknown_calls.sort_unstable_by_key(|(_, offset)| *offset);
+    let mut cursor = Cursor::new(source);
+    let mut unknown_calls: Vec<_> = compiled
         .unknown_calls
         .into_iter()
-        .map(|(name, offset)| UnknownCall { name, at: Position::of(source, offset) })
+        .map(|(name, offset)| UnknownCall { name, at: cursor.advance_to(offset) })
         .collect();
+    unknown_calls.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok(Script { javascript: compiled.javascript, unknown_calls })
 }

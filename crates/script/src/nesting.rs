@@ -15,6 +15,8 @@ const BRACKET_COST: usize = 4;
 const ANGLE_COST: usize = 16;
 const COST_MAX: usize = 4_000;
 const STACK_BYTES_PER_COST: usize = if cfg!(debug_assertions) { 8 << 10 } else { 4 << 10 };
+/// How far to look for the end of what may be a regular expression.
+const UNCLEAR_BYTES_MAX: usize = 256;
 /// What is taken for granted of the caller's stack.
 const CALLER_STACK_BYTES: usize = 1 << 20;
 const COST_ON_CALLER_STACK_MAX: usize = CALLER_STACK_BYTES / STACK_BYTES_PER_COST;
@@ -320,23 +322,24 @@ impl<'t> Scan<'t> {
             return self.operator(1, Before::Operator);
         }
         let unclear = matches!(self.before, Before::Operand | Before::Brace | Before::Unclear);
-        match regular_expression(&self.bytes[self.at..]) {
-            Some(length) if !unclear => {
-                self.begin_token();
-                self.at += length;
-                self.before = Before::Operand;
-            }
-            // Both readings come to the same unless there is something in it to open or to close.
-            Some(length) => {
-                let body = &self.bytes[self.at + 1..self.at + length];
-                self.lost = body.iter().any(|byte| b"'\"`\\()[]{}".contains(byte));
-                self.operator(1, Before::Operator);
-            }
-            None => {
-                self.lost = !unclear;
-                self.operator(1, Before::Operator);
-            }
+        let rest = &self.bytes[self.at..];
+        if !unclear {
+            let Some(length) = regular_expression(rest) else {
+                self.lost = true;
+                return self.operator(1, Before::Operator);
+            };
+            self.begin_token();
+            self.at += length;
+            self.before = Before::Operand;
+            return;
         }
+        // Both readings come to the same unless there is something in it to open or to close.
+        let near = &rest[..rest.len().min(UNCLEAR_BYTES_MAX)];
+        self.lost = match regular_expression(near) {
+            Some(length) => near[1..length].iter().any(|byte| b"'\"`\\()[]{}".contains(byte)),
+            None => near.len() == UNCLEAR_BYTES_MAX && !near.contains(&b'\n'),
+        };
+        self.operator(1, Before::Operator);
     }
 
     fn word_or_operator(&mut self) {

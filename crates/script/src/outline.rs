@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use oxc::ast::AstKind;
 use oxc::ast::ast::{
-    BindingIdentifier, Expression, IdentifierReference, ImportDeclaration, ImportDeclarationSpecifier, Statement,
-    TSModuleReference, UnaryOperator,
+    Expression, IdentifierReference, ImportDeclaration, ImportDeclarationSpecifier, Statement, TSModuleReference,
+    UnaryOperator,
 };
 use oxc::semantic::{AstNode, Semantic, SymbolId};
 use oxc::span::{GetSpan, Span};
@@ -24,8 +24,8 @@ pub(crate) struct Outline {
     pub(crate) last_statement: Option<Span>,
     /// By name, with the offset of the first call.
     pub(crate) unknown_calls: Vec<(String, usize)>,
-    /// Every use of a top-level name as a value, exports aside.
-    uses: Vec<(SymbolId, u32)>,
+    /// The first and the last use of each top-level name as a value, exports aside.
+    uses: BTreeMap<SymbolId, (u32, u32)>,
 }
 
 impl Outline {
@@ -40,9 +40,9 @@ impl Outline {
         for node in semantic.nodes().iter() {
             refuse_unsupported(node)?;
             match node.kind() {
-                AstKind::ReturnStatement(_) => {
+                AstKind::ReturnStatement(_) if !outline.returns => {
                     let scoping = semantic.scoping();
-                    outline.returns |=
+                    outline.returns =
                         !scoping.scope_ancestors(node.scope_id()).any(|scope| scoping.scope_flags(scope).is_function());
                 }
                 AstKind::IdentifierReference(name) => {
@@ -54,31 +54,31 @@ impl Outline {
         outline.unknown_calls = free_names.into_unknown_calls();
         for statement in body {
             if let Statement::ImportDeclaration(import) = statement {
-                outline.refuse_import(import)?;
+                Self::refuse_import(semantic, import)?;
             }
         }
         Ok(outline)
     }
 
-    /// Refuses an import unless nothing would miss it, which is when TypeScript drops it too.
-    fn refuse_import(&self, import: &ImportDeclaration<'_>) -> Result<(), Mistake> {
-        let is_missed = |name: &BindingIdentifier<'_>| self.uses.iter().any(|&(symbol, _)| symbol == name.symbol_id());
-        let names = import.specifiers.iter().flatten().map(ImportDeclarationSpecifier::local);
-        let needed = match &import.specifiers {
-            None => true,
-            Some(_) => names.clone().any(is_missed),
+    /// Refuses an import unless it is of types only, which TypeScript drops too.
+    fn refuse_import(semantic: &Semantic<'_>, import: &ImportDeclaration<'_>) -> Result<(), Mistake> {
+        let specifiers: Vec<_> = import.specifiers.iter().flatten().collect();
+        let is_of_types = |specifier: &&ImportDeclarationSpecifier<'_>| {
+            let marked =
+                matches!(specifier, ImportDeclarationSpecifier::ImportSpecifier(named) if named.import_kind.is_type());
+            let mut uses = semantic.scoping().get_resolved_references(specifier.local().symbol_id()).peekable();
+            marked || (uses.peek().is_some() && uses.all(|reference| !reference.is_value()))
         };
-        if !needed {
+        if import.import_kind.is_type() || (!specifiers.is_empty() && specifiers.iter().all(is_of_types)) {
             return Ok(());
         }
-        let names: Vec<_> = names.map(|name| name.name.as_str()).collect();
-        let message = no_modules(&names, import.source.value.as_str());
-        Err(Mistake::at(import.span.start, message))
+        let names: Vec<_> = specifiers.iter().map(|specifier| specifier.local().name.as_str()).collect();
+        Err(Mistake::at(import.span.start, no_modules(&names, import.source.value.as_str())))
     }
 
     /// Whether the program uses a top-level name anywhere but within `own`.
     pub(crate) fn is_used_outside(&self, symbol: SymbolId, own: Span) -> bool {
-        self.uses.iter().any(|&(used, offset)| used == symbol && !(own.start..own.end).contains(&offset))
+        self.uses.get(&symbol).is_some_and(|&(first, last)| first < own.start || last >= own.end)
     }
 
     fn add_use<'a>(
@@ -100,7 +100,9 @@ impl Outline {
             Some(symbol) => {
                 let exported = matches!(parent, AstKind::ExportSpecifier(_) | AstKind::ExportDefaultDeclaration(_));
                 if !exported && scoping.symbol_scope_id(symbol) == scoping.root_scope_id() {
-                    self.uses.push((symbol, name.span.start));
+                    let at = name.span.start;
+                    let (first, last) = self.uses.entry(symbol).or_insert((at, at));
+                    (*first, *last) = (at.min(*first), at.max(*last));
                 }
             }
         }

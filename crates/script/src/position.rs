@@ -17,11 +17,33 @@ pub struct Position {
 impl Position {
     /// The position of a byte offset; one past the end or inside a character is moved back.
     pub(crate) fn of(source: &str, offset: usize) -> Self {
-        let before = &source[..source.floor_char_boundary(offset)];
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
-        let column = before[line_start..].trim_start_matches(BYTE_ORDER_MARK).chars().count() + 1;
-        Self { line: line as u32, column: column as u32 }
+        Cursor::new(source).advance_to(offset)
+    }
+}
+
+/// Finds the positions of ascending offsets in one pass.
+pub(crate) struct Cursor<'s> {
+    source: &'s str,
+    offset: usize,
+    position: Position,
+}
+
+impl<'s> Cursor<'s> {
+    pub(crate) fn new(source: &'s str) -> Self {
+        Self { source, offset: 0, position: Position { line: 1, column: 1 } }
+    }
+
+    pub(crate) fn advance_to(&mut self, offset: usize) -> Position {
+        let end = self.source.floor_char_boundary(offset);
+        for c in self.source[self.offset..end].chars() {
+            match c {
+                '\n' => self.position = Position { line: self.position.line + 1, column: 1 },
+                BYTE_ORDER_MARK if self.position == (Position { line: 1, column: 1 }) => {}
+                _ => self.position.column += 1,
+            }
+        }
+        self.offset = end;
+        self.position
     }
 }
 

@@ -166,3 +166,19 @@ fn what_only_looks_deep_is_accepted() {
         }
     }
 }
+
+#[test]
+fn long_programs_take_time_in_proportion() {
+    let numbered = |template: &str| (0..20_000).map(|n| template.replace('#', &n.to_string())).collect::<String>();
+    for source in [
+        numbered("f#();"),
+        numbered("function f#() { return g# }\n") + "f0()",
+        format!("() => program{}", "_".repeat(500_000)),
+        "/*\n```\n*/\n".repeat(20_000) + "f()",
+        "x = a++/[;".repeat(20_000),
+        "x = a++/b;".repeat(20_000),
+    ] {
+        // A quadratic pass over any of these would take minutes.
+        drop(prepare(&source));
+    }
+}

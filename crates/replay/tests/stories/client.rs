@@ -67,7 +67,8 @@ impl Story {
 
     /// Answers whole rounds, in order, until the program finishes.
     pub(crate) fn play(mut self, client: impl Fn(&str, &Value) -> Value) -> Transcript {
-        let mut transcript = Transcript { rounds: Vec::new(), result: Value::Null, logs: Vec::new(), steps: Vec::new() };
+        let mut transcript =
+            Transcript { rounds: Vec::new(), result: Value::Null, logs: Vec::new(), steps: Vec::new() };
         loop {
             let step = self.step();
             transcript.steps.push(step.clone());

@@ -15,7 +15,12 @@ fn changed_arguments_another_tool_or_a_missing_call_stop_the_step() {
     let error = &step["result"]["error"];
     assert_eq!(
         (&error["kind"], &error["path"], &error["recorded"], &error["actual"]),
-        (&json!("diverged"), &json!("journal[0]"), &json!({ "tool": "a", "args": { "q": "old" } }), &json!({ "tool": "a", "args": { "q": "new" } }))
+        (
+            &json!("diverged"),
+            &json!("journal[0]"),
+            &json!({ "tool": "a", "args": { "q": "old" } }),
+            &json!({ "tool": "a", "args": { "q": "new" } })
+        )
     );
     insta::assert_snapshot!(error["message"].as_str().expect("text"), @r#"call 0 was recorded as `a({"q":"old"})`, but this run called `a({"q":"new"})`; the program, the tools or the engine changed since the journal was written, so start the program anew"#);
     assert_eq!(error["unfinished"], json!([]), "its answer is known, whoever it belongs to");
@@ -27,7 +32,8 @@ fn changed_arguments_another_tool_or_a_missing_call_stop_the_step() {
     assert_eq!(never["result"]["error"]["kind"], "diverged");
     assert!(never["result"]["error"]["message"].as_str().expect("text").contains("this run never made it"));
 
-    let beyond = with_journal("return await a({ q: 'old' })", json!([recorded[0], { "call": 7, "tool": "a", "ok": 1 }]));
+    let beyond =
+        with_journal("return await a({ q: 'old' })", json!([recorded[0], { "call": 7, "tool": "a", "ok": 1 }]));
     assert_eq!(beyond["result"]["error"]["path"], "journal[1]");
 }
 
@@ -42,7 +48,10 @@ fn a_removed_tool_is_a_divergence_not_a_stale_answer() {
 #[test]
 fn spelling_of_arguments_and_a_journal_without_them_are_fine() {
     let code = "return await a({ y: 1, x: [1.5, 2], big: 12345678901234567n })";
-    for args in [r#"{"x":[1.5,2.0],"big":12345678901234567,"y":1e0}"#, r#"{ "y": 1, "x": [15e-1, 2], "big": 12345678901234567 }"#] {
+    for args in [
+        r#"{"x":[1.5,2.0],"big":12345678901234567,"y":1e0}"#,
+        r#"{ "y": 1, "x": [15e-1, 2], "big": 12345678901234567 }"#,
+    ] {
         let args: Value = serde_json::from_str(args).expect("valid JSON");
         let step = with_journal(code, json!([{ "call": 0, "tool": "a", "args": args, "ok": "yes" }]));
         assert_eq!(step["result"]["data"], "yes");
@@ -71,6 +80,7 @@ fn completed_calls_of_a_failed_program_answer_the_next_one_once_each_and_in_orde
     .play(|tool, _| json!({ "ok": format!("executed {tool}") }));
     assert_eq!(transcript.rounds, [vec![r#"a({"id":1})"#, "c({})"]]);
     assert_eq!(transcript.result["data"], json!(["one", "two", "executed a", "bee", "executed c"]));
-    let numbers: Vec<&Value> = transcript.steps[0]["calls"].as_array().expect("calls").iter().map(|call| &call["call"]).collect();
+    let numbers: Vec<&Value> =
+        transcript.steps[0]["calls"].as_array().expect("calls").iter().map(|call| &call["call"]).collect();
     assert_eq!(numbers, [&json!(2), &json!(4)], "reused calls count as calls");
 }

@@ -23,7 +23,11 @@ fn every_shape_of_program_is_the_same_program() {
     ];
     for code in shapes {
         let transcript = Story::new(code).play_with_names();
-        assert_eq!((&transcript.rounds[..], &transcript.result["data"]), (&[vec!["a({})".to_owned()]][..], &json!("a!")), "{code}");
+        assert_eq!(
+            (&transcript.rounds[..], &transcript.result["data"]),
+            (&[vec!["a({})".to_owned()]][..], &json!("a!")),
+            "{code}"
+        );
     }
 }
 
@@ -45,12 +49,25 @@ fn tools_answer_to_their_exact_name_their_identifier_and_its_camel_case() {
     assert_eq!(
         called,
         [
-            "web_search({})", "web_search({})", "web_search({})", "get-weather.v2({})", "get-weather.v2({})", "delete({})", "delete({})",
-            "größe({})", "github.create_issue({})", "github.create_issue({})", "github.create_issue({})",
-            "my server.weird name!({})", "my server.weird name!({})",
+            "web_search({})",
+            "web_search({})",
+            "web_search({})",
+            "get-weather.v2({})",
+            "get-weather.v2({})",
+            "delete({})",
+            "delete({})",
+            "größe({})",
+            "github.create_issue({})",
+            "github.create_issue({})",
+            "github.create_issue({})",
+            "my server.weird name!({})",
+            "my server.weird name!({})",
         ]
     );
-    assert_eq!(transcript.result["data"], json!([true, false, ["create_issue", "createIssue"], "undefined", "web_search"]));
+    assert_eq!(
+        transcript.result["data"],
+        json!([true, false, ["create_issue", "createIssue"], "undefined", "web_search"])
+    );
 }
 
 #[test]
@@ -61,8 +78,16 @@ fn an_unknown_function_is_answered_with_the_closest_tools() {
         let data = Story::new(&code).with("tools", tools.clone()).data();
         data.as_str().expect("a message").to_owned()
     };
-    let messages = ["web_serch({})", "searchWeb()", "tools.web_serch({})", "github.create_isue()", "fetch('https://x.y')", "require('fs')"].map(message);
-    insta::assert_snapshot!(messages.join("\n"), @r###""###);
+    let messages = [
+        "web_serch({})",
+        "searchWeb()",
+        "tools.web_serch({})",
+        "github.create_isue()",
+        "fetch('https://x.y')",
+        "require('fs')",
+    ]
+    .map(message);
+    insta::assert_snapshot!(messages.join("\n"));
 }
 
 #[test]
@@ -70,7 +95,16 @@ fn errors_are_shown_in_the_models_own_source() {
     let failed = |code: &str| {
         let error = Story::new(code).error();
         let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
-        format!("{} {}:{} {}: {}\n{}\n{}", text("kind"), error["line"], error["column"], text("name"), text("message"), text("frame"), text("stack"))
+        format!(
+            "{} {}:{} {}: {}\n{}\n{}",
+            text("kind"),
+            error["line"],
+            error["column"],
+            text("name"),
+            text("message"),
+            text("frame"),
+            text("stack")
+        )
     };
     let reports = [
         "interface Point { x: number }\n\nfunction deep(p: Point): number {\n  return (p as any).y.z;\n}\nawait a();\nreturn deep({ x: 1 });",
@@ -87,20 +121,36 @@ fn errors_are_shown_in_the_models_own_source() {
 
 #[test]
 fn an_uncaught_tool_error_points_at_its_call() {
-    let transcript = Story::new("const q = 1;\nreturn await web_search({ q });").play(|_, _| json!({ "error": { "message": "quota", "data": [1] } }));
+    let transcript = Story::new("const q = 1;\nreturn await web_search({ q });")
+        .play(|_, _| json!({ "error": { "message": "quota", "data": [1] } }));
     let error = &transcript.result["error"];
-    let fields = ["kind", "name", "message", "tool", "data", "line", "column", "completed"].map(|key| error[key].clone());
+    let fields =
+        ["kind", "name", "message", "tool", "data", "line", "column", "completed"].map(|key| error[key].clone());
     assert_eq!(
         fields,
-        [json!("exception"), json!("ToolError"), json!("quota"), json!("web_search"), json!([1]), json!(2), json!(14), json!([{ "call": 0, "tool": "web_search" }])]
+        [
+            json!("exception"),
+            json!("ToolError"),
+            json!("quota"),
+            json!("web_search"),
+            json!([1]),
+            json!(2),
+            json!(14),
+            json!([{ "call": 0, "tool": "web_search" }])
+        ]
     );
 }
 
 #[test]
 fn code_made_at_run_time_works_and_reaches_nothing() {
-    assert_eq!(value_of("return [eval('1 + 1'), new Function('return typeof a')(), (0, eval)('typeof tools')]"), json!([2, "function", "object"]));
+    assert_eq!(
+        value_of("return [eval('1 + 1'), new Function('return typeof a')(), (0, eval)('typeof tools')]"),
+        json!([2, "function", "object"])
+    );
     let refused = value_of("try { await import('fs') } catch (e) { return e.message }");
     assert_eq!(refused, "cannot import 'fs': there are no modules here; tools are global functions");
-    let globals = value_of("return ['process', 'require', 'Deno', 'fetch', 'Atomics', 'std', 'os', 'gc'].filter((name) => name in globalThis)");
+    let globals = value_of(
+        "return ['process', 'require', 'Deno', 'fetch', 'Atomics', 'std', 'os', 'gc'].filter((name) => name in globalThis)",
+    );
     assert_eq!(globals, Value::Array(Vec::new()));
 }

@@ -29,7 +29,11 @@ fn every_limit_is_reached_by_its_own_program() {
     for (limit, value, code) in rows {
         let story = Story::new(code).with("limits", json!({ limit.name(): value }));
         let error = story.play(|_, _| json!({ "ok": "x".repeat(1000) })).result["error"].clone();
-        assert_eq!((&error["kind"], &error["limit"], &error["value"]), (&json!("limit"), &json!(limit.name()), &json!(value)), "{limit}: {error}");
+        assert_eq!(
+            (&error["kind"], &error["limit"], &error["value"]),
+            (&json!("limit"), &json!(limit.name()), &json!(value)),
+            "{limit}: {error}"
+        );
         let message = error["message"].as_str().expect("text");
         assert!(message.contains(&format!("`{limit}` of {value}; {}", limit.advice())), "{message}");
     }
@@ -37,24 +41,35 @@ fn every_limit_is_reached_by_its_own_program() {
 
 #[test]
 fn a_program_that_ran_out_of_fuel_is_told_where_it_was() {
-    let error = limit_error("const busy = () => {\n  for (;;) Math.sqrt(2);\n};\nawait a();\nbusy();", json!({ "fuel": 5_000_000 }));
+    let error = limit_error(
+        "const busy = () => {\n  for (;;) Math.sqrt(2);\n};\nawait a();\nbusy();",
+        json!({ "fuel": 5_000_000 }),
+    );
     assert_eq!((&error["line"], &error["completed"]), (&json!(2), &json!([{ "call": 0, "tool": "a" }])));
 }
 
 #[test]
 fn exhaustion_can_be_caught_and_the_verdict_repeats() {
-    let caught = Story::new("let depth = 0; const f = () => { depth++; f() }; try { f() } catch (e) { return [e.name, depth] }");
+    let caught =
+        Story::new("let depth = 0; const f = () => { depth++; f() }; try { f() } catch (e) { return [e.name, depth] }");
     let (first, second) = (caught.step(), caught.step());
     assert_eq!(first, second);
     assert_eq!(first["result"]["data"][0], "RangeError");
 
-    let memory = Story::new("try { const all = []; for (;;) all.push(new Uint8Array(1 << 20)) } catch (e) { return e.message }").data();
+    let memory =
+        Story::new("try { const all = []; for (;;) all.push(new Uint8Array(1 << 20)) } catch (e) { return e.message }")
+            .data();
     assert_eq!(memory, "out of memory");
 }
 
 #[test]
 fn fuel_is_a_function_of_the_program_and_not_of_its_limit() {
-    let usage = |limits: Value| Story::new("await a(); let n = 0; for (let i = 0; i < 1e5; i++) n += i; return n").with("limits", limits).play_with_names().steps;
+    let usage = |limits: Value| {
+        Story::new("await a(); let n = 0; for (let i = 0; i < 1e5; i++) n += i; return n")
+            .with("limits", limits)
+            .play_with_names()
+            .steps
+    };
     assert_eq!(usage(json!({})), usage(json!({ "fuel": 500_000_000, "memory_bytes": 16 << 20 })));
 }
 
@@ -66,7 +81,10 @@ fn limits_outside_their_range_are_refused_by_name() {
             let request = json!({ "program": { "code": "1" }, "limits": { limit.name(): value } });
             let error = Request::parse(&request.to_string()).expect_err("out of range");
             assert_eq!(error.path, format!("limits.{limit}"));
-            assert_eq!(error.message, format!("{value} is out of range; {} to {} are possible", range.start(), range.end()));
+            assert_eq!(
+                error.message,
+                format!("{value} is out of range; {} to {} are possible", range.start(), range.end())
+            );
         }
     }
 }

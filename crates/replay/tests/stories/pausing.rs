@@ -9,9 +9,17 @@ use crate::client::{Story, step_cold};
 fn pauses_are_invisible_to_every_construct_that_could_catch_them() {
     let rows: &[(&str, &[&[&str]], Value)] = &[
         ("try { return await a() } catch (e) { return 'fallback' }", &[&["a({})"]], json!("a")),
-        ("return (await Promise.allSettled([a(), b()])).map(r => r.status + r.value)", &[&["a({})", "b({})"]], json!(["fulfilleda", "fulfilledb"])),
+        (
+            "return (await Promise.allSettled([a(), b()])).map(r => r.status + r.value)",
+            &[&["a({})", "b({})"]],
+            json!(["fulfilleda", "fulfilledb"]),
+        ),
         ("return await a().catch(() => null)", &[&["a({})"]], json!("a")),
-        ("for (let i = 0; i < 3; i++) { try { return await a({i}) } catch {} } return 'gave up'", &[&[r#"a({"i":0})"#]], json!("a")),
+        (
+            "for (let i = 0; i < 3; i++) { try { return await a({i}) } catch {} } return 'gave up'",
+            &[&[r#"a({"i":0})"#]],
+            json!("a"),
+        ),
         ("try { return await a() } catch (e) { throw new Error('wrapped') }", &[&["a({})"]], json!("a")),
         ("try { await a() } finally { await b() } return 'done'", &[&["a({})"], &["b({})"]], json!("done")),
         ("return await Promise.any([a(), b()])", &[&["a({})", "b({})"]], json!("a")),
@@ -21,7 +29,11 @@ fn pauses_are_invisible_to_every_construct_that_could_catch_them() {
             &[&[r#"a({"page":1})"#], &[r#"a({"page":2})"#]],
             json!(["a", "a"]),
         ),
-        ("const later = a(); const now = await b(); return [now, await later]", &[&["a({})", "b({})"]], json!(["b", "a"])),
+        (
+            "const later = a(); const now = await b(); return [now, await later]",
+            &[&["a({})", "b({})"]],
+            json!(["b", "a"]),
+        ),
         ("return await new Promise((resolve, reject) => a().then(resolve, reject))", &[&["a({})"]], json!("a")),
     ];
     for (code, rounds, result) in rows {
@@ -38,7 +50,11 @@ fn an_error_answer_reaches_the_handler_that_the_program_wrote() {
          for (;;) { try { tries++; return { tries, value: await a({ tries }) } } catch (e) { if (tries === 3) throw e } }",
     );
     let transcript = story.play(|_, args| {
-        if args["tries"] == 2 { json!({ "ok": "there" }) } else { json!({ "error": { "message": "404", "data": { "retry": true } } }) }
+        if args["tries"] == 2 {
+            json!({ "ok": "there" })
+        } else {
+            json!({ "error": { "message": "404", "data": { "retry": true } } })
+        }
     });
     assert_eq!(transcript.result["data"], json!({ "tries": 2, "value": "there" }));
 
@@ -67,7 +83,8 @@ fn the_journal_decides_a_race_and_settles_in_its_own_order() {
 
 #[test]
 fn a_round_answered_in_part_runs_on_with_what_is_known() {
-    let mut story = Story::new("const first = a(); const second = b(); console.log(await first); await c(); return await second");
+    let mut story =
+        Story::new("const first = a(); const second = b(); console.log(await first); await c(); return await second");
     let calls = story.step()["calls"].clone();
     assert_eq!(calls.as_array().map(Vec::len), Some(2));
     story.answer(&calls[0], &json!({ "ok": "one" }));
@@ -124,7 +141,10 @@ fn a_throw_leaves_open_calls_unexecuted_and_says_so() {
     let error = Story::new("await a(); b(); throw new TypeError('no')").error();
     assert_eq!(error["completed"], json!([{ "call": 0, "tool": "a" }]));
     assert_eq!(error["unfinished"], json!([{ "call": 1, "tool": "b" }]));
-    assert_eq!((&error["kind"], &error["name"], &error["message"]), (&json!("exception"), &json!("TypeError"), &json!("no")));
+    assert_eq!(
+        (&error["kind"], &error["name"], &error["message"]),
+        (&json!("exception"), &json!("TypeError"), &json!("no"))
+    );
 }
 
 #[test]
@@ -179,7 +199,9 @@ fn unhandled_rejections_are_logged_with_their_place_and_change_nothing() {
          })();
          return 'fine'",
     )
-    .play(|tool, _| if tool == "b" { json!({ "ok": 1 }) } else { json!({ "error": { "message": format!("{tool} failed") } }) });
+    .play(|tool, _| {
+        if tool == "b" { json!({ "ok": 1 }) } else { json!({ "error": { "message": format!("{tool} failed") } }) }
+    });
     assert_eq!(transcript.result, json!({ "status": "success", "data": "fine" }));
     assert_eq!(
         transcript.logs,
@@ -198,7 +220,9 @@ fn chance_and_time_are_the_programs_own() {
                 await a({ r: Math.random(), id: crypto.randomUUID(), at: new Date(), t: Date.now(), bytes });
                 return [Math.random(), crypto.randomUUID(), new Date().toISOString(), new Date().getTimezoneOffset(), typeof SharedArrayBuffer, typeof WebAssembly]";
     let story = |seed: &str| {
-        Story::new(code).with("program", json!({ "code": code, "seed": seed, "started_at": 1_760_000_000_000_u64 })).play_with_names()
+        Story::new(code)
+            .with("program", json!({ "code": code, "seed": seed, "started_at": 1_760_000_000_000_u64 }))
+            .play_with_names()
     };
     let (first, again, other) = (story("one"), story("one"), story("two"));
     assert_eq!(first.steps, again.steps);
@@ -206,7 +230,11 @@ fn chance_and_time_are_the_programs_own() {
     let data = &first.result["data"];
     assert_eq!(data[2], "2025-10-09T08:53:20.000Z");
     assert_eq!((&data[3], &data[4], &data[5]), (&json!(0), &json!("undefined"), &json!("undefined")));
-    assert!(first.rounds[0][0].contains(r#""at":"2025-10-09T08:53:20.000Z","t":1760000000000"#), "{}", first.rounds[0][0]);
+    assert!(
+        first.rounds[0][0].contains(r#""at":"2025-10-09T08:53:20.000Z","t":1760000000000"#),
+        "{}",
+        first.rounds[0][0]
+    );
 }
 
 #[test]

@@ -1,0 +1,230 @@
+//! How a text falls into words: identifiers are split, letters folded, scripts without spaces cut
+//! into pairs.
+
+/// Longer runs of letters are hashes and encoded data, not words.
+const WORD_BYTES_MAX: usize = 40;
+
+/// What stood around a word in its text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Where the word begins, in bytes.
+    pub(super) start: usize,
+    pub(super) capitalised: bool,
+    /// Whether the word is two neighbours written as one: `git` and `hub` in `GitHub`.
+    pub(super) joined: bool,
+}
+
+/// Calls `each` with every word of `text`, in lower case and without accents.
+pub(super) fn for_each_word(text: &str, mut each: impl FnMut(&str, Place)) {
+    let mut reader = Reader { word: String::new(), start: 0, capitalised: false, last: None };
+    let mut letters = text.char_indices().peekable();
+    let mut before = Kind::Other;
+    while let Some((at, letter)) = letters.next() {
+        let kind = Kind::of(letter);
+        let next = letters.peek().map_or(Kind::Other, |(_, next)| Kind::of(*next));
+        match kind {
+            Kind::Other if is_apostrophe(letter) && before.is_word() => {
+                skip_contraction(&mut letters);
+                reader.finish(Boundary::Space, &mut each);
+            }
+            Kind::Other => {
+                let glue = letter == '-' && next.is_word();
+                reader.finish(if glue { Boundary::Glue } else { Boundary::Space }, &mut each);
+            }
+            Kind::Unspaced => {
+                reader.finish(Boundary::Space, &mut each);
+                reader.unspaced(at, letter, letters.peek().map(|(_, next)| *next), before, &mut each);
+            }
+            Kind::Upper | Kind::Lower | Kind::Digit => {
+                let hump = kind == Kind::Upper && (before == Kind::Lower || before == Kind::Upper && next == Kind::Lower);
+                let number = kind == Kind::Digit && before != Kind::Digit && reader.word.len() > 3
+                    || kind != Kind::Digit && before == Kind::Digit && reader.is_number();
+                if hump && before != Kind::Other || number {
+                    reader.finish(Boundary::Glue, &mut each);
+                }
+                reader.push(at, letter, kind);
+            }
+        }
+        before = kind;
+    }
+    reader.finish(Boundary::Space, &mut each);
+}
+
+/// The letters of a word as they are compared: lower case, no accents.
+pub(super) fn fold(word: &str) -> String {
+    let mut folded = String::with_capacity(word.len());
+    for letter in word.chars() {
+        push_folded(&mut folded, letter);
+    }
+    folded
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Upper,
+    Lower,
+    Digit,
+    /// A letter of a script that puts no spaces between words.
+    Unspaced,
+    Other,
+}
+
+impl Kind {
+    fn of(letter: char) -> Kind {
+        match letter {
+            'a'..='z' => Kind::Lower,
+            'A'..='Z' => Kind::Upper,
+            '0'..='9' => Kind::Digit,
+            '\0'..='\x7f' => Kind::Other,
+            _ if is_unspaced(letter) => Kind::Unspaced,
+            _ if letter.is_uppercase() => Kind::Upper,
+            _ if letter.is_alphabetic() || is_mark(letter) => Kind::Lower,
+            _ if letter.is_numeric() => Kind::Digit,
+            _ => Kind::Other,
+        }
+    }
+
+    fn is_word(self) -> bool {
+        matches!(self, Kind::Upper | Kind::Lower | Kind::Digit)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Boundary {
+    Space,
+    /// A hyphen or a change of case: the two sides may also be one word.
+    Glue,
+}
+
+struct Reader {
+    word: String,
+    start: usize,
+    capitalised: bool,
+    /// The part before, if it was glued to this one and was itself the first.
+    last: Option<String>,
+}
+
+impl Reader {
+    fn push(&mut self, at: usize, letter: char, kind: Kind) {
+        if self.word.is_empty() {
+            self.start = at;
+            self.capitalised = kind == Kind::Upper;
+        }
+        push_folded(&mut self.word, letter);
+    }
+
+    fn is_number(&self) -> bool {
+        self.word.bytes().all(|byte| byte.is_ascii_digit())
+    }
+
+    fn finish(&mut self, boundary: Boundary, each: &mut impl FnMut(&str, Place)) {
+        if self.word.is_empty() {
+            self.last = None;
+            return;
+        }
+        if self.word.len() <= WORD_BYTES_MAX && !self.is_number() {
+            let place = Place { start: self.start, capitalised: self.capitalised, joined: false };
+            each(&self.word, place);
+            if let Some(mut first) = self.last.take()
+                && boundary == Boundary::Space
+                && first.len() + self.word.len() <= WORD_BYTES_MAX
+            {
+                first.push_str(&self.word);
+                each(&first, Place { joined: true, ..place });
+            } else if boundary == Boundary::Glue {
+                self.last = Some(self.word.clone());
+            }
+        } else {
+            self.last = None;
+        }
+        self.word.clear();
+    }
+
+    /// Words of such a script cannot be told apart without a dictionary; pairs of letters do almost as well.
+    fn unspaced(&mut self, at: usize, letter: char, next: Option<char>, before: Kind, each: &mut impl FnMut(&str, Place)) {
+        let place = Place { start: at, capitalised: false, joined: false };
+        let mut pair = [letter; 2].iter().take(1).collect::<String>();
+        match next.filter(|next| is_unspaced(*next)) {
+            Some(next) => {
+                pair.push(next);
+                each(&pair, place);
+            }
+            None if before != Kind::Unspaced => each(&pair, place),
+            None => {}
+        }
+    }
+}
+
+fn skip_contraction(letters: &mut std::iter::Peekable<std::str::CharIndices>) {
+    let mut ahead = letters.clone();
+    let mut length = 0;
+    while ahead.next_if(|(_, letter)| letter.is_alphabetic()).is_some() {
+        length += 1;
+    }
+    // `user's`, `I'll`; but not `l'email`.
+    if length <= 2 {
+        *letters = ahead;
+    }
+}
+
+fn is_apostrophe(letter: char) -> bool {
+    matches!(letter, '\'' | '\u{2019}')
+}
+
+fn is_unspaced(letter: char) -> bool {
+    matches!(letter,
+        '\u{0e00}'..='\u{0eff}' // Thai, Lao
+        | '\u{1780}'..='\u{17ff}' // Khmer
+        | '\u{3041}'..='\u{30ff}' // kana
+        | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' // Han
+        | '\u{ac00}'..='\u{d7af}' // Hangul: spaced, but endings stick to the nouns
+        | '\u{20000}'..='\u{3ffff}')
+}
+
+fn is_mark(letter: char) -> bool {
+    matches!(letter, '\u{0300}'..='\u{036f}' | '\u{0900}'..='\u{0dff}')
+}
+
+fn push_folded(word: &mut String, letter: char) {
+    if letter.is_ascii() {
+        word.push(letter.to_ascii_lowercase());
+        return;
+    }
+    for lower in letter.to_lowercase() {
+        match LATIN.iter().find(|(accented, _)| accented.contains(lower)) {
+            Some((_, plain)) => word.push_str(plain),
+            None if is_accent(lower) => {}
+            None => word.push(lower),
+        }
+    }
+}
+
+fn is_accent(letter: char) -> bool {
+    matches!(letter, '\u{0300}'..='\u{036f}')
+}
+
+const LATIN: &[(&str, &str)] = &[
+    ("àáâãäåāăąạảấầẩẫậắằẳẵặ", "a"),
+    ("çćĉċč", "c"),
+    ("ďđð", "d"),
+    ("èéêëēĕėęěẹẻẽếềểễệ", "e"),
+    ("ĝğġģ", "g"),
+    ("ĥħ", "h"),
+    ("ìíîïĩīĭįıỉị", "i"),
+    ("ĵ", "j"),
+    ("ķ", "k"),
+    ("ĺļľŀł", "l"),
+    ("ñńņňŋ", "n"),
+    ("òóôõöøōŏőơọỏốồổỗộớờởỡợ", "o"),
+    ("ŕŗř", "r"),
+    ("śŝşšș", "s"),
+    ("ţťŧț", "t"),
+    ("ùúûüũūŭůűųưụủứừửữự", "u"),
+    ("ŵ", "w"),
+    ("ýÿŷỳỵỷỹ", "y"),
+    ("źżž", "z"),
+    ("ß", "ss"),
+    ("æ", "ae"),
+    ("œ", "oe"),
+    ("þ", "th"),
+];
