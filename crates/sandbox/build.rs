@@ -38,7 +38,7 @@ fn build() -> Result<(), Box<dyn Error>> {
     }
     let wasm = compile(&Toolchain::find()?, &here, &sources, &out)?;
     let booted = preinit::boot(&wasm)?;
-    fs::write(out.join("inbox.in"), booted.inbox.to_string())?;
+    fs::write(out.join("inbox.in"), format!("{:#x}", booted.inbox))?;
     fs::write(out.join("guest.cwasm"), machine_code(&booted.module)?)?;
     Ok(())
 }

@@ -6,6 +6,7 @@ use crate::closest;
 use crate::function::{Function, functions_of, qualified_names};
 use crate::schema::Schema;
 use crate::tool::Tool;
+use crate::typescript::Declarations;
 
 /// Position of a tool in its catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,6 +90,11 @@ impl Catalog {
     /// Expressions that call the tools most like `name`, best first.
     pub fn closest(&self, name: &str, limit: usize) -> Vec<String> {
         closest::closest(&self.functions, name, limit)
+    }
+
+    /// The tools as TypeScript, for a model to read.
+    pub fn declarations(&self) -> Declarations {
+        Declarations::new(self)
     }
 
     /// Compiles every schema and names those that cannot be used.

@@ -19,6 +19,7 @@ mod identifier;
 mod references;
 mod schema;
 mod tool;
+mod typescript;
 mod violation;
 
 pub use answer::Decoded;
@@ -26,4 +27,5 @@ pub use arguments::InvalidArguments;
 pub use catalog::{Catalog, ToolIndex, Warning};
 pub use function::Function;
 pub use tool::{Tool, ToolsError, read_tools};
+pub use typescript::{Declarations, TypeText, type_of};
 pub use violation::Violation;

@@ -1,98 +1,181 @@
 //! Finding tools by what is asked for.
+//!
+//! A query falls into needs (`needs.rs`), its words into terms of the catalogue and what is like
+//! them (`query.rs`: endings, synonyms, translations, parts, typos). A term counts for its rarity
+//! and for the fields it stands in (`postings.rs`); a need's tools are ranked by the sum over its
+//! terms (`score.rs`), and the lists of the needs are merged so that each has its best tool on top.
 
 mod concepts;
+mod explanation;
 mod fields;
-mod index;
+mod needs;
+mod postings;
 mod query;
+mod score;
 mod spelling;
 mod stop_words;
+mod topics;
+mod translations;
 mod vocabulary;
 mod words;
 
-macro_rules! tune {
-    ($name:literal, $default:expr) => {{
-        static VALUE: std::sync::OnceLock<f32> = std::sync::OnceLock::new();
-        *VALUE.get_or_init(|| std::env::var($name).ok().and_then(|v| v.parse().ok()).unwrap_or($default))
-    }};
-}
-use tune;
+use std::collections::BTreeSet;
 
+pub use explanation::{Explanation, Likeness, Match};
 pub use fields::Field;
-use index::Postings;
+use postings::Postings;
+use query::Query;
+use score::{Scores, explain};
+use spelling::Spelling;
 use vocabulary::Vocabulary;
 
 use crate::{Tool, ToolIndex};
 
+/// How many words an empty result suggests.
+const SUGGESTIONS_MAX: usize = 5;
+
+/// The tools of a catalogue, arranged for search. It never changes, so share it in an `Arc`.
 #[derive(Debug)]
 pub struct SearchIndex {
     vocabulary: Vocabulary,
     postings: Postings,
-    names: Vec<String>,
-    spelling: spelling::Spelling,
+    spelling: Spelling,
+    /// The tools by name, then by server.
+    by_name: Vec<ToolIndex>,
+    /// Where each tool is in `by_name`.
+    name_ranks: Vec<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct SearchResults {
+    /// What the query asks for, in its own words and order; at least one.
+    pub needs: Vec<String>,
+    /// Best first. With several needs: the best tool of each, then more of each.
+    pub hits: Vec<Hit>,
+    /// How many tools match, shown or not.
+    pub total_matches: usize,
+    /// If nothing was found: words of the catalogue to try instead.
+    pub suggestions: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
     pub tool: ToolIndex,
+    /// Position among the needs.
+    pub need: usize,
+    /// Comparable within its need only.
     pub score: f64,
+    pub explanation: Explanation,
 }
 
 impl SearchIndex {
+    /// Hits name a tool by its position in `tools`.
     pub fn new(tools: &[Tool]) -> SearchIndex {
-        let (vocabulary, postings) = index::build(tools);
-        let spelling = spelling::Spelling::new(&vocabulary, |t| postings.of(t).iter().any(Postings::in_name));
-        SearchIndex { spelling, vocabulary, postings, names: tools.iter().map(|t| t.name.clone()).collect() }
+        let (vocabulary, postings) = Postings::new(tools);
+        let spelling = Spelling::new(&vocabulary, &postings);
+        let mut by_name: Vec<ToolIndex> = (0..tools.len() as u32).map(ToolIndex).collect();
+        by_name.sort_by_key(|tool| (&tools[tool.0 as usize].name, &tools[tool.0 as usize].server));
+        let mut name_ranks = vec![0; tools.len()];
+        for (rank, tool) in by_name.iter().enumerate() {
+            name_ranks[tool.0 as usize] = rank as u32;
+        }
+        SearchIndex { vocabulary, postings, spelling, by_name, name_ranks }
     }
 
-    pub fn search(&self, text: &str, limit: usize) -> Vec<Hit> {
-        let terms = query::read(&self.vocabulary, &self.postings, &self.spelling, text);
-        let n = self.postings.tool_count();
-        let mut total = vec![0_f32; n];
-        let mut group = vec![0_f32; n];
-        let mut name_mass = vec![0_f32; n];
-        let mut touched: Vec<u32> = Vec::new();
-        let mass: f32 = terms.iter().map(|t| t.weight).sum();
-        let mut covered = vec![0_f32; n];
-        for term in &terms {
-            for alternative in &term.alternatives {
-                let idf = self.postings.rarity(alternative.term);
-                for posting in self.postings.of(alternative.term) {
-                    let value = term.weight * alternative.likeness * idf * if alternative.likeness < 1.0 { posting.core } else { posting.strength };
-                    if value <= 0.0 { continue; }
-                    let best = &mut group[posting.tool as usize];
-                    if value <= *best && *best > 0.0 { total[posting.tool as usize] += value * tune!("REST", 0.0); }
-                    if value > *best {
-                        if *best == 0.0 {
-                            touched.push(posting.tool);
-                        }
-                        total[posting.tool as usize] += value - *best;
-                        *best = value;
-                        if Postings::in_name(posting) {
-                            name_mass[posting.tool as usize] += alternative.likeness;
-                        }
-                    }
-                }
-            }
-            for tool in touched.drain(..) {
-                group[tool as usize] = 0.0;
-                covered[tool as usize] += term.weight;
+    /// Finds the tools that answer a query. A blank query finds all tools, by name.
+    pub fn search(&self, query: &str, limit: usize) -> SearchResults {
+        if query.trim().is_empty() {
+            return self.all(limit);
+        }
+        let text = query::clipped(query);
+        let query = Query::read(text, &needs::split(text), &self.vocabulary, &self.spelling);
+        let scores = Scores::new(&query, &self.postings, self.by_name.len());
+        let mut total_matches = 0;
+        let mut lists: Vec<NeedList> = Vec::new();
+        for need in 0..query.needs.len() {
+            let mut ranking = scores.of_need(need, &self.postings);
+            total_matches = total_matches.max(ranking.len());
+            self.keep_best(&mut ranking, limit);
+            lists.push(NeedList { need, ranking });
+        }
+        let hits = merged(lists, limit).into_iter().map(|(need, score, tool)| Hit {
+            tool: ToolIndex(tool),
+            need,
+            score,
+            explanation: explain(&query, need, tool, &self.postings, &self.spelling),
+        });
+        let suggestions = match total_matches {
+            0 => self.spelling.suggestions(&query.unknown, SUGGESTIONS_MAX),
+            _ => Vec::new(),
+        };
+        SearchResults {
+            hits: hits.collect(),
+            total_matches,
+            suggestions,
+            needs: query.needs.into_iter().map(str::to_owned).collect(),
+        }
+    }
+
+    fn all(&self, limit: usize) -> SearchResults {
+        let hits = self.by_name.iter().take(limit).map(|tool| Hit {
+            tool: *tool,
+            need: 0,
+            score: 0.0,
+            explanation: Explanation { matches: Vec::new(), name_bonus: 0.0 },
+        });
+        let hits = hits.collect();
+        SearchResults { needs: vec![String::new()], hits, total_matches: self.by_name.len(), suggestions: Vec::new() }
+    }
+
+    /// Sorts the best of a ranking and drops the rest.
+    fn keep_best(&self, ranking: &mut Vec<(f64, u32)>, limit: usize) {
+        let order = |(one, a): &(f64, u32), (other, b): &(f64, u32)| {
+            other.total_cmp(one).then_with(|| self.name_ranks[*a as usize].cmp(&self.name_ranks[*b as usize]))
+        };
+        if limit < ranking.len() {
+            ranking.select_nth_unstable_by(limit, order);
+            ranking.truncate(limit);
+        }
+        ranking.sort_unstable_by(order);
+    }
+}
+
+/// The tools that answer one need, best first.
+struct NeedList {
+    need: usize,
+    ranking: Vec<(f64, u32)>,
+}
+
+/// First the best tool of each need, then more of each in proportion to how well it is answered:
+/// a clause that only sets the scene is answered badly, and should not fill half of the list.
+fn merged(mut lists: Vec<NeedList>, limit: usize) -> Vec<(usize, f64, u32)> {
+    lists.retain(|list| !list.ranking.is_empty());
+    lists.sort_by(|one, other| other.ranking[0].0.total_cmp(&one.ranking[0].0));
+    let mut taken = BTreeSet::new();
+    let mut merged = Vec::new();
+    let mut waiting: Vec<_> = lists.into_iter().map(|list| (list.need, list.ranking.into_iter().peekable())).collect();
+    let mut seats = vec![0_u32; waiting.len()];
+    while merged.len() < limit {
+        let mut next: Option<(bool, f64, usize)> = None;
+        for (list, (_, ranking)) in waiting.iter_mut().enumerate() {
+            while ranking.next_if(|(_, tool)| taken.contains(tool)).is_some() {}
+            let Some((score, _)) = ranking.peek() else {
+                continue;
+            };
+            let (empty, claim) = (seats[list] == 0, score / f64::from(seats[list] + 1));
+            if next.is_none_or(|(other_empty, other, _)| (empty, claim) > (other_empty, other)) {
+                next = Some((empty, claim, list));
             }
         }
-        let mut hits: Vec<(f32, u32)> = total
-            .iter()
-            .enumerate()
-            .filter(|(_, s)| **s > 0.0)
-            .map(|(i, s)| {
-                let name = (name_mass[i] / f32::from(self.postings.name_length(i as u32)).max(1.0)).min(1.0);
-                (s * (1.0 + tune!("COVER", 0.0) * covered[i] / mass) * (1.0 + tune!("NAMECOV", 0.1) * name), i as u32)
-            })
-            .collect();
-        hits.sort_by(|a, b| {
-            b.0.total_cmp(&a.0).then_with(|| self.names[a.1 as usize].cmp(&self.names[b.1 as usize]))
-        });
-        hits.into_iter()
-            .take(limit)
-            .map(|(score, tool)| Hit { tool: ToolIndex(tool), score: f64::from(score) })
-            .collect()
+        let Some((_, _, list)) = next else {
+            break;
+        };
+        seats[list] += 1;
+        let (need, ranking) = &mut waiting[list];
+        if let Some((score, tool)) = ranking.next() {
+            taken.insert(tool);
+            merged.push((*need, score, tool));
+        }
     }
+    merged
 }

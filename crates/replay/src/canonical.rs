@@ -44,7 +44,7 @@ fn write(value: &Value, text: &mut String) {
 
 fn write_number(number: &Number, text: &mut String) {
     match number.as_f64() {
-        Some(double) if number.is_f64() && double.trunc() == double && double.abs() <= SAFE_INTEGER_MAX => {
+        Some(double) if number.is_f64() && double.fract() == 0.0 && double.abs() <= SAFE_INTEGER_MAX => {
             text.push_str(&(double as i64).to_string());
         }
         _ => text.push_str(&number.to_string()),

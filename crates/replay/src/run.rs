@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dacapo_sandbox::{AnswerKind, Level, Patience, Rest, Stop, Vm};
+use dacapo_sandbox::{AnswerKind, Ending, Level, Patience, Rest, Stop, Vm};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -182,18 +182,17 @@ impl Run {
     fn conclude(&mut self, end: End, journal: &Journal, script: &Script<'_>) -> Result<Step, Interrupted> {
         let outcome = match end {
             End::Paused(calls) => return Ok(self.step(Outcome::Paused { calls })),
-            End::Finished => match self.vm.finish(script.patience) {
-                Ok(ending) => {
-                    let lines = report::unhandled(&ending.unhandled, script.program);
-                    self.vm.host_mut().logs.extend(lines);
-                    self.unused_entry(journal).map_or_else(
-                        || report::ending(ending, script),
-                        |(entry, actual)| Err(report::diverged(journal, entry, actual)),
-                    )
-                }
+            End::Finished => match self.finish(script) {
+                Ok(ending) => self.unused_entry(journal).map_or_else(
+                    || report::ending(ending, script),
+                    |(entry, actual)| Err(report::diverged(journal, entry, actual)),
+                ),
                 Err(stop) => Err(self.stopped(stop, script)?),
             },
-            End::Deadlock => Err(report::deadlock()),
+            End::Deadlock => match self.finish(script) {
+                Ok(_) => Err(report::deadlock()),
+                Err(stop) => Err(self.stopped(stop, script)?),
+            },
             End::Diverged { entry, actual } => Err(report::diverged(journal, entry, actual)),
             End::Stopped(stop) => Err(self.stopped(stop, script)?),
         };
@@ -202,6 +201,13 @@ impl Run {
             Box::new(failure)
         });
         Ok(self.step(Outcome::Finished { result }))
+    }
+
+    /// Takes what the program leaves, and logs the rejections that nobody handled.
+    fn finish(&mut self, script: &Script<'_>) -> Result<Ending, Stop> {
+        let ending = self.vm.finish(script.patience)?;
+        self.vm.host_mut().logs.extend(report::unhandled(&ending.unhandled, script.program));
+        Ok(ending)
     }
 
     /// Answers that the program did not wait for must still be answers to calls it made.

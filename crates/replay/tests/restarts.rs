@@ -91,13 +91,13 @@ const DETAIL: &[&str] = &[
 ];
 
 /// How deep blocks and promises nest.
-const NESTING: u32 = 4;
+const NESTING: u32 = 3;
 
 fn programs() -> impl Strategy<Value = Source> {
     let mut inner = Grammar { promise: None, statement: None };
     for _ in 0..NESTING {
-        inner.promise = inner.choice(PROMISE);
-        inner.statement = inner.choice(STATEMENT);
+        inner.promise = Some(inner.choice(PROMISE));
+        inner.statement = Some(inner.choice(STATEMENT));
     }
     let statements = vec(inner.statement.expect("the last level"), 4..12);
     statements.prop_map(|body| Source(format!("{OPENING}{}\nreturn {{ x, kept }};", body.join("\n"))))
@@ -111,9 +111,9 @@ struct Grammar {
 
 impl Grammar {
     /// Any of the forms whose gaps can be filled.
-    fn choice(&self, forms: &[(u32, &str)]) -> Option<BoxedStrategy<String>> {
+    fn choice(&self, forms: &[(u32, &str)]) -> BoxedStrategy<String> {
         let filled = forms.iter().filter_map(|(weight, form)| Some((*weight, self.fill(form)?)));
-        Some(Union::new_weighted(filled.collect()).boxed())
+        Union::new_weighted(filled.collect()).boxed()
     }
 
     fn fill(&self, form: &str) -> Option<BoxedStrategy<String>> {

@@ -64,6 +64,7 @@ static uint32_t timer_count, timer_capacity, timer_order, timer_id;
 
 static JSValue unhandled[UNHANDLED_MAX][2]; // promise, reason
 static uint32_t unhandled_count, unhandled_reported;
+static bool finishing;
 
 double __rquickjs_host_now_us(void) { return now_ms * 1000.0; }
 
@@ -115,6 +116,10 @@ static void remember_caller(Slot *slot) {
 
 static JSValue js_call_tool(JSContext *c, JSValueConst this_val, int argc, JSValueConst *argv, int magic) {
   uint32_t tool = (uint16_t)magic;
+  if (finishing) { // nobody would hear of it
+    JS_ThrowTypeError(ctx, "a tool was called while the result was written; call tools before returning");
+    return rejected_promise();
+  }
   DynBuf args;
   js_dbuf_init(ctx, &args);
   if (argc == 0 || JS_IsUndefined(argv[0])) dbuf_putstr(&args, "{}");
@@ -637,6 +642,7 @@ int EXPORT(tick)(void) {
 // Reports the result or the error, and the rejections that nobody handled.
 void EXPORT(finish)(void) {
   JS_UpdateStackTop(rt);
+  finishing = true;
   JSValue value = JS_PromiseResult(ctx, main_promise);
   bool failed = JS_PromiseState(ctx, main_promise) == JS_PROMISE_REJECTED;
   DynBuf out;

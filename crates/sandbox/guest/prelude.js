@@ -508,11 +508,12 @@
       message: brief(() => StringOf(reason.message), ''),
       stack: brief(() => (typeof reason.stack === 'string' ? reason.stack : ''), ''),
     };
-    if (safely(() => reason instanceof AggregateErrorOf && isArray(reason.errors), false)) described.message += brief(() => listed(reason.errors), '');
+    if (safely(() => reason instanceof AggregateErrorOf && isArray(reason.errors), false)) described.message = (described.message || 'All promises were rejected') + brief(() => listed(reason.errors), '');
     const cause = safely(() => reason.cause);
     if (cause !== undefined) described.cause = brief(() => shown(cause), '');
     if (safely(() => reason instanceof ToolError, false)) {
-      if (reason.tool !== undefined) described.tool = brief(() => StringOf(reason.tool), '');
+      const tool = safely(() => reason.tool);
+      if (tool !== undefined) described.tool = brief(() => StringOf(tool), '');
       described.data = brief(() => stringify(reason.data) ?? 'null', 'null');
     }
     return described;

@@ -69,6 +69,12 @@ impl<H> State<H> {
             collation: Collation::default(),
         }
     }
+
+    /// Keeps a text until the guest has made room and reads it. Returns its length.
+    fn reply_with(&mut self, text: String) -> i32 {
+        self.reply = text.into_bytes();
+        i32::try_from(self.reply.len()).expect("replies are messages and parts of the guest's own text")
+    }
 }
 
 impl<H: Send> ResourceLimiter for State<H> {
@@ -98,8 +104,7 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result
         match state.host.call(tool, &text(bytes, at, length)?) {
             Asked::Issued => Ok(0),
             Asked::Refused(message) => {
-                state.reply = message.into_bytes();
-                Ok(-(state.reply.len() as i32) - 1)
+                Ok(-state.reply_with(message) - 1)
             }
             Asked::Stop => Err(stop(state)),
         }
@@ -145,10 +150,7 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result
             builtins::answer(question, &text(bytes, at, length)?)
         };
         Ok(match answer {
-            Some(answer) => {
-                state.reply = answer.into_bytes();
-                state.reply.len() as i32
-            }
+            Some(answer) => state.reply_with(answer),
             None => -1,
         })
     })?;

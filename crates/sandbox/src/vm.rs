@@ -248,15 +248,10 @@ impl<H: Host> Vm<H> {
         Ok(at)
     }
 
-    fn enter<P: WasmParams, R: WasmResults>(
-        &mut self,
-        export: &TypedFunc<P, R>,
-        params: P,
-        patience: Patience<'_>,
-    ) -> Result<R, Stop>
+    fn enter<P, R>(&mut self, export: &TypedFunc<P, R>, params: P, patience: Patience<'_>) -> Result<R, Stop>
     where
-        P: Sync,
-        R: Send + Sync,
+        P: WasmParams + Sync,
+        R: WasmResults + Send + Sync,
     {
         let outcome = drive(export.call_async(&mut self.store, params), patience).ok_or(Stop::Interrupted)?;
         outcome.map_err(|error| self.stopped(&error))

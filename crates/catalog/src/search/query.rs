@@ -1,134 +1,170 @@
 //! What a query asks for, in terms of the catalogue.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use super::concepts::{Kinship, kin_of, is_topic, is_verb};
-use super::index::Postings;
-use super::stop_words::{is_request_word, is_generic_word, is_stop_word};
-use super::tune;
+use super::concepts::{Kinship, kin_of};
+use super::explanation::Likeness;
+use super::postings::Reach;
+use super::spelling::Spelling;
+use super::stop_words::{is_generic_word, is_request_word, is_stop_word};
 use super::vocabulary::{TermId, Vocabulary, stem};
 use super::words::for_each_word;
+
+/// Of a longer query, this much of the beginning is read.
+const QUERY_BYTES_MAX: usize = 16 * 1024;
+/// More different words than this add nothing to what is asked.
+const QUERY_TERMS_MAX: usize = 200;
+
+/// What a word counts for that belongs to how people ask: `need`, `help`, `specific`.
+const REQUEST_WEIGHT: f32 = 0.35;
+/// What a word counts for that most tools could have: `find`, `data`, `current`.
+const GENERIC_WEIGHT: f32 = 0.6;
+/// What a word counts for that is known to name something tools deal with.
+const TOPIC_WEIGHT: f32 = 1.2;
+
+/// A query, read against one catalogue.
+#[derive(Debug)]
+pub(super) struct Query<'a> {
+    pub(super) needs: Vec<&'a str>,
+    pub(super) terms: Vec<QueryTerm>,
+    /// The words that no tool has in any form.
+    pub(super) unknown: Vec<String>,
+}
 
 #[derive(Debug)]
 pub(super) struct QueryTerm {
     pub(super) word: String,
     pub(super) weight: f32,
+    /// The needs whose part of the query has the word, as bits.
+    needs: u8,
     pub(super) alternatives: Vec<Alternative>,
 }
 
+impl QueryTerm {
+    pub(super) fn is_of(&self, need: usize) -> bool {
+        self.needs & 1 << need != 0
+    }
+}
+
+/// A term of the catalogue that a word of the query may mean.
 #[derive(Debug)]
 pub(super) struct Alternative {
     pub(super) term: TermId,
-    pub(super) likeness: f32,
+    pub(super) likeness: Likeness,
+    /// From 0 to 1: how far it means the same.
+    pub(super) closeness: f32,
 }
 
-pub(super) fn read(vocabulary: &Vocabulary, postings: &Postings, spelling: &super::spelling::Spelling, text: &str) -> Vec<QueryTerm> {
-    let quoted = quoted_spans(text);
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let mut terms: Vec<QueryTerm> = Vec::new();
-    let mut all_words: Vec<String> = Vec::new();
-    for_each_word(text, |word, place| {
-        if !place.joined { all_words.push(word.to_owned()); }
-        if is_stop_word(word) {
-            return;
-        }
-        let mut weight = 1.0;
-        if is_request_word(word) {
-            weight *= tune!("REQUEST", 0.3);
-        }
-        if is_generic_word(word) {
-            weight *= tune!("GENERIC", 0.5);
-        }
-        if quoted.iter().any(|(s, e)| (*s..*e).contains(&place.start)) {
-            weight *= tune!("QUOTED", 1.0);
-        }
-        if place.capitalised && place.start > 0 && !text[..place.start].trim_end().ends_with(['.', '?', '!', ':']) {
-            weight *= tune!("CAPS", 1.0);
-        }
-        if place.joined {
-            weight *= tune!("JOINED", 1.0);
-        }
-        let stemmed = stem(word);
-        if is_topic(&stemmed) { weight *= tune!("TOPIC", 1.0); }
-        if is_verb(&stemmed) { weight *= tune!("ISVERB", 1.0); }
-        if let Some(index) = seen.get(&stemmed) {
-            let term = &mut terms[*index];
-            term.weight = term.weight.max(weight) + tune!("REPEAT", 0.2) * weight;
-            return;
-        }
-        let alternatives = alternatives(vocabulary, spelling, word, &stemmed);
-        if !alternatives.is_empty() {
-            seen.insert(stemmed, terms.len());
-            terms.push(QueryTerm { word: word.to_owned(), weight, alternatives });
-        }
-    });
-    for pair in all_words.windows(2) {
-        let joined = format!("{}{}", pair[0], pair[1]);
-        if let Some(term) = vocabulary.term(&joined) && joined.len() > 3 {
-            terms.push(QueryTerm { word: joined, weight: tune!("PAIRS", 0.0), alternatives: vec![Alternative { term, likeness: 1.0 }] });
-        }
+impl Alternative {
+    pub(super) fn reach(&self) -> Reach {
+        if self.likeness == Likeness::Same { Reach::AllFields } else { Reach::OwnFields }
     }
-    terms
 }
 
-fn alternatives(vocabulary: &Vocabulary, spelling: &super::spelling::Spelling, word: &str, stemmed: &str) -> Vec<Alternative> {
-    let mut found = Vec::new();
-    let own = vocabulary.term(word);
-    if let Some(term) = own {
-        found.push(Alternative { term, likeness: 1.0 });
-    }
-    for (kin, kinship) in kin_of(stemmed) {
-        if let Some(term) = vocabulary.stem(kin) {
-            let likeness = match kinship {
-                Kinship::Synonym => tune!("SYN", 0.6),
-                Kinship::Related => tune!("REL", 0.35),
-                Kinship::Verb => tune!("VERB", 0.2),
-                Kinship::Distant => tune!("DISTANT", 0.0),
-            };
-            if likeness == 0.0 { continue; }
-            found.push(Alternative { term, likeness });
+/// The part of a query that is read.
+pub(super) fn clipped(query: &str) -> &str {
+    &query[..query.floor_char_boundary(QUERY_BYTES_MAX)]
+}
+
+impl<'a> Query<'a> {
+    pub(super) fn read(text: &'a str, needs: &[Range<usize>], vocabulary: &Vocabulary, spelling: &Spelling) -> Query<'a> {
+        let mut reader = Reader { vocabulary, spelling, known: BTreeMap::new(), terms: Vec::new(), unknown: Vec::new() };
+        reader.read(text, needs, |word| !is_stop_word(word));
+        if reader.terms.is_empty() && reader.unknown.is_empty() {
+            reader.read(text, needs, |_| true);
         }
+        let needs = needs.iter().map(|need| text[need.clone()].trim()).collect();
+        Query { needs, terms: reader.terms, unknown: reader.unknown }
     }
-    if tune!("COMPOUND", 0.5) > 0.0 {
-        for (term, length) in spelling.longer(stemmed).chain(spelling.ending_with(word)) {
-            let share = word.len() as f32 / length as f32;
-            if Some(term) != own && length >= word.len() + 2 && share > tune!("SHARE", 0.4) {
-                found.push(Alternative { term, likeness: tune!("COMPOUND", 0.5) * share });
+}
+
+struct Reader<'a> {
+    vocabulary: &'a Vocabulary,
+    spelling: &'a Spelling,
+    /// Where the stems that were met are among the terms.
+    known: BTreeMap<String, Option<usize>>,
+    terms: Vec<QueryTerm>,
+    unknown: Vec<String>,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, text: &str, needs: &[Range<usize>], wanted: impl Fn(&str) -> bool) {
+        for_each_word(text, |word, place| {
+            if !wanted(word) || self.known.len() >= QUERY_TERMS_MAX {
+                return;
             }
-        }
-    }
-    if found.is_empty() && tune!("TYPO", 0.7) > 0.0 {
-        for (term, edits) in spelling.typos(word) {
-            found.push(Alternative { term, likeness: tune!("TYPO", 0.7) / edits as f32 });
-        }
-    }
-    found
-}
-
-/// Where the text quotes somebody or something.
-fn quoted_spans(text: &str) -> Vec<(usize, usize)> {
-    let mut spans = Vec::new();
-    let mut open: Option<(usize, char)> = None;
-    let mut before = ' ';
-    for (at, letter) in text.char_indices() {
-        match open {
-            None if !before.is_alphanumeric() => {
-                open = match letter {
-                    '"' => Some((at, '"')),
-                    '\'' => Some((at, '\'')),
-                    '`' => Some((at, '`')),
-                    '\u{201c}' => Some((at, '\u{201d}')),
-                    '\u{2018}' => Some((at, '\u{2019}')),
-                    _ => None,
+            let need = needs.iter().position(|need| need.contains(&place.start)).unwrap_or_default();
+            let stem = stem(word);
+            match self.known.get(&stem) {
+                Some(Some(known)) => self.terms[*known].needs |= 1 << need,
+                Some(None) => {}
+                None => {
+                    let known = self.add(word, &stem, 1 << need);
+                    self.known.insert(stem, known);
                 }
             }
-            Some((start, close)) if letter == close => {
-                spans.push((start, at));
-                open = None;
-            }
-            _ => {}
-        }
-        before = letter;
+        });
     }
-    spans
+
+    fn add(&mut self, word: &str, stem: &str, needs: u8) -> Option<usize> {
+        let alternatives = self.alternatives(word, stem);
+        if alternatives.is_empty() {
+            self.unknown.push(word.to_owned());
+            return None;
+        }
+        self.terms.push(QueryTerm { word: word.to_owned(), weight: weight(word, stem), needs, alternatives });
+        Some(self.terms.len() - 1)
+    }
+
+    fn alternatives(&self, word: &str, stem: &str) -> Vec<Alternative> {
+        let mut found = Vec::new();
+        let same = self.vocabulary.term(word);
+        found.extend(same.map(|term| Alternative { term, likeness: Likeness::Same, closeness: 1.0 }));
+        for (kin, kinship) in kin_of(stem) {
+            if let Some(term) = self.vocabulary.term_of_stem(kin) {
+                let (likeness, closeness) = match kinship {
+                    Kinship::Synonym => (Likeness::Synonym, 0.6),
+                    Kinship::Related => (Likeness::Related, 0.35),
+                    Kinship::Action => (Likeness::Action, 0.25),
+                    Kinship::Translation => (Likeness::Translation, 0.8),
+                };
+                found.push(Alternative { term, likeness, closeness });
+            }
+        }
+        let longer = self.spelling.containing(word, stem).into_iter().filter(|(term, _)| Some(*term) != same);
+        found.extend(longer.map(|(term, share)| Alternative { term, likeness: Likeness::Part, closeness: 0.6 * share }));
+        if found.is_empty() {
+            found.extend(self.parts(word));
+        }
+        if found.is_empty() {
+            let (mistakes, terms) = self.spelling.mistaken(word);
+            let closeness = if mistakes < 2 { 0.7 } else { 0.35 };
+            found.extend(terms.into_iter().map(|term| Alternative { term, likeness: Likeness::Typo, closeness }));
+        }
+        found
+    }
+
+    /// The two words of the catalogue that this one is made of: `websearch`.
+    fn parts(&self, word: &str) -> impl Iterator<Item = Alternative> {
+        const PART_BYTES_MIN: usize = 3;
+        let cuts = PART_BYTES_MIN..(word.len() + 1).saturating_sub(PART_BYTES_MIN);
+        let mut halves = cuts.filter_map(|cut| word.split_at_checked(cut));
+        let known = halves.find_map(|(one, other)| Some([self.vocabulary.term(one)?, self.vocabulary.term(other)?]));
+        known.into_iter().flatten().map(|term| Alternative { term, likeness: Likeness::Part, closeness: 0.6 })
+    }
+}
+
+fn weight(word: &str, stem: &str) -> f32 {
+    let mut weight = 1.0;
+    if is_request_word(word) {
+        weight *= REQUEST_WEIGHT;
+    }
+    if is_generic_word(word) {
+        weight *= GENERIC_WEIGHT;
+    }
+    if kin_of(stem).any(|(_, kinship)| matches!(kinship, Kinship::Synonym | Kinship::Related)) {
+        weight *= TOPIC_WEIGHT;
+    }
+    weight
 }

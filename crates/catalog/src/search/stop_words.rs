@@ -27,21 +27,21 @@ const STOP: &[&str] = &[
     "over own per perhaps please quite rather re same shall she should so some someone something such than thank",
     "thanks that the their theirs them themselves then there these they thing things this those though through till to",
     "too toward towards under until up upon us ve very via was we well were what whatever when where whether which",
-    "while who whom whose why will with within without would yes yet you your yours yourself im ive id hi hello hey",
+    "while who whom whose why will with within without would yes yet you your yours yourself im ive hi hello hey",
     "dear sir everyone anyone anything everything somewhere anywhere really already still even since instead around",
     // Spanish, Portuguese, Italian
-    "el la los las un una unos unas de del al en con por para que como cual cuales es son esta este estos estas ese",
+    "el la los las un una unos unas de del al en con por para que como cual cuales es esta este estos estas ese",
     "esa su sus mi mis tu tus nos lo le les se si pero mas muy hay ser fue puede puedes quiero necesito favor cuando",
-    "donde sobre entre o os um uma uns umas da das dos na nas em com por para seu sua meu minha voce eu ele ela nao",
+    "donde sobre entre o um uma uns umas da das dos na em com por para seu sua meu minha voce eu ele ela nao",
     "sao qual quais quero preciso pode il lo gli uno di nel nella sul sulla con che chi sono mio mia tuo per una come",
     "vorrei puoi posso questo questa",
     // French
     "le la les un une des du de et ou dans sur avec pour par que qui quoi dont ce cet cette ces mon ma mes ton ta tes",
-    "son sa ses nous vous ils elles je tu il elle on est sont etre avoir ai as ont pas ne plus tres svp veux voudrais",
+    "son sa ses nous vous ils elles je tu il elle on est sont etre avoir as ont pas ne plus tres svp veux voudrais",
     "peux pouvez quel quelle quels quelles comment quand moi",
     // German, Dutch
     "der die das den dem des ein eine einen einem einer und oder aber mit von vom zu zum zur im ins auf aus bei nach",
-    "fur uber unter ist sind war wird werden kann kannst konnen mochte ich du er sie es wir ihr mein meine dein deine",
+    "fur uber unter ist sind wird werden kann kannst konnen mochte ich du er sie es wir ihr mein meine dein deine",
     "mir mich dir dich uns nicht auch noch nur sehr wie wo wann wer bitte het een van voor met op te dat deze dit zijn",
     "ik je jij mijn naar wat hoe",
 ];

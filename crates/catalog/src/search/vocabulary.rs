@@ -4,39 +4,86 @@ use std::collections::BTreeMap;
 
 use rust_stemmers::{Algorithm, Stemmer};
 
+use super::stop_words::is_stop_word;
+
 /// A set of words that differ only in their endings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TermId(pub(super) u32);
 
 #[derive(Debug, Default)]
 pub(super) struct Vocabulary {
-    forms: Interner,
-    /// The term of each form.
-    terms_of_forms: Vec<TermId>,
+    words: Interner,
+    /// What each word counts as.
+    known: Vec<Known>,
     stems: Interner,
 }
 
+/// What a word counts as.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known {
+    pub(super) term: TermId,
+    pub(super) is_stop_word: bool,
+}
+
+/// A vocabulary in the making.
+#[derive(Debug)]
+pub(super) struct Learner {
+    vocabulary: Vocabulary,
+    /// Short words met lately, by a part of their bytes: most of a text is made of few words.
+    lately: Vec<(u128, Known)>,
+}
+
+impl Learner {
+    pub(super) fn new() -> Learner {
+        const NOTHING: (u128, Known) = (0, Known { term: TermId(0), is_stop_word: false });
+        Learner { vocabulary: Vocabulary::default(), lately: vec![NOTHING; LATELY_MAX] }
+    }
+
+    /// What a word counts as. It becomes part of the vocabulary.
+    pub(super) fn learn(&mut self, word: &str) -> Known {
+        let Some(key) = packed(word) else {
+            return self.vocabulary.learn(word);
+        };
+        let lately = &mut self.lately[place(key)];
+        if lately.0 != key {
+            *lately = (key, self.vocabulary.learn(word));
+        }
+        lately.1
+    }
+
+    pub(super) fn finish(self) -> Vocabulary {
+        self.vocabulary
+    }
+}
+
+const LATELY_MAX: usize = 1 << 12;
+
+fn place(key: u128) -> usize {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let folded = (key as u64) ^ ((key >> 64) as u64);
+    (folded.wrapping_mul(GOLDEN) >> (64 - LATELY_MAX.ilog2())) as usize
+}
+
 impl Vocabulary {
-    /// The term of a word, which becomes part of the vocabulary.
-    pub(super) fn learn(&mut self, word: &str) -> TermId {
-        let form = self.forms.intern(word);
-        if let Some(term) = self.terms_of_forms.get(form as usize) {
-            return *term;
+    fn learn(&mut self, word: &str) -> Known {
+        let number = self.words.intern(word);
+        if let Some(known) = self.known.get(number as usize) {
+            return *known;
         }
-        let term = TermId(self.stems.intern(&stem(word)));
-        self.terms_of_forms.push(term);
-        term
+        let known = Known { term: TermId(self.stems.intern(&stem(word))), is_stop_word: is_stop_word(word) };
+        self.known.push(known);
+        known
     }
 
-    /// The term of a word as far as the catalogue knows it.
+    /// The term of a word, if the catalogue has it in any form.
     pub(super) fn term(&self, word: &str) -> Option<TermId> {
-        match self.forms.find(word) {
-            Some(form) => Some(self.terms_of_forms[form as usize]),
-            None => self.stem(&stem(word)),
+        match self.words.find(word) {
+            Some(number) => Some(self.known[number as usize].term),
+            None => self.term_of_stem(&stem(word)),
         }
     }
 
-    pub(super) fn stem(&self, stem: &str) -> Option<TermId> {
+    pub(super) fn term_of_stem(&self, stem: &str) -> Option<TermId> {
         self.stems.find(stem).map(TermId)
     }
 
@@ -45,12 +92,12 @@ impl Vocabulary {
     }
 
     /// Every word as it was written, with its term.
-    pub(super) fn forms(&self) -> impl Iterator<Item = (&str, TermId)> {
-        self.forms.texts.iter().map(|text| &**text).zip(self.terms_of_forms.iter().copied())
+    pub(super) fn words(&self) -> impl Iterator<Item = (&str, TermId)> {
+        self.words.texts.iter().map(|text| &**text).zip(self.known.iter().map(|known| known.term))
     }
 }
 
-/// A word without its ending. Only English loses endings; words of other scripts are kept.
+/// A word without its ending. Only words of plain letters have endings we know.
 pub(super) fn stem(word: &str) -> String {
     if word.len() < 3 || !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
         return word.to_owned();
@@ -58,28 +105,26 @@ pub(super) fn stem(word: &str) -> String {
     Stemmer::create(Algorithm::English).stem(word).into_owned()
 }
 
-/// Numbers for texts, in order of first appearance.
+/// Numbers for texts, in the order of their first appearance.
 #[derive(Debug, Default)]
 struct Interner {
     texts: Vec<Box<str>>,
-    /// Texts of up to sixteen bytes by their bytes: a number is compared at once, a text is not.
+    /// Texts of up to sixteen bytes by their bytes: numbers are compared faster than texts.
     short: BTreeMap<u128, u32>,
     long: BTreeMap<Box<str>, u32>,
 }
 
 impl Interner {
     fn intern(&mut self, text: &str) -> u32 {
-        let next = self.texts.len() as u32;
-        let number = match packed(text) {
-            Some(key) => *self.short.entry(key).or_insert(next),
-            None => match self.long.get(text) {
-                Some(number) => *number,
-                None => *self.long.entry(text.into()).or_insert(next),
-            },
-        };
-        if number == next {
-            self.texts.push(text.into());
+        if let Some(number) = self.find(text) {
+            return number;
         }
+        let number = self.texts.len() as u32;
+        self.texts.push(text.into());
+        match packed(text) {
+            Some(key) => self.short.insert(key, number),
+            None => self.long.insert(text.into(), number),
+        };
         number
     }
 
@@ -91,7 +136,8 @@ impl Interner {
     }
 }
 
-/// The bytes of a short text as one number. Words hold no zero bytes, so no two texts share a number.
+/// The bytes of a short text as one number. Words are not empty and hold no zero bytes, so no two of
+/// them share a number, and none has the number zero.
 fn packed(text: &str) -> Option<u128> {
     let mut bytes = [0; 16];
     bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());

@@ -17,37 +17,52 @@ pub(super) struct Place {
 /// Calls `each` with every word of `text`, in lower case and without accents.
 pub(super) fn for_each_word(text: &str, mut each: impl FnMut(&str, Place)) {
     let mut reader = Reader { word: String::new(), start: 0, capitalised: false, last: None };
-    let mut letters = text.char_indices().peekable();
     let mut before = Kind::Other;
-    while let Some((at, letter)) = letters.next() {
+    let mut at = 0;
+    while let Some(letter) = text[at..].chars().next() {
+        if reader.is_between_words()
+            && let Some(word) = plain_word(&text[at..])
+        {
+            each(word, Place { start: at, capitalised: false, joined: false });
+            before = Kind::Lower;
+            at += word.len();
+            continue;
+        }
+        let start = at;
+        at += letter.len_utf8();
+        let next = text[at..].chars().next();
+        let next_kind = next.map_or(Kind::Other, Kind::of);
         let kind = Kind::of(letter);
-        let next = letters.peek().map_or(Kind::Other, |(_, next)| Kind::of(*next));
         match kind {
             Kind::Other if is_apostrophe(letter) && before.is_word() => {
-                skip_contraction(&mut letters);
+                at += contraction(&text[at..]);
                 reader.finish(Boundary::Space, &mut each);
             }
             Kind::Other => {
-                let glue = letter == '-' && next.is_word();
+                let glue = letter == '-' && next_kind.is_word();
                 reader.finish(if glue { Boundary::Glue } else { Boundary::Space }, &mut each);
             }
             Kind::Unspaced => {
                 reader.finish(Boundary::Space, &mut each);
-                reader.unspaced(at, letter, letters.peek().map(|(_, next)| *next), before, &mut each);
+                reader.unspaced(start, letter, next, before, &mut each);
             }
             Kind::Upper | Kind::Lower | Kind::Digit => {
-                let hump = kind == Kind::Upper && (before == Kind::Lower || before == Kind::Upper && next == Kind::Lower);
-                let number = kind == Kind::Digit && before != Kind::Digit && reader.word.len() > 3
-                    || kind != Kind::Digit && before == Kind::Digit && reader.is_number();
-                if hump && before != Kind::Other || number {
+                if reader.ends_before(kind, before, next_kind) {
                     reader.finish(Boundary::Glue, &mut each);
                 }
-                reader.push(at, letter, kind);
+                reader.push(start, letter, kind);
             }
         }
         before = kind;
     }
     reader.finish(Boundary::Space, &mut each);
+}
+
+/// The word at the beginning, if there is nothing to do about it: most words are of this kind.
+fn plain_word(text: &str) -> Option<&str> {
+    let length = text.bytes().position(|byte| !byte.is_ascii_lowercase()).unwrap_or(text.len());
+    let ends = text.as_bytes().get(length).is_none_or(|byte| matches!(byte, b' ' | b'.' | b',' | b'_' | b')' | b'\n' | b':'));
+    (length > 0 && length <= WORD_BYTES_MAX && ends).then(|| &text[..length])
 }
 
 /// The letters of a word as they are compared: lower case, no accents.
@@ -113,6 +128,20 @@ impl Reader {
         push_folded(&mut self.word, letter);
     }
 
+    fn is_between_words(&self) -> bool {
+        self.word.is_empty() && self.last.is_none()
+    }
+
+    /// Whether a new word begins with the next letter: `get|Weather`, `HTTP|Request`, `ride|2`.
+    fn ends_before(&self, kind: Kind, before: Kind, next: Kind) -> bool {
+        match kind {
+            Kind::Upper => before == Kind::Lower || before == Kind::Upper && next == Kind::Lower,
+            // `mp3` and `k8s` are words.
+            Kind::Digit => before != Kind::Digit && self.word.len() > 3,
+            _ => before == Kind::Digit && self.is_number(),
+        }
+    }
+
     fn is_number(&self) -> bool {
         self.word.bytes().all(|byte| byte.is_ascii_digit())
     }
@@ -143,7 +172,7 @@ impl Reader {
     /// Words of such a script cannot be told apart without a dictionary; pairs of letters do almost as well.
     fn unspaced(&mut self, at: usize, letter: char, next: Option<char>, before: Kind, each: &mut impl FnMut(&str, Place)) {
         let place = Place { start: at, capitalised: false, joined: false };
-        let mut pair = [letter; 2].iter().take(1).collect::<String>();
+        let mut pair = String::from(letter);
         match next.filter(|next| is_unspaced(*next)) {
             Some(next) => {
                 pair.push(next);
@@ -155,16 +184,10 @@ impl Reader {
     }
 }
 
-fn skip_contraction(letters: &mut std::iter::Peekable<std::str::CharIndices>) {
-    let mut ahead = letters.clone();
-    let mut length = 0;
-    while ahead.next_if(|(_, letter)| letter.is_alphabetic()).is_some() {
-        length += 1;
-    }
-    // `user's`, `I'll`; but not `l'email`.
-    if length <= 2 {
-        *letters = ahead;
-    }
+/// How long the ending after an apostrophe is: `user's`, `I'll`; but not `l'email`.
+fn contraction(text: &str) -> usize {
+    let length = text.find(|letter: char| !letter.is_alphabetic()).unwrap_or(text.len());
+    if length <= 2 { length } else { 0 }
 }
 
 fn is_apostrophe(letter: char) -> bool {

@@ -180,9 +180,10 @@ fn timers_run_on_a_virtual_clock_and_only_when_no_call_is_open() {
 
 #[test]
 fn a_program_that_waits_on_nothing_is_told_so() {
-    let error = Story::new("await a(); await new Promise(() => {}); return 1").error();
-    assert_eq!(error["kind"], "deadlock");
-    assert_eq!(error["completed"], json!([{ "call": 0, "tool": "a" }]));
+    let transcript = Story::new("await a(); Promise.reject('why'); await new Promise(() => {}); return 1").play_with_names();
+    let error = &transcript.result["error"];
+    assert_eq!((&error["kind"], &error["completed"]), (&json!("deadlock"), &json!([{ "call": 0, "tool": "a" }])));
+    assert_eq!(transcript.logs, ["unhandled rejection: why"]);
 }
 
 #[test]

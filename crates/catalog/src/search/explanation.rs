@@ -1,0 +1,52 @@
+//! Why a tool was found.
+
+use super::fields::Field;
+
+/// What each word of the query contributed to a score. The contributions and the bonus add up to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Explanation {
+    /// In the order of the query.
+    pub matches: Vec<Match>,
+    /// For a name that has little besides what was asked for.
+    pub name_bonus: f64,
+}
+
+/// One word of the query, found in a tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Match {
+    pub query_word: String,
+    /// The word the tool has for it.
+    pub tool_word: String,
+    pub likeness: Likeness,
+    /// What the word contributed in each field.
+    pub fields: Vec<(Field, f64)>,
+}
+
+/// Why a word of the query and a word of a tool are taken for the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Likeness {
+    /// They are the same up to their endings.
+    Same,
+    Synonym,
+    /// One makes think of the other.
+    Related,
+    /// Both are said of doing something like it.
+    Action,
+    Translation,
+    /// One is part of the other.
+    Part,
+    /// One is probably the other, misspelled.
+    Typo,
+}
+
+impl Explanation {
+    pub fn score(&self) -> f64 {
+        self.matches.iter().map(Match::score).sum::<f64>() + self.name_bonus
+    }
+}
+
+impl Match {
+    pub fn score(&self) -> f64 {
+        self.fields.iter().map(|(_, score)| score).sum()
+    }
+}

@@ -1,0 +1,184 @@
+//! Which tools a term stands in, and how much it says about each.
+
+use super::fields::{Field, for_each_word_of};
+use super::vocabulary::{Known, Learner, TermId, Vocabulary};
+use crate::Tool;
+
+const FIELDS: usize = Field::ALL.len();
+
+/// What a word is worth in each field.
+const WEIGHTS: [f32; FIELDS] = [3.0, 1.5, 1.5, 1.0, 0.7, 0.5];
+/// How much a word loses in a field that is longer than usual.
+const LENGTH_MATTERS: [f32; FIELDS] = [0.4, 0.3, 0.35, 0.6, 0.5, 0.7];
+/// Repetition counts for less and less; this is the worth at which half of the strength is reached.
+const HALF_STRENGTH: f32 = 1.8;
+
+/// One term in one tool.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Posting {
+    pub(super) tool: u32,
+    /// From 0 to 1: how much the term says about the tool.
+    strength: f32,
+    /// The same by what the tool says of itself: its name, server and description.
+    own_strength: f32,
+    counts: [u8; FIELDS],
+}
+
+/// Which fields of a tool may match a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    AllFields,
+    /// A word that was not said by the asker counts only where the tool speaks of itself: what is
+    /// said about parameters mentions everything under the sun.
+    OwnFields,
+}
+
+impl Posting {
+    pub(super) fn strength(&self, reach: Reach) -> f32 {
+        match reach {
+            Reach::AllFields => self.strength,
+            Reach::OwnFields => self.own_strength,
+        }
+    }
+
+    pub(super) fn is_in_name(&self) -> bool {
+        self.counts[Field::Name as usize] > 0
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Postings {
+    /// By term, then by tool.
+    all: Vec<Posting>,
+    /// Where the postings of each term begin; one more than there are terms.
+    starts: Vec<u32>,
+    lengths: Lengths,
+}
+
+impl Postings {
+    pub(super) fn new(tools: &[Tool]) -> (Vocabulary, Postings) {
+        let mut vocabulary = Learner::new();
+        let mut counted: Vec<(TermId, Posting)> = Vec::new();
+        let mut of_tools = vec![[0_u16; FIELDS]; tools.len()];
+        // Where the latest posting of each term is, to count on if it is of the same tool.
+        let mut latest: Vec<usize> = Vec::new();
+        for (number, (tool, lengths)) in tools.iter().zip(&mut of_tools).enumerate() {
+            let first = counted.len();
+            for_each_word_of(tool, &mut |field, word, place| {
+                let Known { term, is_stop_word } = vocabulary.learn(word);
+                // A name may consist of such words only, and then it is asked for by them.
+                if is_stop_word && field != Field::Name {
+                    return;
+                }
+                if !place.joined {
+                    lengths[field as usize] = lengths[field as usize].saturating_add(1);
+                }
+                latest.resize(latest.len().max(term.0 as usize + 1), usize::MAX);
+                let place = &mut latest[term.0 as usize];
+                if *place == usize::MAX || *place < first {
+                    *place = counted.len();
+                    counted.push((term, Posting::empty(number as u32)));
+                }
+                let count = &mut counted[*place].1.counts[field as usize];
+                *count = count.saturating_add(1);
+            });
+        }
+        let vocabulary = vocabulary.finish();
+        let lengths = Lengths::new(of_tools);
+        let postings = Postings::arranged(counted, lengths, vocabulary.term_count());
+        (vocabulary, postings)
+    }
+
+    fn arranged(counted: Vec<(TermId, Posting)>, lengths: Lengths, terms: usize) -> Postings {
+        let mut starts = vec![0_u32; terms + 1];
+        for (term, _) in &counted {
+            starts[term.0 as usize + 1] += 1;
+        }
+        for term in 0..terms {
+            starts[term + 1] += starts[term];
+        }
+        let mut next = starts.clone();
+        let mut all = vec![Posting::empty(0); counted.len()];
+        for (term, mut posting) in counted {
+            let worths = lengths.worths(&posting);
+            let own: f32 = worths[..=Field::Description as usize].iter().sum();
+            let whole: f32 = worths.iter().sum();
+            posting.strength = whole / (whole + HALF_STRENGTH);
+            posting.own_strength = own / (own + HALF_STRENGTH);
+            let place = &mut next[term.0 as usize];
+            all[*place as usize] = posting;
+            *place += 1;
+        }
+        Postings { all, starts, lengths }
+    }
+
+    pub(super) fn of(&self, term: TermId) -> &[Posting] {
+        let term = term.0 as usize;
+        &self.all[self.starts[term] as usize..self.starts[term + 1] as usize]
+    }
+
+    pub(super) fn find(&self, term: TermId, tool: u32) -> Option<&Posting> {
+        let postings = self.of(term);
+        postings.binary_search_by_key(&tool, |posting| posting.tool).ok().map(|found| &postings[found])
+    }
+
+    /// How much the posting's strength owes to each field; the shares add up to one.
+    pub(super) fn shares(&self, posting: &Posting, reach: Reach) -> Vec<(Field, f64)> {
+        let worths = self.lengths.worths(posting);
+        let fields = match reach {
+            Reach::AllFields => &Field::ALL[..],
+            Reach::OwnFields => &Field::ALL[..=Field::Description as usize],
+        };
+        let worth = |field: Field| f64::from(worths[field as usize]);
+        let whole: f64 = fields.iter().map(|field| worth(*field)).sum();
+        let shares = fields.iter().map(|field| (*field, worth(*field) / whole));
+        shares.filter(|(_, share)| *share > 0.0).collect()
+    }
+
+    /// From 0 upwards: how much it says that a tool has this term.
+    pub(super) fn rarity(&self, term: TermId) -> f64 {
+        let found = self.of(term).len() as f64;
+        let all = self.lengths.of_tools.len() as f64;
+        (1.0 + (all - found + 0.5) / (found + 0.5)).ln()
+    }
+
+    pub(super) fn name_length(&self, tool: u32) -> u16 {
+        self.lengths.of_tools[tool as usize][Field::Name as usize]
+    }
+}
+
+impl Posting {
+    fn empty(tool: u32) -> Posting {
+        Posting { tool, strength: 0.0, own_strength: 0.0, counts: [0; FIELDS] }
+    }
+}
+
+/// How many words each field has.
+#[derive(Debug)]
+struct Lengths {
+    of_tools: Vec<[u16; FIELDS]>,
+    /// The average over the tools that have the field.
+    usual: [f32; FIELDS],
+}
+
+impl Lengths {
+    fn new(of_tools: Vec<[u16; FIELDS]>) -> Lengths {
+        let usual = Field::ALL.map(|field| {
+            let present = of_tools.iter().map(|lengths| lengths[field as usize]).filter(|length| *length > 0);
+            let (sum, count) = present.fold((0_u64, 0_u64), |(sum, count), length| (sum + u64::from(length), count + 1));
+            if count == 0 { 1.0 } else { sum as f32 / count as f32 }
+        });
+        Lengths { of_tools, usual }
+    }
+
+    /// What the term is worth in each field of its tool.
+    fn worths(&self, posting: &Posting) -> [f32; FIELDS] {
+        let lengths = &self.of_tools[posting.tool as usize];
+        Field::ALL.map(|field| {
+            let field = field as usize;
+            let length = f32::from(lengths[field]) / self.usual[field];
+            let matters = LENGTH_MATTERS[field];
+            WEIGHTS[field] * f32::from(posting.counts[field]) / (1.0 - matters + matters * length)
+        })
+    }
+}

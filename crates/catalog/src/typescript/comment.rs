@@ -1,0 +1,88 @@
+//! Words of others, made fit to stand in a comment.
+
+/// A description longer than this is cut; a field's, and a tool's.
+const FIELD_BYTES_MAX: usize = 1_024;
+const TOOL_BYTES_MAX: usize = 4_096;
+
+/// The text on one line.
+pub(super) fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    cut(&harmless(&words.join(" ")), FIELD_BYTES_MAX).trim().to_owned()
+}
+
+/// The lines of the text that are not empty, without the indentation they have in common.
+pub(super) fn lines(text: &str) -> Vec<String> {
+    let text = cut(&harmless(text), TOOL_BYTES_MAX);
+    let indent = |line: &&str| line.len() - line.trim_start().len();
+    // The first line of a docstring begins after its quotes.
+    let shared = text.lines().skip(1).filter(|line| !line.trim().is_empty()).map(|line| indent(&line)).min();
+    let mut lines = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let shared = if index == 0 { indent(&line) } else { shared.unwrap_or_default() };
+        let line = line.get(shared..).unwrap_or_else(|| line.trim_start()).trim_end();
+        if !line.is_empty() {
+            lines.push(line.to_owned());
+        }
+    }
+    lines
+}
+
+/// A comment above a declaration, ending its own line; nothing for no lines.
+pub(super) fn block(lines: &[String]) -> String {
+    match lines {
+        [] => String::new(),
+        [line] => format!("/** {line} */\n"),
+        lines => format!("/**\n * {}\n */\n", lines.join("\n * ")),
+    }
+}
+
+pub(super) fn cut(text: &str, bytes_max: usize) -> String {
+    match cut_to(text, bytes_max) {
+        whole if whole.len() == text.len() => text.to_owned(),
+        part => format!("{}…", part.trim_end()),
+    }
+}
+
+/// As much of the text as fits.
+pub(super) fn cut_to(text: &str, bytes_max: usize) -> &str {
+    let mut end = bytes_max.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// Takes away what ends a comment or a Markdown code block, and what no reader can see.
+fn harmless(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for letter in text.chars().filter(|letter| !is_invisible(*letter)) {
+        match letter {
+            '/' if clean.ends_with('*') => clean.push_str(" /"),
+            '`' if clean.ends_with("``") => {
+                clean.truncate(clean.len() - 2);
+                clean.push_str("'''");
+            }
+            '~' if clean.ends_with("~~") => {
+                clean.truncate(clean.len() - 2);
+                clean.push_str("---");
+            }
+            '\t' => clean.push(' '),
+            '\r' | '\u{0b}' | '\u{0c}' | '\u{85}' | '\u{2028}' | '\u{2029}' if !clean.ends_with('\n') => {
+                clean.push('\n');
+            }
+            '\r' | '\u{0b}' | '\u{0c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => {}
+            '\n' if clean.ends_with('\n') => {}
+            letter => clean.push(letter),
+        }
+    }
+    clean
+}
+
+/// Controls, marks that reverse the order of letters, and letters without a picture: text that
+/// only a machine would read.
+fn is_invisible(letter: char) -> bool {
+    matches!(letter,
+        '\0'..='\u{08}' | '\u{0e}'..='\u{1f}' | '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{ad}'
+        | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}

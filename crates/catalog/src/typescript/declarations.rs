@@ -1,0 +1,203 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::comment;
+use super::kinds::Kinds;
+use super::printer::indented;
+use super::type_text::Expressions;
+use crate::catalog::{Catalog, ToolIndex, Warning};
+use crate::function::Function;
+use crate::tool::Tool;
+
+/// A parameter with more values than this is shown as its kind, with the first few.
+const VALUES_MAX: usize = 40;
+/// In the declaration itself.
+const WARNINGS_SHOWN_MAX: usize = 3;
+
+/// Words that no function can be declared by, though an object may have it as a property.
+/// Sorted, for binary search.
+#[rustfmt::skip]
+const RESERVED: &[&str] = &[
+    "arguments", "await", "break", "case", "catch", "class", "const", "continue", "debugger", "default", "delete",
+    "do", "else", "enum", "eval", "export", "extends", "false", "finally", "for", "function", "if", "implements",
+    "import", "in", "instanceof", "interface", "let", "new", "null", "package", "private", "protected", "public",
+    "return", "static", "super", "switch", "this", "throw", "true", "try", "typeof", "var", "void", "while", "with",
+    "yield",
+];
+
+/// The tools of a catalog as TypeScript, for a model to read.
+///
+/// What stands here of one tool depends on that tool and on its name in the program, and on
+/// nothing else.
+#[derive(Debug)]
+pub struct Declarations {
+    text: String,
+    of_tools: Vec<String>,
+    warnings: Vec<Warning>,
+}
+
+impl Declarations {
+    /// What to say once wherever [`of`](Self::of) shows a tool that has no output schema.
+    pub const UNKNOWN_NOTE: &str = "// Check the shape of an unknown result before use.\n";
+
+    pub(crate) fn new(catalog: &Catalog) -> Declarations {
+        let functions = catalog.functions().iter().zip(catalog.tools());
+        let blocks: Vec<Block> = functions.map(|(function, tool)| Block::new(function, tool)).collect();
+        let mut order: Vec<&Block> = blocks.iter().collect();
+        order.sort_by_key(|block| (&block.function.namespace, &block.function.identifier));
+        let warnings = blocks.iter().flat_map(|block| {
+            let name = catalog.qualified_name(block.function.tool);
+            block.warnings.iter().map(move |reason| Warning {
+                tool: block.function.tool,
+                message: format!("`{name}` is declared without some of its types: {reason}"),
+            })
+        });
+        Declarations {
+            text: text(&order),
+            of_tools: blocks.iter().map(|block| scopes(&[block])).collect(),
+            warnings: warnings.collect(),
+        }
+    }
+
+    /// All tools: the client's functions, then a namespace for each server, in the order of their
+    /// names.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// One tool, with the types that it needs.
+    ///
+    /// # Panics
+    ///
+    /// If the tool is of another catalog.
+    pub fn of(&self, tool: ToolIndex) -> &str {
+        &self.of_tools[tool.0 as usize]
+    }
+
+    /// Schemas that are not fully shown, in the order of the tools.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+}
+
+/// The declaration of one tool, in parts.
+struct Block<'a> {
+    function: &'a Function,
+    /// By name.
+    types: BTreeMap<String, String>,
+    comment: String,
+    signature: String,
+    has_unknown_result: bool,
+    warnings: Vec<String>,
+}
+
+impl<'a> Block<'a> {
+    fn new(function: &'a Function, tool: &Tool) -> Block<'a> {
+        let mut schemas = vec![(&tool.input_schema, Kinds::OBJECT)];
+        schemas.extend(tool.output_schema.iter().map(|schema| (schema, Kinds::ALL)));
+        let Expressions { types, definitions, warnings } = Expressions::of(&schemas, VALUES_MAX);
+        let (args, result) = (&types[0], types.get(1));
+        let sides = ["input", "output"].into_iter().zip(&warnings);
+        let warnings: Vec<String> = sides
+            .flat_map(|(side, warnings)| warnings.iter().map(move |reason| format!("{side} schema: {reason}")))
+            .collect();
+
+        let mut lines = tool.description.as_deref().map(comment::lines).unwrap_or_default();
+        for (tag, doc) in [("@param args", Some(&args.doc)), ("@returns", result.map(|result| &result.doc))] {
+            let new = doc.filter(|doc| !doc.is_empty() && !lines.contains(doc));
+            lines.extend(new.map(|doc| format!("{tag} {doc}")));
+        }
+        let shown = warnings.iter().take(WARNINGS_SHOWN_MAX);
+        lines.extend(shown.map(|warning| comment::one_line(&format!("Warning: {warning}"))));
+
+        let mark = if args.takes_empty_object { "?" } else { "" };
+        let args = if takes_no_argument(&tool.input_schema) { "{}" } else { &args.text };
+        let result = result.map_or("unknown", |result| &result.text);
+        let signature = format!("(args{mark}: {args}): Promise<{result}>;\n");
+        Block {
+            function,
+            types: definitions,
+            comment: comment::block(&lines),
+            signature,
+            has_unknown_result: tool.output_schema.is_none(),
+            warnings,
+        }
+    }
+
+    /// The function as it stands in a namespace.
+    fn member(&self) -> String {
+        let name = &self.function.identifier;
+        if self.is_reserved() {
+            let (comment, signature) = (&self.comment, &self.signature);
+            return format!("{comment}function {name}_{signature}export {{ {name}_ as {name} }};\n");
+        }
+        format!("{}function {name}{}", self.comment, self.signature)
+    }
+
+    fn is_reserved(&self) -> bool {
+        RESERVED.binary_search(&self.function.identifier.as_str()).is_ok()
+    }
+}
+
+/// A tool without parameters, as most servers write it: anything is allowed, nothing is meant.
+fn takes_no_argument(input_schema: &Value) -> bool {
+    let Value::Object(fields) = input_schema else {
+        return false;
+    };
+    fields.contains_key("properties")
+        && fields.iter().all(|(keyword, value)| match keyword.as_str() {
+            "properties" => value.as_object().is_some_and(Map::is_empty),
+            "required" => value.as_array().is_some_and(Vec::is_empty),
+            "type" => value == "object",
+            "$defs" | "$id" | "$schema" | "definitions" | "description" | "title" => true,
+            _ => false,
+        })
+}
+
+fn text(order: &[&Block]) -> String {
+    let note = if order.iter().any(|block| block.has_unknown_result) { Declarations::UNKNOWN_NOTE } else { "" };
+    format!("{note}{}", scopes(order))
+}
+
+/// The blocks, which stand in order, each in its scope.
+fn scopes(order: &[&Block]) -> String {
+    let mut scopes = Vec::new();
+    for members in order.chunk_by(|left, right| left.function.namespace == right.function.namespace) {
+        // A namespace with an `export` exports nothing else, so it stands on its own.
+        let (reserved, plain): (Vec<&Block>, Vec<&Block>) =
+            members.iter().partition(|block| block.function.namespace.is_some() && block.is_reserved());
+        let shared: BTreeSet<&str> = plain.iter().flat_map(|block| block.types.keys()).map(String::as_str).collect();
+        if !plain.is_empty() {
+            scopes.push(scope(&plain, &BTreeSet::new()));
+        }
+        scopes.extend(reserved.chunks(1).map(|block| scope(block, &shared)));
+    }
+    scopes.join("\n")
+}
+
+/// `known` are the types that the scope has already.
+fn scope(group: &[&Block], known: &BTreeSet<&str>) -> String {
+    let types: BTreeMap<&str, &str> = group
+        .iter()
+        .flat_map(|block| &block.types)
+        .map(|(name, declaration)| (name.as_str(), declaration.as_str()))
+        .filter(|(name, _)| !known.contains(name))
+        .collect();
+    let types: String = types.into_values().collect();
+    match &group[0].function.namespace {
+        None => {
+            let functions = group.iter().map(|block| {
+                let Block { function, comment, signature, .. } = block;
+                format!("{comment}declare function {}{signature}", function.identifier)
+            });
+            let functions: Vec<String> = functions.collect();
+            [types, functions.join("\n")].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+        }
+        Some(namespace) => {
+            let functions: String = group.iter().map(|block| block.member()).collect();
+            let members = format!("{types}{functions}");
+            format!("declare namespace {namespace} {{\n  {}\n}}\n", indented(members.trim_end()))
+        }
+    }
+}

@@ -1,0 +1,390 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::comment::cut_to;
+use super::constraints::{Title, words};
+use super::kinds::{Kinds, is_nullable};
+use super::literals;
+use super::meet::meet;
+use super::shape::{Object, Presence, Property, Rest, Shape, Tuple, Type};
+use crate::references::resolve;
+use crate::schema::is_deeper_than;
+
+/// Types inside types. Real schemas reach twelve.
+const DEPTH_MAX: u32 = 40;
+/// Schemas inside one schema, each counted once however often it is referred to.
+const NODES_MAX: u32 = 5_000;
+const DEFINITIONS_MAX: usize = 500;
+const NAME_BYTES_MAX: usize = 40;
+/// Containers inside containers, which are not looked at past this.
+const SCHEMA_DEPTH_MAX: usize = 128;
+
+/// Makes types of one schema, and of the definitions that it refers to.
+pub(super) struct Reader<'s> {
+    root: &'s Value,
+    /// Longer lists of values become their kind, with the first few in words.
+    values_max: usize,
+    definitions: Vec<Definition<'s>>,
+    by_address: BTreeMap<*const Value, usize>,
+    nodes_left: u32,
+    warnings: BTreeSet<String>,
+}
+
+struct Definition<'s> {
+    schema: &'s Value,
+    reference: &'s str,
+    body: Option<Type>,
+}
+
+/// A schema as types: its own, and those that it refers to by their positions.
+pub(super) struct Read {
+    pub(super) root: Type,
+    /// With the names that the schema has for them.
+    pub(super) definitions: Vec<(String, Type)>,
+    /// What in the schema could not be used.
+    pub(super) warnings: BTreeSet<String>,
+}
+
+impl Read {
+    pub(super) fn nothing(kinds: Kinds, warning: String) -> Read {
+        Read { root: of_kinds(kinds), definitions: Vec::new(), warnings: BTreeSet::from([warning]) }
+    }
+}
+
+impl<'s> Reader<'s> {
+    /// `kinds` are the kinds of value that a schema is about which does not say so.
+    pub(super) fn read(root: &'s Value, kinds: Kinds, values_max: usize) -> Read {
+        if is_deeper_than(root, SCHEMA_DEPTH_MAX) {
+            return Read::nothing(kinds, format!("it is nested more than {SCHEMA_DEPTH_MAX} deep"));
+        }
+        let mut reader = Reader {
+            root,
+            values_max,
+            definitions: Vec::new(),
+            by_address: BTreeMap::new(),
+            nodes_left: NODES_MAX,
+            warnings: BTreeSet::new(),
+        };
+        let mut ty = reader.ty(root, kinds, Title::Redundant, 0);
+        let mut next = 0;
+        while let Some(&Definition { schema, .. }) = reader.definitions.get(next) {
+            reader.definitions[next].body = Some(reader.ty(schema, Kinds::ALL, Title::Redundant, 0));
+            next += 1;
+        }
+        if reader.nodes_left == 0 {
+            return Read::nothing(kinds, format!("it has more than {NODES_MAX} parts"));
+        }
+        if next > DEFINITIONS_MAX {
+            return Read::nothing(kinds, format!("it has more than {DEFINITIONS_MAX} definitions"));
+        }
+        if let Some(&itself) = reader.by_address.get(&std::ptr::from_ref(root)) {
+            ty = Type { shape: Shape::Named(itself), doc: ty.doc };
+        }
+        let definitions = reader.definitions.into_iter().map(|definition| {
+            (base_name(definition.reference), definition.body.expect("the loop above reads every definition"))
+        });
+        Read { root: ty, definitions: definitions.collect(), warnings: reader.warnings }
+    }
+
+    fn ty(&mut self, schema: &'s Value, kinds: Kinds, title: Title, depth: u32) -> Type {
+        self.nodes_left = self.nodes_left.saturating_sub(1);
+        let fields = match schema {
+            _ if self.nodes_left == 0 => return Type::unknown(),
+            _ if depth > DEPTH_MAX => return self.unknown(format!("it is nested more than {DEPTH_MAX} deep")),
+            Value::Bool(true) => return of_kinds(kinds),
+            Value::Bool(false) => return Type::never(),
+            Value::Object(fields) => fields,
+            other => return self.unknown(format!("{} stands where a schema is expected", noun(other))),
+        };
+        let kinds = match Kinds::declared(fields) {
+            Ok(Some(kinds)) => kinds,
+            Ok(None) if kinds == Kinds::ALL => Kinds::implied(fields),
+            Ok(None) => kinds,
+            Err(reason) => return self.unknown(reason),
+        };
+        let own = self.own(fields, kinds, depth);
+        let mut ty = self.combined(own, fields, kinds, depth);
+        if is_nullable(fields) && !fields.contains_key("type") {
+            ty = Type::union([ty, Type::of(Shape::Null)]);
+        }
+        let mut doc = words(fields, title, kinds);
+        if let Some(values) = self.cut_values(fields) {
+            doc = if doc.is_empty() { values } else { format!("{doc}; {values}") };
+        }
+        let inner = std::mem::replace(&mut ty.doc, doc);
+        ty.add_doc(&inner);
+        ty
+    }
+
+    fn unknown(&mut self, warning: String) -> Type {
+        self.warnings.insert(warning);
+        Type::unknown()
+    }
+
+    /// What the schema says without the help of other schemas for the same value.
+    fn own(&mut self, fields: &'s Map<String, Value>, kinds: Kinds, depth: u32) -> Type {
+        if let Some(value) = fields.get("const") {
+            return if kinds.contains(Kinds::of(value)) { literals::ty(value) } else { self.impossible("const") };
+        }
+        if let Some(Value::Array(values)) = fields.get("enum") {
+            let mut values = values.iter().filter(|value| kinds.contains(Kinds::of(value))).peekable();
+            if values.peek().is_none() {
+                return self.impossible("enum");
+            }
+            return match self.cut_values(fields) {
+                Some(_) => of_kinds(values.fold(Kinds::NONE, |all, value| all.with(Kinds::of(value)))),
+                None => Type::union(values.map(literals::ty)),
+            };
+        }
+        if kinds == Kinds::ALL {
+            return Type::unknown();
+        }
+        let mut members = Vec::new();
+        for (kind, shape) in [
+            (Kinds::STRING, Shape::String),
+            (Kinds::NUMBER, Shape::Number),
+            (Kinds::BOOLEAN, Shape::Boolean),
+            (Kinds::NULL, Shape::Null),
+        ] {
+            if kinds.contains(kind) {
+                members.push(Type::of(shape));
+            }
+        }
+        if kinds.contains(Kinds::ARRAY) {
+            members.push(self.array(fields, depth));
+        }
+        if kinds.contains(Kinds::OBJECT) {
+            members.push(Type::of(self.object(fields, depth)));
+        }
+        Type::union(members)
+    }
+
+    fn impossible(&mut self, keyword: &str) -> Type {
+        self.warnings.insert(format!("its `type` allows no value of its `{keyword}`"));
+        Type::never()
+    }
+
+    /// The words for a list of values that is too long to show.
+    fn cut_values(&self, fields: &Map<String, Value>) -> Option<String> {
+        let values = fields.get("enum")?.as_array()?;
+        (values.len() > self.values_max).then(|| literals::first_few(values))
+    }
+
+    /// Adds what the schemas for the same value say.
+    fn combined(&mut self, own: Type, fields: &'s Map<String, Value>, kinds: Kinds, depth: u32) -> Type {
+        let mut ty = own;
+        if let Some(reference) = fields.get("$ref") {
+            ty = meet(ty, self.reference(reference));
+        }
+        for keyword in ["$dynamicRef", "$recursiveRef"] {
+            if fields.contains_key(keyword) {
+                self.warnings.insert(format!("`{keyword}` is not supported"));
+            }
+        }
+        let all = branches(fields, "allOf");
+        // What one branch is about, the others are about too.
+        let kinds = match all.iter().filter_map(Value::as_object).find_map(|branch| Kinds::declared(branch).ok()?) {
+            Some(declared) if kinds == Kinds::ALL => declared,
+            _ => kinds,
+        };
+        for branch in all {
+            ty = meet(ty, self.ty(branch, kinds, Title::Redundant, depth + 1));
+        }
+        for keyword in ["anyOf", "oneOf"] {
+            let branches = branches(fields, keyword);
+            if !branches.is_empty() {
+                let members: Vec<Type> =
+                    branches.iter().map(|branch| self.ty(branch, kinds, Title::Redundant, depth + 1)).collect();
+                ty = meet(ty, Type::union(members));
+            }
+        }
+        if let (Some(condition), Some(then), Some(otherwise)) =
+            (fields.get("if"), fields.get("then"), fields.get("else"))
+        {
+            let condition = self.ty(condition, kinds, Title::Redundant, depth + 1);
+            let then = self.ty(then, kinds, Title::Redundant, depth + 1);
+            let otherwise = self.ty(otherwise, kinds, Title::Redundant, depth + 1);
+            ty = meet(ty, Type::union([meet(condition, then), otherwise]));
+        }
+        if fields.get("unevaluatedProperties") == Some(&Value::Bool(false))
+            && let Shape::Object(object) = &mut ty.shape
+            && object.rest == Rest::Open
+        {
+            object.rest = Rest::Closed;
+        }
+        ty
+    }
+
+    fn reference(&mut self, reference: &'s Value) -> Type {
+        let Value::String(reference) = reference else {
+            return self.unknown("`$ref` is no string".to_owned());
+        };
+        let Some(schema) = resolve(self.root, reference) else {
+            return self.unknown(format!("`$ref` {reference:?} leads to no place in the same schema"));
+        };
+        let address = std::ptr::from_ref(schema);
+        let next = self.definitions.len();
+        let index = *self.by_address.entry(address).or_insert(next);
+        if index == next {
+            self.definitions.push(Definition { schema, reference, body: None });
+        }
+        Type::of(Shape::Named(index))
+    }
+
+    fn array(&mut self, fields: &'s Map<String, Value>, depth: u32) -> Type {
+        let (first, rest) = match (fields.get("prefixItems"), fields.get("items")) {
+            (Some(Value::Array(first)), rest) => (first.as_slice(), rest),
+            (None, Some(Value::Array(first))) => (first.as_slice(), fields.get("additionalItems")),
+            (_, rest) => (&[][..], rest),
+        };
+        let mut rest = rest.map_or_else(Type::unknown, |rest| self.ty(rest, Kinds::ALL, Title::Redundant, depth + 1));
+        if first.is_empty() {
+            let doc = std::mem::take(&mut rest.doc);
+            let doc = if doc.is_empty() { doc } else { format!("each: {doc}") };
+            return Type { shape: Shape::Array(Box::new(rest)), doc };
+        }
+        let items: Vec<Type> =
+            first.iter().map(|item| self.ty(item, Kinds::ALL, Title::Redundant, depth + 1)).collect();
+        let bound = |keyword: &str| fields.get(keyword).and_then(Value::as_u64).and_then(|bound| bound.try_into().ok());
+        let required = bound("minItems").unwrap_or(0).min(items.len());
+        let is_full = bound("maxItems").is_some_and(|items_max: usize| items_max <= items.len());
+        let rest = (!rest.is_never() && !is_full).then(|| Box::new(rest));
+        Type::of(Shape::Tuple(Tuple { items, required, rest }))
+    }
+
+    fn object(&mut self, fields: &'s Map<String, Value>, depth: u32) -> Shape {
+        let required: &[Value] = match fields.get("required") {
+            Some(Value::Array(names)) => names,
+            Some(_) => {
+                self.warnings.insert("`required` is no list of names".to_owned());
+                &[]
+            }
+            None => &[],
+        };
+        let required_names: BTreeSet<&str> = required.iter().filter_map(Value::as_str).collect();
+        let named = match fields.get("properties") {
+            Some(Value::Object(named)) => Some(named),
+            Some(_) => {
+                self.warnings.insert("`properties` is no object".to_owned());
+                None
+            }
+            None => None,
+        };
+        let presence = |name: &str| if required_names.contains(name) { Presence::Required } else { Presence::Optional };
+        let mut properties = Vec::new();
+        for (name, schema) in named.into_iter().flatten() {
+            let value = self.ty(schema, Kinds::ALL, Title::OfProperty(name), depth + 1);
+            properties.push(Property { name: name.clone(), presence: presence(name), value });
+        }
+        let (patterns, mut rest) = self.rest(fields, &properties, depth);
+        let mut known: BTreeSet<String> = properties.iter().map(|property| property.name.clone()).collect();
+        if let Some(Value::Array(names)) = fields.get("propertyNames").and_then(|names| names.get("enum"))
+            && patterns == 0
+        {
+            for name in names.iter().filter_map(Value::as_str) {
+                self.nodes_left = self.nodes_left.saturating_sub(1);
+                if self.nodes_left > 0 && known.insert(name.to_owned()) {
+                    let property = Property { name: name.to_owned(), presence: presence(name), value: rest.value() };
+                    properties.push(property);
+                }
+            }
+            rest = Rest::Closed;
+        }
+        for name in required.iter().filter_map(Value::as_str) {
+            self.nodes_left = self.nodes_left.saturating_sub(1);
+            if self.nodes_left > 0 && known.insert(name.to_owned()) {
+                let value = rest.value();
+                if value.is_never() {
+                    self.warnings.insert(format!("it requires the property {name:?} and forbids it"));
+                    return Shape::Never;
+                }
+                properties.push(Property { name: name.to_owned(), presence: Presence::Required, value });
+            }
+        }
+        Shape::Object(Object { properties, rest })
+    }
+
+    /// The properties without names, and how many patterns there are for them.
+    fn rest(&mut self, fields: &'s Map<String, Value>, properties: &[Property], depth: u32) -> (usize, Rest) {
+        let others = match fields.get("additionalProperties") {
+            None => Rest::Open,
+            Some(Value::Bool(true)) => Rest::Any,
+            Some(Value::Bool(false)) => Rest::Closed,
+            Some(schema) => match self.ty(schema, Kinds::ALL, Title::Redundant, depth + 1) {
+                unknown if unknown.is_unknown() => Rest::Any,
+                ty => Rest::Of(Box::new(ty)),
+            },
+        };
+        let Some(Value::Object(patterns)) = fields.get("patternProperties") else {
+            return (0, others);
+        };
+        let mut types = Vec::new();
+        for schema in patterns.values() {
+            types.push(self.ty(schema, Kinds::ALL, Title::Redundant, depth + 1));
+        }
+        let prefix = match patterns.keys().next() {
+            Some(pattern) if patterns.len() == 1 => literals::prefix(pattern),
+            _ => None,
+        };
+        let rest = match (others, prefix) {
+            (others, _) if types.is_empty() => others,
+            (Rest::Open | Rest::Closed, Some(prefix))
+                if !properties.iter().any(|property| property.name.starts_with(prefix)) =>
+            {
+                Rest::Prefixed(prefix.to_owned(), Box::new(types.remove(0)))
+            }
+            (Rest::Open | Rest::Any, _) => Rest::Any,
+            (Rest::Of(others), _) => Rest::Of(Box::new(Type::union(types.into_iter().chain([*others])))),
+            (_, _) => Rest::Of(Box::new(Type::union(types))),
+        };
+        (patterns.len(), rest)
+    }
+}
+
+fn branches<'s>(fields: &'s Map<String, Value>, keyword: &str) -> &'s [Value] {
+    fields.get(keyword).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn of_kinds(kinds: Kinds) -> Type {
+    if kinds == Kinds::ALL {
+        return Type::unknown();
+    }
+    let shapes = [
+        (Kinds::STRING, Shape::String),
+        (Kinds::NUMBER, Shape::Number),
+        (Kinds::BOOLEAN, Shape::Boolean),
+        (Kinds::ARRAY, Shape::Array(Box::new(Type::unknown()))),
+        (Kinds::OBJECT, Shape::Object(Object::any())),
+        (Kinds::NULL, Shape::Null),
+    ];
+    Type::union(shapes.into_iter().filter(|(kind, _)| kinds.contains(*kind)).map(|(_, shape)| Type::of(shape)))
+}
+
+/// The last name in a reference, as types are named: `RichText` for `#/$defs/rich_text`.
+pub(super) fn base_name(reference: &str) -> String {
+    const KEYWORDS: &[&str] = &["$defs", "additionalProperties", "definitions", "items", "properties"];
+    let is_name = |part: &&str| !KEYWORDS.contains(part) && part.chars().any(|letter| letter.is_ascii_alphabetic());
+    let last = reference.trim_start_matches('#').split('/').rev().find(is_name).unwrap_or("Value");
+    let mut name = String::new();
+    for word in last.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty()) {
+        let (first, rest) = word.split_at(1);
+        name.push_str(&first.to_ascii_uppercase());
+        name.push_str(rest);
+    }
+    match name.trim_start_matches(|letter: char| letter.is_ascii_digit()) {
+        "" => "Value".to_owned(),
+        name => cut_to(name, NAME_BYTES_MAX).to_owned(),
+    }
+}
+
+fn noun(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}

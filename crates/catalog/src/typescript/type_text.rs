@@ -1,0 +1,109 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::definitions::Definitions;
+use super::kinds::Kinds;
+use super::printer::Printer;
+use super::reader::{Read, Reader};
+use super::shape::{Object, Presence, Shape, Type};
+
+/// Types that take more room than this are not shown.
+const TYPES_BYTES_MAX: usize = 64 * 1024;
+/// Longer lists of values are no types.
+const VALUES_MAX: usize = 1_000;
+
+/// A schema as a type declaration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeText {
+    /// The types that it needs, then `type NAME = …;`.
+    pub text: String,
+    /// What in the schema could not be used.
+    pub warnings: Vec<String>,
+}
+
+/// Writes any schema as `type NAME = …;`. `name` must be an identifier.
+///
+/// ```
+/// let schema = serde_json::json!({"type": "array", "items": {"enum": ["a", 1]}});
+/// assert_eq!(dacapo_catalog::type_of(&schema, "List").text, "type List = (\"a\" | 1)[];\n");
+/// ```
+pub fn type_of(schema: &Value, name: &str) -> TypeText {
+    let Expressions { types, definitions, warnings } = Expressions::of(&[(schema, Kinds::ALL)], VALUES_MAX);
+    let mut text: String = definitions.into_values().collect();
+    for Expression { doc, text: body, .. } in types {
+        text.push_str(&declaration(&doc, name, &body));
+    }
+    TypeText { text, warnings: warnings.into_iter().flatten().collect() }
+}
+
+/// Schemas as types that are shown together.
+pub(super) struct Expressions {
+    /// One for each schema.
+    pub(super) types: Vec<Expression>,
+    /// The declarations that they need, by name.
+    pub(super) definitions: BTreeMap<String, String>,
+    /// For each schema, what in it could not be used.
+    pub(super) warnings: Vec<BTreeSet<String>>,
+}
+
+pub(super) struct Expression {
+    pub(super) text: String,
+    /// What the schema says of itself, on one line.
+    pub(super) doc: String,
+    /// Whether an object without properties is a value of the type.
+    pub(super) takes_empty_object: bool,
+}
+
+impl Expressions {
+    /// `Kinds` are the kinds of value that a schema is about which does not say so.
+    pub(super) fn of(schemas: &[(&Value, Kinds)], values_max: usize) -> Expressions {
+        let read = schemas.iter().map(|(schema, kinds)| Reader::read(schema, *kinds, values_max));
+        let expressions = Expressions::written(Definitions::of(read.collect()));
+        if expressions.bytes() <= TYPES_BYTES_MAX {
+            return expressions;
+        }
+        let warning = || format!("its types take more than {TYPES_BYTES_MAX} bytes");
+        let nothing = schemas.iter().map(|(_, kinds)| Read::nothing(*kinds, warning()));
+        Expressions::written(Definitions::of(nothing.collect()))
+    }
+
+    fn written(definitions: Definitions) -> Expressions {
+        let printer = Printer { names: &definitions.names };
+        let types = definitions.roots.iter().map(|root| Expression {
+            text: printer.ty(root),
+            doc: root.doc.clone(),
+            takes_empty_object: takes_empty_object(root, &definitions.bodies),
+        });
+        let types = types.collect();
+        let used = definitions.used().into_iter().map(|index| {
+            let (name, body) = (&definitions.names[index], &definitions.bodies[index]);
+            (name.clone(), declaration(&body.doc, name, &printer.ty(body)))
+        });
+        Expressions { types, definitions: used.collect(), warnings: definitions.warnings }
+    }
+
+    fn bytes(&self) -> usize {
+        let types = self.types.iter().map(|ty| ty.text.len());
+        types.chain(self.definitions.values().map(String::len)).sum()
+    }
+}
+
+fn declaration(doc: &str, name: &str, body: &str) -> String {
+    let doc = if doc.is_empty() { String::new() } else { format!("/** {doc} */\n") };
+    format!("{doc}type {name} = {body};\n")
+}
+
+fn takes_empty_object(ty: &Type, bodies: &[Type]) -> bool {
+    match &ty.shape {
+        Shape::Unknown => true,
+        Shape::Object(Object { properties, .. }) => {
+            properties.iter().all(|property| property.presence == Presence::Optional)
+        }
+        Shape::Union(members) => members.iter().any(|member| takes_empty_object(member, bodies)),
+        Shape::Intersection(members) => members.iter().all(|member| takes_empty_object(member, bodies)),
+        // Definitions that lead to themselves for the same value have been taken out.
+        Shape::Named(index) => takes_empty_object(&bodies[*index], bodies),
+        _ => false,
+    }
+}

@@ -1,0 +1,136 @@
+//! Types accept the values that their schemas accept, and no others: `tsc` is asked.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use dacapo_catalog::type_of;
+use serde_json::Value;
+use support::{compile, data, json_lines};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    Declaration,
+    Valid,
+    Invalid,
+}
+
+/// One TypeScript file, and what each of its lines is for.
+#[derive(Default)]
+struct File {
+    text: String,
+    lines: Vec<(Line, String)>,
+}
+
+impl File {
+    fn push(&mut self, line: Line, id: &str, text: &str) {
+        for text in text.lines() {
+            self.text.push_str(text);
+            self.text.push('\n');
+            self.lines.push((line, format!("{id}: {text}")));
+        }
+    }
+}
+
+/// Schemas and labelled values, and what `tsc` thinks of them.
+#[derive(Default)]
+struct Judged {
+    files: BTreeMap<String, File>,
+    warnings: Vec<String>,
+    rejected: Vec<String>,
+    valid_rejected: Vec<String>,
+    invalid_accepted: Vec<String>,
+}
+
+impl Judged {
+    /// Adds a namespace with the schema's type and a constant for each value.
+    fn add(&mut self, file: &str, id: &str, schema: &Value, instances: &Value) {
+        let file = self.files.entry(file.to_owned()).or_default();
+        let ty = type_of(schema, "Root");
+        file.push(Line::Declaration, id, &format!("namespace {id} {{\n{}", ty.text));
+        let labelled = |label: &str| instances[label].as_array().into_iter().flatten();
+        for (index, value) in labelled("valid").enumerate() {
+            file.push(Line::Valid, id, &format!("const v{index}: Root = {value};"));
+        }
+        for (index, case) in labelled("invalid").enumerate() {
+            let value = case.get("value").filter(|_| case.get("kind").is_some()).unwrap_or(case);
+            file.push(Line::Invalid, id, &format!("// @ts-expect-error\nconst i{index}: Root = {value};"));
+        }
+        file.push(Line::Declaration, id, "}");
+        self.warnings.extend(ty.warnings.into_iter().map(|warning| format!("{id}: {warning}")));
+    }
+
+    fn ask_tsc(&mut self) {
+        let texts: Vec<(String, String)> =
+            self.files.iter().map(|(name, file)| (name.clone(), file.text.clone())).collect();
+        for (name, line, message) in compile(&texts) {
+            let (kind, source) = &self.files[&name].lines[line - 1];
+            let finding = format!("{message} in {source}");
+            match kind {
+                Line::Declaration => self.rejected.push(finding),
+                Line::Valid => self.valid_rejected.push(finding),
+                Line::Invalid => self.invalid_accepted.push(finding),
+            }
+        }
+    }
+
+    fn count(&self, kind: Line) -> usize {
+        self.files.values().flat_map(|file| &file.lines).filter(|(line, _)| *line == kind).count()
+    }
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "the figures are worth seeing")]
+fn every_labelled_value_is_judged_as_its_label_says() {
+    let Some(directory) = data("schemas") else {
+        return;
+    };
+    let instances: BTreeMap<String, Value> = json_lines(&directory.join("instances.jsonl"))
+        .into_iter()
+        .map(|line| (line["id"].as_str().unwrap().to_owned(), line))
+        .collect();
+    let corpus = json_lines(&directory.join("corpus.jsonl"));
+    let mut judged = Judged::default();
+    for (index, line) in corpus.iter().enumerate() {
+        let id = line["id"].as_str().unwrap();
+        let file = format!("corpus{}.ts", index / 400);
+        judged.add(&file, id, &line["schema"], instances.get(id).unwrap_or(&Value::Null));
+    }
+
+    judged.ask_tsc();
+    let (valid, invalid) = (judged.count(Line::Valid), judged.count(Line::Invalid) / 2);
+    eprintln!(
+        "{} schemas: {} refused by tsc; valid rejected {}/{valid}; invalid accepted {}/{invalid}; warnings {:?}",
+        corpus.len(),
+        judged.rejected.len(),
+        judged.valid_rejected.len(),
+        judged.invalid_accepted.len(),
+        judged.warnings,
+    );
+    assert!(valid > 900 && invalid > 2_500, "only {valid} and {invalid} labels were read");
+    assert_eq!(judged.rejected, [""; 0]);
+    assert_eq!(judged.valid_rejected, [""; 0]);
+    assert_eq!(judged.invalid_accepted, [""; 0]);
+}
+
+/// What real servers seldom use. The labels are checked by the validator too.
+#[test]
+fn every_feature_of_json_schema_has_a_type_that_holds() {
+    let features: Vec<Value> = serde_json::from_str(include_str!("schemas/features.json")).unwrap();
+    let mut judged = Judged::default();
+    for (index, feature) in features.iter().enumerate() {
+        let validator = jsonschema::validator_for(&feature["schema"]).unwrap();
+        for (label, is_valid) in [("valid", true), ("invalid", false)] {
+            for value in feature[label].as_array().unwrap() {
+                assert_eq!(validator.is_valid(value), is_valid, "{}: {value}", feature["about"]);
+            }
+        }
+        judged.add("features.ts", &format!("s{index}"), &feature["schema"], feature);
+    }
+
+    judged.ask_tsc();
+    assert_eq!(judged.warnings, [""; 0]);
+    assert_eq!(judged.rejected, [""; 0]);
+    assert_eq!(judged.valid_rejected, [""; 0]);
+    assert_eq!(judged.invalid_accepted, [""; 0]);
+}
