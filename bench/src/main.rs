@@ -34,7 +34,7 @@ pub(crate) mod work {
                 r#"{{"id":{i},"name":"customer {i}","amount":{amount},"tags":["t{}","u{}"],"active":{}}}"#,
                 i % 7,
                 i % 11,
-                i % 3 == 0
+                i.is_multiple_of(3)
             )
         };
         format!("[{}]", (0..12_000).map(row).collect::<Vec<_>>().join(","))
@@ -58,7 +58,7 @@ fn main() -> anyhow::Result<()> {
     );
     row("two-tool run, a cold step with TypeScript", &ours.two_tools_cold(runs)?, None);
     row("two-tool run, warm resume with both answers", &ours.two_tools_resumed(runs)?, None);
-    row("TypeScript front end, 50 lines", &ours.front_end(runs)?, None);
+    row("TypeScript front end, 50 lines", &ours::front_end(runs)?, None);
     let chains = if quick { 1 } else { 5 };
     let (warm, cold) = (ours.chain_warm(chains)?, ours.chain_cold(1)?);
     row("1,000 sequential calls, warm (CPU)", &warm, Some(&native::chain(chains)?));

@@ -112,12 +112,6 @@ impl Bench {
         })
     }
 
-    pub(crate) fn front_end(&self, runs: usize) -> anyhow::Result<Sample> {
-        Sample::wall(runs, || {
-            dacapo_script::prepare(work::FIFTY_LINES).map(drop).map_err(|diagnostic| anyhow!("{diagnostic:?}"))
-        })
-    }
-
     pub(crate) fn chain_warm(&self, runs: usize) -> anyhow::Result<Sample> {
         Sample::cpu(runs, || chain(&self.warm, self.request(work::CHAIN), work::CHAIN_CALLS))
     }
@@ -136,7 +130,7 @@ impl Bench {
                 chain(&self.warm, self.request(&code), calls)?;
                 best = best.min(start.elapsed().as_secs_f64());
             }
-            Ok(best / calls as f64)
+            Ok(best / f64::from(u32::try_from(calls)?))
         };
         Ok(per_call(2_000)? / per_call(500)?)
     }
@@ -195,4 +189,10 @@ fn expect(step: &Step, result: &str) -> anyhow::Result<()> {
         Outcome::Finished { result: Ok(data) } if data.get() == result => Ok(()),
         other => Err(anyhow!("{other:?}")),
     }
+}
+
+pub(crate) fn front_end(runs: usize) -> anyhow::Result<Sample> {
+    Sample::wall(runs, || {
+        dacapo_script::prepare(work::FIFTY_LINES).map(drop).map_err(|diagnostic| anyhow!("{diagnostic:?}"))
+    })
 }

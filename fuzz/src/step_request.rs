@@ -12,7 +12,8 @@ fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(mut request) = Request::parse(text) else { return };
     request.limits.set(Limit::Fuel, 20_000_000).expect("in range");
-    let step = |request: &Request| serde_json::to_string(&STEPPER.step(request, &|| true).expect("a step")).expect("JSON");
+    let step =
+        |request: &Request| serde_json::to_string(&STEPPER.step(request, &|| true).expect("a step")).expect("JSON");
     let first = step(&request);
     assert!(!first.contains(r#""kind":"internal""#), "{first}");
     assert_eq!(first, step(&request));

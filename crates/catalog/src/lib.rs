@@ -5,6 +5,8 @@
 //! and then only read. It calls nothing, fetches nothing and keeps no state between two calls:
 //! the same tools give the same names, verdicts and messages, in whatever order they arrived.
 //!
+//! [`Catalog::declarations`] writes the tools as TypeScript, which is what a model reads of them.
+//!
 //! A schema that cannot be used costs only its own tool: that tool takes any object, and
 //! [`Catalog::warnings`] says so.
 //!
@@ -18,6 +20,7 @@ mod function;
 mod identifier;
 mod references;
 mod schema;
+mod search;
 mod tool;
 mod typescript;
 mod violation;
@@ -26,6 +29,7 @@ pub use answer::Decoded;
 pub use arguments::InvalidArguments;
 pub use catalog::{Catalog, ToolIndex, Warning};
 pub use function::Function;
+pub use search::{Explanation, Field, Hit, Likeness, Match, SearchIndex, SearchResults};
 pub use tool::{Tool, ToolsError, read_tools};
 pub use typescript::{Declarations, TypeText, type_of};
 pub use violation::Violation;

@@ -132,7 +132,7 @@ fn unexpected(at: String, expected: &'static str, found: Option<&Value>) -> Tool
     ToolsError::Unexpected { at, expected, found: found.map_or("nothing", noun) }
 }
 
-fn noun(value: &Value) -> &'static str {
+pub(crate) fn noun(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -1,41 +1,16 @@
 //! Tools and schemas from real servers, kept beside the repository.
 
+mod support;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
-use dacapo_catalog::{Catalog, Tool, ToolIndex, read_tools};
+use dacapo_catalog::{Catalog, Tool, ToolIndex};
 use serde_json::Value;
-
-/// Where the data is, or nothing where it was not checked out.
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
-fn data(path: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(path);
-    if path.exists() {
-        return Some(path);
-    }
-    eprintln!("skipped: {} is not here", path.display());
-    None
-}
-
-fn json_lines(path: &Path) -> impl Iterator<Item = Value> {
-    let text = std::fs::read_to_string(path).expect("the data is readable");
-    text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect::<Vec<_>>().into_iter()
-}
+use support::{data, json_lines, tool_lists};
 
 #[test]
 fn every_tool_of_the_real_servers_is_callable_and_usable() {
-    let Some(directory) = data("tool-lists") else {
-        return;
-    };
-    let mut all = Vec::new();
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    for path in paths {
-        let json = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-        let tools = read_tools(&json).unwrap();
-        let server = path.file_stem().unwrap().to_str().unwrap();
-        all.extend(tools.into_iter().map(|tool| Tool { server: Some(server.to_owned()), ..tool }));
-    }
+    let all: Vec<Tool> = tool_lists().into_iter().flat_map(|(_, _, tools)| tools).collect();
     let count = all.len();
     let catalog = Catalog::new(all);
 
@@ -59,6 +34,7 @@ fn labelled_arguments_get_the_verdict_of_their_label() {
         return;
     };
     let mut schemas: BTreeMap<String, Value> = json_lines(&directory.join("corpus.jsonl"))
+        .into_iter()
         .map(|mut line| (line["id"].as_str().unwrap().to_owned(), line["schema"].take()))
         .collect();
     let mut verdicts = 0;

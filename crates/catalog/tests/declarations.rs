@@ -11,7 +11,7 @@ fn tokens(text: &str) -> usize {
 }
 
 fn declared(tools: &Value) -> Declarations {
-    Catalog::new(read_tools(tools).unwrap()).declarations()
+    Catalog::new(read_tools(tools).expect("the tools are well formed")).declarations()
 }
 
 /// The declaration of one tool of a real server.
@@ -19,7 +19,7 @@ fn real(server: &str, name: &str) -> Option<String> {
     let lists = tool_lists();
     let (_, _, tools) = lists.iter().find(|(found, _, _)| found == server)?;
     let catalog = Catalog::new(tools.clone());
-    let tool = catalog.find(&format!("{server}.{name}")).unwrap();
+    let tool = catalog.find(&format!("{server}.{name}"))?;
     Some(catalog.declarations().of(tool).to_owned())
 }
 

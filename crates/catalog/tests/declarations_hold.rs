@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::fmt::Write;
+
 use dacapo_catalog::{Catalog, Tool, ToolIndex, type_of};
 use oxc::allocator::Allocator;
 use oxc::ast::ast::{Statement, TSNamespaceDeclarationBody};
@@ -227,6 +229,57 @@ proptest! {
     }
 }
 
+/// The warning of a schema made to cost time or room, in words.
+fn warning(schema: &Value) -> String {
+    let ty = type_of(schema, "Root");
+    assert!(ty.text.len() <= DECLARATION_BYTES_MAX);
+    ty.warnings.join("; ")
+}
+
+#[test]
+fn a_schema_made_to_cost_time_or_room_is_given_up() {
+    let property = |name: String| json!({"type": "object", "properties": {name: {"type": "string"}}});
+    let of_choices =
+        |index| json!({"anyOf": (0..8).map(|choice| property(format!("p{index}_{choice}"))).collect::<Vec<_>>()});
+    let choices: Vec<Value> = (0..400).map(of_choices).collect();
+    let next = |index| {
+        let words = "words that make it long enough to need a name of its own, and some more of them";
+        json!({"description": words, "type": "object", "properties": {words: {"$ref": format!("#/$defs/d{}", (index + 1) % 600)}}})
+    };
+    let chain: Map<String, Value> = (0..600).map(|index| (format!("d{index}"), next(index))).collect();
+    let doubling = |index: usize| {
+        let next = json!({"$ref": format!("#/$defs/d{}", (index + 1).min(399))});
+        json!({"type": "object", "properties": {"a": next, "b": next}})
+    };
+    let doubled: Map<String, Value> = (0..400).map(|index| (format!("d{index}"), doubling(index))).collect();
+    let branching = |index: usize| {
+        let next = format!("#/$defs/d{}", (index + 1).min(199));
+        let branch = |name: &str| json!({"$ref": next, "required": [name.repeat(20)]});
+        if index == 199 {
+            json!({"type": "object", "required": ["z"]})
+        } else {
+            json!({"anyOf": [branch("x"), branch("y")]})
+        }
+    };
+    let branched: Map<String, Value> = (0..200).map(|index| (format!("d{index}"), branching(index))).collect();
+    let names: Vec<String> = (0..100_000).map(|index| format!("p{index}")).collect();
+    let words = "words ".repeat(20_000);
+    let mut deep = json!({});
+    for _ in 0..1_000 {
+        deep = Value::Object(Map::from_iter([("items".to_owned(), deep)]));
+    }
+
+    assert_eq!(warning(&json!({"allOf": choices})), "it has more than 5000 parts");
+    assert_eq!(warning(&json!({"$ref": "#/$defs/d0", "$defs": chain})), "it has more than 500 definitions");
+    assert_eq!(warning(&json!({"$ref": "#/$defs/d0", "$defs": doubled})), "");
+    assert_eq!(warning(&json!({"$ref": "#/$defs/d0", "$defs": branched})), "");
+    assert_eq!(warning(&json!({"type": "object", "required": names})), "it has more than 5000 parts");
+    assert_eq!(warning(&json!({"enum": names})), "");
+    assert_eq!(warning(&json!({"const": names})), "its types take more than 65536 bytes");
+    assert_eq!(warning(&json!({"anyOf": vec![json!({"type": "string", "description": words}); 100]})), "");
+    assert_eq!(warning(&deep), "it is nested more than 128 deep");
+}
+
 /// Parsing is not all: names must lead somewhere, types may not be made of themselves.
 #[test]
 fn types_of_schemas_made_at_random_pass_the_compiler() {
@@ -235,7 +288,7 @@ fn types_of_schemas_made_at_random_pass_the_compiler() {
     for index in 0..400 {
         let made = if index % 2 == 0 { schema().boxed() } else { odd().boxed() };
         let schema = made.new_tree(&mut runner).unwrap().current();
-        text.push_str(&format!("namespace n{index} {{\n{}}}\n", type_of(&schema, "Root").text));
+        writeln!(text, "namespace n{index} {{\n{}}}", type_of(&schema, "Root").text).unwrap();
     }
 
     assert_eq!(support::compile(&[("random.ts".to_owned(), text)]), []);

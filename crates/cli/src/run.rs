@@ -99,7 +99,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         }
         match step.outcome {
             Outcome::Paused { calls } => {
-                answers.next(&calls)?.into_iter().for_each(|entry| request.journal.push(entry))
+                answers.next(&calls)?.into_iter().for_each(|entry| request.journal.push(entry));
             }
             Outcome::Finished { .. } => return finish(&step, options),
         }

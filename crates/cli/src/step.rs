@@ -43,10 +43,10 @@ pub(crate) fn step(options: &Options) -> anyhow::Result<ExitCode> {
     let stepper = Stepper::new(warm)?;
     let patience = Duration::from_secs(options.patience);
     let mut out = io::stdout().lock();
-    let mut all_stepped = true;
+    let mut all_good = true;
     let mut answer = |text: &[u8]| -> anyhow::Result<()> {
-        let (response, stepped) = respond(&stepper, text, patience);
-        all_stepped &= stepped;
+        let (response, good) = respond(&stepper, text, patience);
+        all_good &= good;
         writeln!(out, "{response}")?;
         out.flush()?;
         Ok(())
@@ -63,16 +63,16 @@ pub(crate) fn step(options: &Options) -> anyhow::Result<ExitCode> {
         io::stdin().lock().read_to_end(&mut text)?;
         answer(&text)?;
     }
-    Ok(if all_stepped { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if all_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// One line of JSON, and whether the request got its step.
 fn respond(stepper: &Stepper, text: &[u8], patience: Duration) -> (String, bool) {
-    let stepped = read(text).map_err(Refused::Request).and_then(|request| {
+    let outcome = read(text).map_err(Refused::Request).and_then(|request| {
         let until = Instant::now() + patience;
         stepper.step(&request, &|| Instant::now() < until).map_err(Refused::Step)
     });
-    match stepped.and_then(|step| Ok((serde_json::to_string(&step).map_err(Refused::Json)?, fits(&step)))) {
+    match outcome.and_then(|step| Ok((serde_json::to_string(&step).map_err(Refused::Json)?, fits(&step)))) {
         Ok(response) => response,
         Err(refused) => (refused.to_json(), false),
     }

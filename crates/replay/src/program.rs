@@ -1,5 +1,7 @@
 //! What the model wrote, and the world it runs in.
 
+use std::fmt::Write;
+
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::journal::CallIndex;
@@ -56,5 +58,9 @@ pub fn undefined_functions(program: &Program) -> Vec<String> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        write!(text, "{byte:02x}").unwrap_or_default();
+        text
+    })
 }

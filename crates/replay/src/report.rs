@@ -1,5 +1,7 @@
 //! Failures, told in the model's own source.
 
+use std::fmt::Write;
+
 use dacapo_sandbox::{Ending, Level, Place};
 use dacapo_script::{Diagnostic, Position, SourceMap, code_frame};
 use serde::Deserialize;
@@ -38,7 +40,7 @@ struct Stack {
     unloadable: bool,
 }
 
-pub(crate) fn ending(ending: Ending, script: &Script<'_>) -> Result<Box<RawValue>, Failure> {
+pub(crate) fn ending(ending: Ending, script: &Script<'_>) -> Result<Box<RawValue>, Box<Failure>> {
     match ending.outcome {
         Ok(json) if json.len() as u64 > script.limits.get(Limit::OutputBytes) => {
             Err(limit(Limit::OutputBytes, &[], script))
@@ -48,17 +50,16 @@ pub(crate) fn ending(ending: Ending, script: &Script<'_>) -> Result<Box<RawValue
     }
 }
 
-fn exception(described: &str, memory_refused: bool, script: &Script<'_>) -> Failure {
+fn exception(described: &str, memory_refused: bool, script: &Script<'_>) -> Box<Failure> {
     let described: Described = serde_json::from_str(described).unwrap_or_default();
     let located = described.stack.contains("program:");
     let map = located.then(|| SourceMap::new(&script.program.code)).flatten();
     let stack = Stack::of(&described.stack, map.as_ref());
     if let Some(limit) = limit_behind(&described, memory_refused) {
-        return Failure {
-            stack: stack.text,
-            ..failure(limit_kind(limit, script.limits), &described.name, limit_message(limit, script.limits))
-        }
-        .at(stack.top, script.program);
+        let mut failure =
+            failure(limit_kind(limit, script.limits), &described.name, limit_message(limit, script.limits));
+        failure.stack = stack.text;
+        return failure.at(stack.top, script.program);
     }
     let kind = if stack.unloadable && described.name == "SyntaxError" {
         ErrorKind::Syntax
@@ -70,7 +71,9 @@ fn exception(described: &str, memory_refused: bool, script: &Script<'_>) -> Fail
         Some(thrown) => ("Error".to_owned(), thrown),
         None => (described.name, described.message),
     };
-    Failure { stack: stack.text, cause: described.cause, ..failure(kind, &name, message) }.at(stack.top, script.program)
+    let mut failure = failure(kind, &name, message);
+    (failure.stack, failure.cause) = (stack.text, described.cause);
+    failure.at(stack.top, script.program)
 }
 
 /// Exhaustion that the engine reports as an exception which the program might have caught.
@@ -86,7 +89,7 @@ fn limit_behind(described: &Described, memory_refused: bool) -> Option<Limit> {
     }
 }
 
-pub(crate) fn limit(limit: Limit, places: &[Place], script: &Script<'_>) -> Failure {
+pub(crate) fn limit(limit: Limit, places: &[Place], script: &Script<'_>) -> Box<Failure> {
     let map = (!places.is_empty()).then(|| SourceMap::new(&script.program.code)).flatten();
     let at = map.and_then(|map| places.iter().find_map(|place| map.original(position(*place))));
     failure(limit_kind(limit, script.limits), "LimitError", limit_message(limit, script.limits)).at(at, script.program)
@@ -105,28 +108,25 @@ fn limit_message(limit: Limit, limits: &Limits) -> String {
     )
 }
 
-pub(crate) fn syntax(diagnostic: Diagnostic) -> Failure {
-    let at = diagnostic.at;
-    Failure {
-        line: Some(at.line),
-        column: Some(at.column),
-        frame: Some(diagnostic.frame),
-        ..failure(ErrorKind::Syntax, "SyntaxError", diagnostic.message)
-    }
+pub(crate) fn syntax(diagnostic: Diagnostic) -> Box<Failure> {
+    let mut failure = failure(ErrorKind::Syntax, "SyntaxError", diagnostic.message);
+    (failure.line, failure.column) = (Some(diagnostic.at.line), Some(diagnostic.at.column));
+    failure.frame = Some(diagnostic.frame);
+    failure
 }
 
-pub(crate) fn deadlock() -> Failure {
+pub(crate) fn deadlock() -> Box<Failure> {
     let message = "the program waits for a promise that nothing will ever settle: no call is open and no timer is set; \
          look for a promise whose resolve is never called";
     failure(ErrorKind::Deadlock, "DeadlockError", message.to_owned())
 }
 
-pub(crate) fn internal(what: &str) -> Failure {
+pub(crate) fn internal(what: &str) -> Box<Failure> {
     let message = format!("the sandbox failed, which is a defect of dacapo and not of the program: {what}");
     failure(ErrorKind::Internal, "InternalError", message)
 }
 
-pub(crate) fn diverged(journal: &Journal, entry: usize, actual: Option<Asking>) -> Failure {
+pub(crate) fn diverged(journal: &Journal, entry: usize, actual: Option<Asking>) -> Box<Failure> {
     let recorded = &journal.entries()[entry];
     let args = recorded.args.as_deref().map(|args| serde_json::from_str(args).unwrap_or_default());
     let was = show(&recorded.tool, recorded.args.as_deref().unwrap_or("…"));
@@ -182,7 +182,8 @@ impl Stack {
             let Some(at) = at else { continue };
             told.top = told.top.or(Some(at));
             let shown = if name.is_empty() { "<program>" } else { name };
-            told.text.push_str(&format!("    at {shown} (line {}, column {})\n", at.line, at.column));
+            // Writing to a string cannot fail.
+            writeln!(told.text, "    at {shown} (line {}, column {})", at.line, at.column).unwrap_or_default();
         }
         told.text.truncate(told.text.trim_end().len());
         told
@@ -190,7 +191,7 @@ impl Stack {
 }
 
 impl Failure {
-    fn at(mut self, at: Option<Position>, program: &Program) -> Failure {
+    fn at(mut self: Box<Self>, at: Option<Position>, program: &Program) -> Box<Failure> {
         if let Some(at) = at {
             (self.line, self.column) = (Some(at.line), Some(at.column));
             self.frame = Some(code_frame(&program.code, at));
@@ -199,8 +200,8 @@ impl Failure {
     }
 }
 
-fn failure(kind: ErrorKind, name: &str, message: String) -> Failure {
-    Failure {
+fn failure(kind: ErrorKind, name: &str, message: String) -> Box<Failure> {
+    Box::new(Failure {
         kind,
         name: name.to_owned(),
         message,
@@ -211,7 +212,7 @@ fn failure(kind: ErrorKind, name: &str, message: String) -> Failure {
         cause: None,
         completed: Vec::new(),
         unfinished: Vec::new(),
-    }
+    })
 }
 
 fn position(place: Place) -> Position {

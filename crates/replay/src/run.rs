@@ -198,7 +198,7 @@ impl Run {
         };
         let result = outcome.map_err(|mut failure| {
             self.list_calls(&mut failure, journal);
-            Box::new(failure)
+            failure
         });
         Ok(self.step(Outcome::Finished { result }))
     }
@@ -216,7 +216,7 @@ impl Run {
         rest.map(|(at, entry)| (at, self.compare(entry))).find_map(|(at, same)| same.err().map(|actual| (at, actual)))
     }
 
-    fn stopped(&mut self, stop: Stop, script: &Script<'_>) -> Result<Failure, Interrupted> {
+    fn stopped(&mut self, stop: Stop, script: &Script<'_>) -> Result<Box<Failure>, Interrupted> {
         let limit = match stop {
             Stop::Interrupted => return Err(Interrupted),
             Stop::Fault(what) => return Ok(report::internal(&what)),

@@ -88,7 +88,6 @@ pub enum ErrorKind {
     },
     Syntax,
     Limit {
-        #[serde(serialize_with = "serialize_limit")]
         limit: Limit,
         value: u64,
     },
@@ -145,6 +144,7 @@ fn serialize_result<S: Serializer>(
     map.end()
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
 fn serialize_level<S: Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(match level {
         Level::Debug => "debug",
@@ -155,6 +155,8 @@ fn serialize_level<S: Serializer>(level: &Level, serializer: S) -> Result<S::Ok,
     })
 }
 
-fn serialize_limit<S: Serializer>(limit: &Limit, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(limit.name())
+impl Serialize for Limit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }

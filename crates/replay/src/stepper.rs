@@ -11,7 +11,7 @@ use crate::limits::Limit;
 use crate::report;
 use crate::request::Request;
 use crate::run::{Interrupted, Run, Script};
-use crate::step::{Outcome, Step, Usage};
+use crate::step::{Failure, Outcome, Step, Usage};
 use crate::warm::{Key, Warm};
 
 /// Runs programs step by step. One per process; shared by all threads.
@@ -165,9 +165,9 @@ fn key(base: &Key, journal: &Journal, consumed: usize) -> Key {
 }
 
 /// A program that was not let in.
-fn unstarted(failure: crate::step::Failure) -> Step {
+fn unstarted(failure: Box<Failure>) -> Step {
     Step {
-        outcome: Outcome::Finished { result: Err(Box::new(failure)) },
+        outcome: Outcome::Finished { result: Err(failure) },
         logs: Vec::new(),
         usage: Usage { fuel: 0, memory_bytes: 0 },
     }

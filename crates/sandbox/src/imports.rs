@@ -103,9 +103,7 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result
         let (bytes, state) = split(&mut caller)?;
         match state.host.call(tool, &text(bytes, at, length)?) {
             Asked::Issued => Ok(0),
-            Asked::Refused(message) => {
-                Ok(-state.reply_with(message) - 1)
-            }
+            Asked::Refused(message) => Ok(-state.reply_with(message) - 1),
             Asked::Stop => Err(stop(state)),
         }
     })?;

@@ -1,7 +1,5 @@
 //! Sources made to exhaust the stack of the host end in a script or a diagnostic.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use dacapo_script::{SourceMap, prepare};
 
 /// `before`, then `open` many times, then `middle`, then `close` as many times.

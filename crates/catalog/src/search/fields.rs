@@ -42,7 +42,8 @@ pub(super) fn for_each_word_of(tool: &Tool, each: &mut impl FnMut(Field, &str, P
     let mut walk = Walk { nodes_left: SCHEMA_NODES_MAX, names: Field::Parameter, texts: Field::ParameterText, each };
     walk.schema(&tool.input_schema, 0);
     if let Some(schema) = &tool.output_schema {
-        let mut walk = Walk { nodes_left: SCHEMA_NODES_MAX, names: Field::Output, texts: Field::Output, each: walk.each };
+        let mut walk =
+            Walk { nodes_left: SCHEMA_NODES_MAX, names: Field::Output, texts: Field::Output, each: walk.each };
         walk.schema(schema, 0);
     }
 }

@@ -1,4 +1,7 @@
 //! A query that asks for several things, split into them.
+//!
+//! Splitting what is one need costs little, because the parts share their context; but a sentence
+//! that only sets the scene must not become a need of its own.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -7,34 +10,25 @@ use std::sync::LazyLock;
 use super::words::fold;
 
 /// More needs than this are too many for one list of tools; the last one keeps the rest.
-pub(super) const NEEDS_MAX: usize = 8;
+const NEEDS_MAX: usize = 8;
 
-/// The parts of a query that each ask for something, in order. They cover the query.
+/// The parts of a query that each ask for something, in order. Together they are the query.
 pub(super) fn split(query: &str) -> Vec<Range<usize>> {
     let tokens = tokens(query);
-    let mut clauses: Vec<Clause> = Vec::new();
-    for at in 0..tokens.len() {
-        let boundary = at == 0 || boundary_before(&tokens, at);
-        match clauses.last_mut() {
-            Some(clause) if !boundary => clause.tokens.end = at + 1,
-            _ => clauses.push(Clause { tokens: at..at + 1 }),
-        }
-    }
-    let mut needs: Vec<Range<usize>> = Vec::new();
+    let mut needs = Vec::new();
     let mut start = 0;
     // What the need that is being read amounts to so far.
     let mut so_far = Tone::Context;
-    for clause in &clauses {
-        let tone = clause.tone(&tokens);
-        let first = tokens[clause.tokens.start].range.start;
+    for clause in clauses(&tokens) {
+        let tone = clause_tone(clause);
         let separate = match (so_far, tone) {
-            (_, Tone::Context) | (Tone::Context, _) => false,
-            (Tone::Wish, Tone::Order) => CONNECTORS.contains(&&*tokens[clause.tokens.start].word),
+            (Tone::Context, _) | (_, Tone::Context) => false,
+            (Tone::Wish, Tone::Order) => is_connector(&clause[0].word),
             (Tone::Wish | Tone::Order, Tone::Wish | Tone::Order) => true,
         };
         if separate && needs.len() + 1 < NEEDS_MAX {
-            needs.push(start..first);
-            start = first;
+            needs.push(start..clause[0].start);
+            start = clause[0].start;
             so_far = tone;
         }
         so_far = so_far.max(tone);
@@ -48,7 +42,7 @@ pub(super) fn split(query: &str) -> Vec<Range<usize>> {
 enum Tone {
     /// Not at all: it says what the rest is about.
     Context,
-    /// `I want …`: the order that comes next may be about the same.
+    /// `I want …`: the order that comes next is probably about the same.
     Wish,
     Order,
 }
@@ -56,8 +50,8 @@ enum Tone {
 #[derive(Debug)]
 struct Token {
     word: String,
-    range: Range<usize>,
-    before: Pause,
+    start: usize,
+    pause_before: Pause,
 }
 
 /// What stands between a token and the one before it.
@@ -70,97 +64,106 @@ enum Pause {
 
 fn tokens(query: &str) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::new();
-    let mut pause = Pause::None;
+    let mut pause_before = Pause::Sentence;
     let mut start = None;
-    for (at, letter) in query.char_indices().chain([(query.len(), '\n')]) {
-        let inside = letter.is_alphanumeric() || matches!(letter, '\'' | '\u{2019}');
-        if inside {
+    let mut letters = query.char_indices().chain([(query.len(), '\n')]).peekable();
+    while let Some((at, letter)) = letters.next() {
+        if letter.is_alphanumeric() || matches!(letter, '\'' | '\u{2019}') {
             start.get_or_insert(at);
             continue;
         }
         if let Some(start) = start.take() {
-            let word = fold(&query[start..at]);
-            tokens.push(Token { word, range: start..at, before: pause });
-            pause = Pause::None;
+            let word = fold(&query[start..at]).replace('\u{2019}', "'");
+            tokens.push(Token { word, start, pause_before });
+            pause_before = Pause::None;
         }
-        let next = query[at..].chars().nth(1);
-        let ends = next.is_none_or(char::is_whitespace);
-        pause = pause.max(match letter {
-            '.' | '!' | '?' | ':' if ends => Pause::Sentence,
+        let spaced = letters.peek().is_none_or(|(_, next)| next.is_whitespace());
+        pause_before = pause_before.max(match letter {
+            '.' | '!' | '?' | ':' if spaced => Pause::Sentence,
             '\n' | ';' | '。' | '？' | '！' => Pause::Sentence,
-            ',' | '，' | '、' | '—' | '–' => Pause::Comma,
+            ',' | '，' | '、' | '–' | '—' => Pause::Comma,
             _ => Pause::None,
         });
     }
     tokens
 }
 
-fn boundary_before(tokens: &[Token], at: usize) -> bool {
+fn clauses(tokens: &[Token]) -> impl Iterator<Item = &[Token]> {
+    let mut left = tokens;
+    std::iter::from_fn(move || {
+        let end = (1..left.len()).find(|at| begins_clause(left, *at)).unwrap_or(left.len());
+        let (clause, rest) = left.split_at(end);
+        left = rest;
+        (!clause.is_empty()).then_some(clause)
+    })
+}
+
+fn begins_clause(tokens: &[Token], at: usize) -> bool {
     let token = &tokens[at];
-    if token.before == Pause::Sentence {
-        return true;
+    match token.pause_before {
+        Pause::Sentence => return true,
+        // `and then`: the clause began with the first of them.
+        Pause::None if is_connector(&tokens[at - 1].word) => return false,
+        // `you can also …` goes on.
+        Pause::None if !is_connector(&token.word) || token.word == "also" => return false,
+        Pause::None | Pause::Comma => {}
     }
-    let joins = CONNECTORS.contains(&&*token.word);
-    let previous_joins = CONNECTORS.contains(&&*tokens[at - 1].word);
-    if previous_joins && token.before == Pause::None {
-        return false;
-    }
-    let joins = joins && (token.word != "also" || token.before == Pause::Comma);
-    if joins || token.before == Pause::Comma {
-        let next = tokens[at..].iter().position(|token| !is_filler(&token.word)).map(|skipped| at + skipped);
-        return next.is_some_and(|next| starts_request(tokens, next))
-            || joins && token.word != "and" && token.word != "or" && token.word != "then" && token.before == Pause::Comma;
-    }
-    false
+    let adds = is_connector(&token.word) && !matches!(&*token.word, "and" | "or" | "then");
+    let first = tokens[at..].iter().position(|token| !is_filler(&token.word));
+    let asks = first.is_some_and(|first| tone(&tokens[at + first..]) > Tone::Context);
+    asks || adds && token.pause_before == Pause::Comma
 }
 
-/// Whether an order or a wish begins here.
-fn starts_request(tokens: &[Token], at: usize) -> bool {
-    tone_at(tokens, at) > Tone::Context
+fn clause_tone(clause: &[Token]) -> Tone {
+    let Some(first) = clause.iter().position(|token| !is_filler(&token.word)) else {
+        return Tone::Context;
+    };
+    let is_question = QUESTIONS.contains(&&*clause[first].word) && clause[0].pause_before == Pause::Sentence;
+    let asks_you = |pair: &[Token]| matches!(&*pair[0].word, "can" | "could" | "would") && pair[1].word == "you";
+    if is_question || is_connector(&clause[0].word) || clause.windows(2).any(asks_you) {
+        return Tone::Order;
+    }
+    tone(&clause[first..])
 }
 
-fn tone_at(tokens: &[Token], at: usize) -> Tone {
-    let word = &*tokens[at].word;
-    let next = tokens.get(at + 1).filter(|next| next.before == Pause::None).map(|next| &*next.word);
-    match (word, next) {
-        ("can" | "could" | "would" | "will", Some("you")) | ("is" | "are", Some("there")) => Tone::Order,
-        ("i" | "we", Some("need" | "want" | "would" | "also" | "wish")) | ("i'd" | "we'd", Some(_)) => Tone::Wish,
-        (_, Some(next)) if VERB_SET.contains(word) && !CONNECTORS.contains(&next) => Tone::Order,
+/// How the tokens begin to ask.
+fn tone(tokens: &[Token]) -> Tone {
+    let [first, next, ..] = tokens else {
+        return Tone::Context;
+    };
+    if next.pause_before > Pause::None {
+        return Tone::Context;
+    }
+    match (&*first.word, &*next.word) {
+        ("can" | "could" | "would" | "will", "you") | ("is" | "are", "there") => Tone::Order,
+        ("i" | "we", "need" | "want" | "would" | "also" | "wish") | ("i'd" | "we'd", _) => Tone::Wish,
+        // A verb without an object is a noun: `email, schedule and notes`.
+        (verb, next) if VERB_SET.contains(verb) && !is_connector(next) => Tone::Order,
         _ => Tone::Context,
     }
 }
 
-struct Clause {
-    tokens: Range<usize>,
+fn is_connector(word: &str) -> bool {
+    CONNECTORS.contains(&word)
 }
 
-impl Clause {
-    fn tone(&self, tokens: &[Token]) -> Tone {
-        let tokens = &tokens[self.tokens.clone()];
-        let Some(first) = tokens.iter().position(|token| !is_filler(&token.word)) else {
-            return Tone::Context;
-        };
-        let at_first = tone_at(tokens, first);
-        let question = QUESTIONS.contains(&&*tokens[first].word) && tokens[0].before == Pause::Sentence;
-        let connected = CONNECTORS.contains(&&*tokens[0].word);
-        if question || connected {
-            return Tone::Order;
-        }
-        let asks = tokens.windows(2).any(|pair| matches!((&*pair[0].word, &*pair[1].word), ("can" | "could" | "would", "you")));
-        if asks { at_first.max(Tone::Order) } else { at_first }
-    }
-}
-
+/// Whether the word may stand before what is asked without being part of it.
 fn is_filler(word: &str) -> bool {
-    CONNECTORS.contains(&word) || matches!(word, "please" | "kindly" | "just" | "that" | "this" | "all" | "to" | "first" | "second" | "third" | "try" | "it")
+    const FILLERS: [&str; 11] =
+        ["please", "kindly", "just", "that", "this", "all", "to", "first", "second", "third", "it"];
+    is_connector(word) || FILLERS.contains(&word)
 }
 
+#[rustfmt::skip]
 const CONNECTORS: &[&str] = &[
     "and", "then", "also", "finally", "afterwards", "afterward", "next", "lastly", "additionally", "plus", "or",
-    "after", "before", "moreover", "furthermore", "subsequently", "y", "et", "und", "e", "luego", "ensuite", "dann", "puis", "danach",
+    "after", "before", "moreover", "furthermore", "subsequently",
+    // Spanish, French, German, Portuguese, Italian
+    "y", "luego", "despues", "et", "puis", "ensuite", "und", "dann", "danach", "e", "depois", "poi",
 ];
 
-const QUESTIONS: &[&str] = &["what", "what's", "whats", "who", "who's", "where", "where's", "when", "which", "how", "why"];
+const QUESTIONS: &[&str] =
+    &["what", "what's", "whats", "who", "who's", "where", "where's", "when", "which", "how", "why"];
 
 static VERB_SET: LazyLock<BTreeSet<&str>> = LazyLock::new(|| VERBS.iter().flat_map(|line| line.split(' ')).collect());
 

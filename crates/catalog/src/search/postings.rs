@@ -13,6 +13,10 @@ const LENGTH_MATTERS: [f32; FIELDS] = [0.4, 0.3, 0.35, 0.6, 0.5, 0.7];
 /// Repetition counts for less and less; this is the worth at which half of the strength is reached.
 const HALF_STRENGTH: f32 = 1.8;
 
+/// A term of most tools still says something: where several agree, they decide between tools that
+/// share the rare one.
+const RARITY_MIN: f64 = 1.0;
+
 /// One term in one tool.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Posting {
@@ -135,11 +139,11 @@ impl Postings {
         shares.filter(|(_, share)| *share > 0.0).collect()
     }
 
-    /// From 0 upwards: how much it says that a tool has this term.
+    /// How much it says that a tool has this term.
     pub(super) fn rarity(&self, term: TermId) -> f64 {
-        let found = self.of(term).len() as f64;
-        let all = self.lengths.of_tools.len() as f64;
-        (1.0 + (all - found + 0.5) / (found + 0.5)).ln()
+        let found = f64::from(self.of(term).len() as u32);
+        let all = f64::from(self.lengths.of_tools.len() as u32);
+        RARITY_MIN + (1.0 + (all - found + 0.5) / (found + 0.5)).ln()
     }
 
     pub(super) fn name_length(&self, tool: u32) -> u16 {
@@ -162,10 +166,12 @@ struct Lengths {
 }
 
 impl Lengths {
+    #[expect(clippy::cast_precision_loss, reason = "a rounded average is as good")]
     fn new(of_tools: Vec<[u16; FIELDS]>) -> Lengths {
         let usual = Field::ALL.map(|field| {
             let present = of_tools.iter().map(|lengths| lengths[field as usize]).filter(|length| *length > 0);
-            let (sum, count) = present.fold((0_u64, 0_u64), |(sum, count), length| (sum + u64::from(length), count + 1));
+            let (sum, count) =
+                present.fold((0_u64, 0_u64), |(sum, count), length| (sum + u64::from(length), count + 1));
             if count == 0 { 1.0 } else { sum as f32 / count as f32 }
         });
         Lengths { of_tools, usual }

@@ -68,8 +68,14 @@ pub(super) fn clipped(query: &str) -> &str {
 }
 
 impl<'a> Query<'a> {
-    pub(super) fn read(text: &'a str, needs: &[Range<usize>], vocabulary: &Vocabulary, spelling: &Spelling) -> Query<'a> {
-        let mut reader = Reader { vocabulary, spelling, known: BTreeMap::new(), terms: Vec::new(), unknown: Vec::new() };
+    pub(super) fn read(
+        text: &'a str,
+        needs: &[Range<usize>],
+        vocabulary: &Vocabulary,
+        spelling: &Spelling,
+    ) -> Query<'a> {
+        let mut reader =
+            Reader { vocabulary, spelling, known: BTreeMap::new(), terms: Vec::new(), unknown: Vec::new() };
         reader.read(text, needs, |word| !is_stop_word(word));
         if reader.terms.is_empty() && reader.unknown.is_empty() {
             reader.read(text, needs, |_| true);
@@ -125,19 +131,23 @@ impl Reader<'_> {
             if let Some(term) = self.vocabulary.term_of_stem(kin) {
                 let (likeness, closeness) = match kinship {
                     Kinship::Synonym => (Likeness::Synonym, 0.6),
-                    Kinship::Related => (Likeness::Related, 0.35),
-                    Kinship::Action => (Likeness::Action, 0.25),
+                    Kinship::Related => (Likeness::Related, 0.4),
+                    Kinship::Action => (Likeness::Action, 0.35),
                     Kinship::Translation => (Likeness::Translation, 0.8),
                 };
                 found.push(Alternative { term, likeness, closeness });
             }
         }
+        // A word that has kin is spelled right, even if the catalogue does not have it.
+        let is_known = kin_of(stem).next().is_some();
         let longer = self.spelling.containing(word, stem).into_iter().filter(|(term, _)| Some(*term) != same);
-        found.extend(longer.map(|(term, share)| Alternative { term, likeness: Likeness::Part, closeness: 0.6 * share }));
-        if found.is_empty() {
+        found.extend(longer.map(|(term, share)| Alternative {
+            term,
+            likeness: Likeness::Part,
+            closeness: 0.6 * share,
+        }));
+        if same.is_none() && !is_known {
             found.extend(self.parts(word));
-        }
-        if found.is_empty() {
             let (mistakes, terms) = self.spelling.mistaken(word);
             let closeness = if mistakes < 2 { 0.7 } else { 0.35 };
             found.extend(terms.into_iter().map(|term| Alternative { term, likeness: Likeness::Typo, closeness }));

@@ -13,9 +13,18 @@ pub(super) fn is_request_word(word: &str) -> bool {
     REQUEST_SET.contains(word)
 }
 
-static STOP_SET: LazyLock<BTreeSet<&str>> = LazyLock::new(|| STOP.iter().flat_map(|line| line.split(' ')).collect());
-static REQUEST_SET: LazyLock<BTreeSet<&str>> =
-    LazyLock::new(|| REQUEST.iter().flat_map(|line| line.split(' ')).collect());
+/// Whether a word is about most tools.
+pub(super) fn is_generic_word(word: &str) -> bool {
+    GENERIC_SET.contains(word)
+}
+
+static STOP_SET: LazyLock<BTreeSet<&str>> = LazyLock::new(|| words(STOP));
+static REQUEST_SET: LazyLock<BTreeSet<&str>> = LazyLock::new(|| words(REQUEST));
+static GENERIC_SET: LazyLock<BTreeSet<&str>> = LazyLock::new(|| words(GENERIC));
+
+fn words(lines: &[&'static str]) -> BTreeSet<&'static str> {
+    lines.iter().flat_map(|line| line.split(' ')).collect()
+}
 
 const STOP: &[&str] = &[
     // English
@@ -46,7 +55,7 @@ const STOP: &[&str] = &[
     "ik je jij mijn naar wat hoe",
 ];
 
-/// Polite frames, and words that fit any tool.
+/// Polite frames, and words that fit any request.
 const REQUEST: &[&str] = &[
     "help need want wish able assist assistance provide give tell know looking look make use using used",
     "recommend suggest suggestion recommendation interested explain understand learn",
@@ -59,12 +68,8 @@ const REQUEST: &[&str] = &[
     "day days week month year people person work working",
 ];
 
+/// Words that most tools could have.
 const GENERIC: &[&str] = &[
     "find get show set list new current currently latest recent available today tomorrow tonight now time",
     "user users data name id item items information info detail details",
 ];
-static GENERIC_SET: LazyLock<BTreeSet<&str>> =
-    LazyLock::new(|| GENERIC.iter().flat_map(|line| line.split(' ')).collect());
-pub(super) fn is_generic_word(word: &str) -> bool {
-    GENERIC_SET.contains(word)
-}

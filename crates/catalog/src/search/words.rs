@@ -9,29 +9,27 @@ const WORD_BYTES_MAX: usize = 40;
 pub(super) struct Place {
     /// Where the word begins, in bytes.
     pub(super) start: usize,
-    pub(super) capitalised: bool,
     /// Whether the word is two neighbours written as one: `git` and `hub` in `GitHub`.
     pub(super) joined: bool,
 }
 
 /// Calls `each` with every word of `text`, in lower case and without accents.
 pub(super) fn for_each_word(text: &str, mut each: impl FnMut(&str, Place)) {
-    let mut reader = Reader { word: String::new(), start: 0, capitalised: false, last: None };
+    let mut reader = Reader { word: String::new(), start: 0, chain: Chain::None };
     let mut before = Kind::Other;
     let mut at = 0;
     while let Some(letter) = text[at..].chars().next() {
         if reader.is_between_words()
             && let Some(word) = plain_word(&text[at..])
         {
-            each(word, Place { start: at, capitalised: false, joined: false });
+            each(word, Place { start: at, joined: false });
             before = Kind::Lower;
             at += word.len();
             continue;
         }
         let start = at;
         at += letter.len_utf8();
-        let next = text[at..].chars().next();
-        let next_kind = next.map_or(Kind::Other, Kind::of);
+        let next = text[at..].chars().next().map_or(Kind::Other, Kind::of);
         let kind = Kind::of(letter);
         match kind {
             Kind::Other if is_apostrophe(letter) && before.is_word() => {
@@ -39,18 +37,20 @@ pub(super) fn for_each_word(text: &str, mut each: impl FnMut(&str, Place)) {
                 reader.finish(Boundary::Space, &mut each);
             }
             Kind::Other => {
-                let glue = letter == '-' && next_kind.is_word();
+                let glue = letter == '-' && next.is_word();
                 reader.finish(if glue { Boundary::Glue } else { Boundary::Space }, &mut each);
             }
             Kind::Unspaced => {
                 reader.finish(Boundary::Space, &mut each);
-                reader.unspaced(start, letter, next, before, &mut each);
+                if let Some(word) = unspaced_word(&text[start..], before) {
+                    each(word, Place { start, joined: false });
+                }
             }
             Kind::Upper | Kind::Lower | Kind::Digit => {
-                if reader.ends_before(kind, before, next_kind) {
+                if reader.ends_before(kind, before, next) {
                     reader.finish(Boundary::Glue, &mut each);
                 }
-                reader.push(start, letter, kind);
+                reader.push(start, letter);
             }
         }
         before = kind;
@@ -61,7 +61,8 @@ pub(super) fn for_each_word(text: &str, mut each: impl FnMut(&str, Place)) {
 /// The word at the beginning, if there is nothing to do about it: most words are of this kind.
 fn plain_word(text: &str) -> Option<&str> {
     let length = text.bytes().position(|byte| !byte.is_ascii_lowercase()).unwrap_or(text.len());
-    let ends = text.as_bytes().get(length).is_none_or(|byte| matches!(byte, b' ' | b'.' | b',' | b'_' | b')' | b'\n' | b':'));
+    let ends =
+        text.as_bytes().get(length).is_none_or(|byte| matches!(byte, b' ' | b'.' | b',' | b'_' | b')' | b'\n' | b':'));
     (length > 0 && length <= WORD_BYTES_MAX && ends).then(|| &text[..length])
 }
 
@@ -114,22 +115,28 @@ enum Boundary {
 struct Reader {
     word: String,
     start: usize,
-    capitalised: bool,
-    /// The part before, if it was glued to this one and was itself the first.
-    last: Option<String>,
+    chain: Chain,
+}
+
+/// The parts that are glued to the one that is being read.
+#[derive(Debug, PartialEq, Eq)]
+enum Chain {
+    None,
+    One(String),
+    /// Too many to be one word: `create-calendar-event`.
+    Longer,
 }
 
 impl Reader {
-    fn push(&mut self, at: usize, letter: char, kind: Kind) {
+    fn push(&mut self, at: usize, letter: char) {
         if self.word.is_empty() {
             self.start = at;
-            self.capitalised = kind == Kind::Upper;
         }
         push_folded(&mut self.word, letter);
     }
 
     fn is_between_words(&self) -> bool {
-        self.word.is_empty() && self.last.is_none()
+        self.word.is_empty() && self.chain == Chain::None
     }
 
     /// Whether a new word begins with the next letter: `get|Weather`, `HTTP|Request`, `ride|2`.
@@ -147,40 +154,35 @@ impl Reader {
     }
 
     fn finish(&mut self, boundary: Boundary, each: &mut impl FnMut(&str, Place)) {
+        let chain = std::mem::replace(&mut self.chain, Chain::None);
         if self.word.is_empty() {
-            self.last = None;
             return;
         }
         if self.word.len() <= WORD_BYTES_MAX && !self.is_number() {
-            let place = Place { start: self.start, capitalised: self.capitalised, joined: false };
-            each(&self.word, place);
-            if let Some(mut first) = self.last.take()
-                && boundary == Boundary::Space
-                && first.len() + self.word.len() <= WORD_BYTES_MAX
-            {
-                first.push_str(&self.word);
-                each(&first, Place { joined: true, ..place });
-            } else if boundary == Boundary::Glue {
-                self.last = Some(self.word.clone());
+            each(&self.word, Place { start: self.start, joined: false });
+            match (chain, boundary) {
+                (Chain::None, Boundary::Glue) => self.chain = Chain::One(self.word.clone()),
+                (Chain::One(_) | Chain::Longer, Boundary::Glue) => self.chain = Chain::Longer,
+                (Chain::One(first), Boundary::Space) if first.len() + self.word.len() <= WORD_BYTES_MAX => {
+                    each(&(first + &self.word), Place { start: self.start, joined: true });
+                }
+                _ => {}
             }
-        } else {
-            self.last = None;
         }
         self.word.clear();
     }
+}
 
-    /// Words of such a script cannot be told apart without a dictionary; pairs of letters do almost as well.
-    fn unspaced(&mut self, at: usize, letter: char, next: Option<char>, before: Kind, each: &mut impl FnMut(&str, Place)) {
-        let place = Place { start: at, capitalised: false, joined: false };
-        let mut pair = String::from(letter);
-        match next.filter(|next| is_unspaced(*next)) {
-            Some(next) => {
-                pair.push(next);
-                each(&pair, place);
-            }
-            None if before != Kind::Unspaced => each(&pair, place),
-            None => {}
-        }
+/// The word at the beginning, in a script without spaces. Its words cannot be told apart without a
+/// dictionary; pairs of letters do almost as well.
+fn unspaced_word(text: &str, before: Kind) -> Option<&str> {
+    let mut letters = text.char_indices().map(|(at, letter)| at + letter.len_utf8());
+    let one = letters.next()?;
+    let pair = letters.next().filter(|two| text[one..*two].chars().all(is_unspaced));
+    match pair {
+        Some(two) => Some(&text[..two]),
+        // Otherwise the letter ends a pair.
+        None => (before != Kind::Unspaced).then(|| &text[..one]),
     }
 }
 

@@ -64,6 +64,8 @@ fn constraints(fields: &Map<String, Value>, kinds: Kinds) -> String {
             ("exclusiveMinimum", Value::Number(bound)) => Some(format!("> {bound}")),
             ("exclusiveMaximum", Value::Number(bound)) => Some(format!("< {bound}")),
             ("multipleOf", Value::Number(step)) => Some(format!("multiple of {step}")),
+            ("minLength" | "minItems" | "minProperties", Value::Number(bound)) if bound.as_u64() == Some(0) => None,
+            ("minItems" | "maxItems", _) if fields.contains_key("prefixItems") => None,
             (
                 "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties",
                 Value::Number(bound),

@@ -201,3 +201,13 @@ fn scope(group: &[&Block], known: &BTreeSet<&str>) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_reserved_words_is_sorted() {
+        assert!(RESERVED.is_sorted());
+    }
+}

@@ -8,20 +8,14 @@ use super::shape::{Literal, Object, Presence, Property, Rest, Shape, Type};
 const PAIRS_MAX: usize = 64;
 
 pub(super) fn meet(left: Type, right: Type) -> Type {
-    let mut doc = left.doc;
-    let both = met(left.shape, right.shape);
-    let mut both = Type { shape: both.shape, doc: join(&mut doc, &right.doc, &both.doc) };
+    let met = met(left.shape, right.shape);
+    let mut both = Type { shape: met.shape, doc: left.doc };
+    both.add_doc(&right.doc);
+    both.add_doc(&met.doc);
     if both.is_never() {
         both.doc.clear();
     }
     both
-}
-
-fn join(doc: &mut String, right: &str, own: &str) -> String {
-    let mut joined = Type { shape: Shape::Unknown, doc: std::mem::take(doc) };
-    joined.add_doc(right);
-    joined.add_doc(own);
-    joined.doc
 }
 
 fn met(left: Shape, right: Shape) -> Type {
@@ -36,7 +30,9 @@ fn met(left: Shape, right: Shape) -> Type {
         {
             Type::of(named)
         }
-        (left @ Shape::Named(_), right) | (left, right @ Shape::Named(_)) => {
+        (left @ Shape::Named(_), right)
+        | (left, right @ Shape::Named(_))
+        | (left @ Shape::Tuple(_), right @ Shape::Tuple(_)) => {
             Type::of(Shape::Intersection(vec![Type::of(left), Type::of(right)]))
         }
         (Shape::Object(left), Shape::Object(right)) => Type::of(meet_objects(left, right)),
@@ -46,9 +42,6 @@ fn met(left: Shape, right: Shape) -> Type {
                 return Type::of(tuple);
             }
             Type::of(Shape::Intersection(vec![Type::of(tuple), Type::of(Shape::Array(items))]))
-        }
-        (left @ Shape::Tuple(_), right @ Shape::Tuple(_)) => {
-            Type::of(Shape::Intersection(vec![Type::of(left), Type::of(right)]))
         }
         (Shape::Literal(literal), kind) | (kind, Shape::Literal(literal)) if is_of(&literal, &kind) => {
             Type::of(Shape::Literal(literal))
@@ -81,26 +74,24 @@ fn is_of(literal: &Literal, kind: &Shape) -> bool {
     )
 }
 
+/// `members` are what an intersection is made of, or will be.
 fn intersect(mut members: Vec<Type>, other: Shape) -> Type {
-    match &other {
+    match other {
         Shape::Object(object) if object.is_any() => {}
         Shape::Object(_) => {
             let place = members.iter().position(|member| matches!(member.shape, Shape::Object(_)));
-            match place.map(|place| members.remove(place)) {
-                Some(object) => members.push(meet(object, Type::of(other))),
-                None => members.push(Type::of(other)),
-            }
+            let object = place.map_or_else(Type::unknown, |place| members.remove(place));
+            members.push(meet(object, Type::of(other)));
         }
-        Shape::Intersection(_) => {
-            let Shape::Intersection(more) = other else { unreachable!("just matched") };
+        Shape::Intersection(more) => {
             for ty in more {
                 if !members.iter().any(|member| member.shape == ty.shape) {
                     members.push(ty);
                 }
             }
         }
-        _ if members.iter().any(|member| member.shape == other) => {}
-        _ => members.push(Type::of(other)),
+        other if members.iter().any(|member| member.shape == other) => {}
+        other => members.push(Type::of(other)),
     }
     if members.iter().any(Type::is_never) {
         return Type::never();

@@ -133,7 +133,7 @@ impl Printer<'_> {
             text.push_str(" | undefined");
         }
         if text.len() > INDEX_BYTES_MAX {
-            text = "unknown".to_owned();
+            "unknown".clone_into(&mut text);
         }
         Some(format!("[key: string]: {text}"))
     }

@@ -10,6 +10,7 @@ use super::meet::meet;
 use super::shape::{Object, Presence, Property, Rest, Shape, Tuple, Type};
 use crate::references::resolve;
 use crate::schema::is_deeper_than;
+use crate::tool::noun;
 
 /// Types inside types. Real schemas reach twelve.
 const DEPTH_MAX: u32 = 40;
@@ -202,7 +203,7 @@ impl<'s> Reader<'s> {
         if let (Some(condition), Some(then), Some(otherwise)) =
             (fields.get("if"), fields.get("then"), fields.get("else"))
         {
-            let condition = self.ty(condition, kinds, Title::Redundant, depth + 1);
+            let condition = Type::of(self.ty(condition, kinds, Title::Redundant, depth + 1).shape);
             let then = self.ty(then, kinds, Title::Redundant, depth + 1);
             let otherwise = self.ty(otherwise, kinds, Title::Redundant, depth + 1);
             ty = meet(ty, Type::union([meet(condition, then), otherwise]));
@@ -375,16 +376,5 @@ pub(super) fn base_name(reference: &str) -> String {
     match name.trim_start_matches(|letter: char| letter.is_ascii_digit()) {
         "" => "Value".to_owned(),
         name => cut_to(name, NAME_BYTES_MAX).to_owned(),
-    }
-}
-
-fn noun(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
     }
 }

@@ -26,7 +26,9 @@ pub(super) fn name(definitions: &mut Definitions) {
     }
     let mut naming = Naming { printer, places: search.found, definitions };
     let mut roots = std::mem::take(&mut naming.definitions.roots);
-    roots.iter_mut().for_each(|root| naming.name_parts(root, "Value"));
+    for root in &mut roots {
+        naming.name_parts(root, "Value");
+    }
     naming.definitions.roots = roots;
     for (index, name) in old_names.iter().enumerate() {
         let mut body = std::mem::replace(&mut naming.definitions.bodies[index], Type::unknown());

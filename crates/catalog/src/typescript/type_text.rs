@@ -70,10 +70,11 @@ impl Expressions {
 
     fn written(definitions: Definitions) -> Expressions {
         let printer = Printer { names: &definitions.names };
+        let mut empty_object = EmptyObject { bodies: &definitions.bodies, known: BTreeMap::new() };
         let types = definitions.roots.iter().map(|root| Expression {
             text: printer.ty(root),
             doc: root.doc.clone(),
-            takes_empty_object: takes_empty_object(root, &definitions.bodies),
+            takes_empty_object: empty_object.is_in(root),
         });
         let types = types.collect();
         let used = definitions.used().into_iter().map(|index| {
@@ -94,16 +95,32 @@ fn declaration(doc: &str, name: &str, body: &str) -> String {
     format!("{doc}type {name} = {body};\n")
 }
 
-fn takes_empty_object(ty: &Type, bodies: &[Type]) -> bool {
-    match &ty.shape {
-        Shape::Unknown => true,
-        Shape::Object(Object { properties, .. }) => {
-            properties.iter().all(|property| property.presence == Presence::Optional)
+/// Answers whether an object without properties is a value of a type, once for each definition.
+struct EmptyObject<'a> {
+    bodies: &'a [Type],
+    known: BTreeMap<usize, bool>,
+}
+
+impl EmptyObject<'_> {
+    fn is_in(&mut self, ty: &Type) -> bool {
+        match &ty.shape {
+            Shape::Unknown => true,
+            Shape::Object(Object { properties, .. }) => {
+                properties.iter().all(|property| property.presence == Presence::Optional)
+            }
+            Shape::Union(members) => members.iter().any(|member| self.is_in(member)),
+            Shape::Intersection(members) => members.iter().all(|member| self.is_in(member)),
+            Shape::Named(index) => {
+                if let Some(&known) = self.known.get(index) {
+                    return known;
+                }
+                // Definitions that lead to themselves for the same value have been taken out.
+                let bodies = self.bodies;
+                let answer = self.is_in(&bodies[*index]);
+                self.known.insert(*index, answer);
+                answer
+            }
+            _ => false,
         }
-        Shape::Union(members) => members.iter().any(|member| takes_empty_object(member, bodies)),
-        Shape::Intersection(members) => members.iter().all(|member| takes_empty_object(member, bodies)),
-        // Definitions that lead to themselves for the same value have been taken out.
-        Shape::Named(index) => takes_empty_object(&bodies[*index], bodies),
-        _ => false,
     }
 }

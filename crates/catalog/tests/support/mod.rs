@@ -1,8 +1,10 @@
 //! What several tests need: the data beside the repository, and the TypeScript compiler.
 #![expect(dead_code, reason = "each test uses its part")]
+#![expect(clippy::unwrap_used, reason = "what cannot be read fails the test")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use dacapo_catalog::{Tool, read_tools};
 use serde_json::Value;
@@ -42,9 +44,11 @@ pub(crate) fn tool_lists() -> Vec<(String, Value, Vec<Tool>)> {
 
 /// What `tsc --strict` finds wrong: file, line and message.
 pub(crate) fn compile(files: &[(String, String)]) -> Vec<(String, usize, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let installed = Command::new(root.join("scripts/test-tools")).status().expect("scripts/test-tools runs");
-    assert!(installed.success(), "scripts/test-tools could not install TypeScript");
+    static INSTALLED: LazyLock<bool> = LazyLock::new(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test-tools");
+        Command::new(script).status().expect("scripts/test-tools runs").success()
+    });
+    assert!(*INSTALLED, "scripts/test-tools could not install TypeScript");
 
     let name = format!("dacapo-tsc-{}-{}", std::process::id(), files.first().map_or("", |(name, _)| name));
     let directory = std::env::temp_dir().join(name);
@@ -52,6 +56,7 @@ pub(crate) fn compile(files: &[(String, String)]) -> Vec<(String, usize, String)
     for (name, text) in files {
         std::fs::write(directory.join(name), text).unwrap();
     }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let output = Command::new(root.join("target/test-tools/node_modules/.bin/tsc"))
         .args(["--strict", "--noEmit", "--pretty", "false", "--lib", "es2022", "--types", ""])
         .args(files.iter().map(|(name, _)| name))

@@ -180,7 +180,8 @@ fn timers_run_on_a_virtual_clock_and_only_when_no_call_is_open() {
 
 #[test]
 fn a_program_that_waits_on_nothing_is_told_so() {
-    let transcript = Story::new("await a(); Promise.reject('why'); await new Promise(() => {}); return 1").play_with_names();
+    let transcript =
+        Story::new("await a(); Promise.reject('why'); await new Promise(() => {}); return 1").play_with_names();
     let error = &transcript.result["error"];
     assert_eq!((&error["kind"], &error["completed"]), (&json!("deadlock"), &json!([{ "call": 0, "tool": "a" }])));
     assert_eq!(transcript.logs, ["unhandled rejection: why"]);

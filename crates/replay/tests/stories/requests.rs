@@ -9,7 +9,7 @@ fn every_mistake_in_a_request_is_named_with_its_place() {
         "not json",
         "[1, 2]",
         r#"{"program": {"code": "1"}} trailing"#,
-        r#"{}"#,
+        "{}",
         r#"{"program": "code"}"#,
         r#"{"program": {}}"#,
         r#"{"program": {"code": 3}}"#,
