@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use support::{compile, tool_lists};
 
 fn tokens(text: &str) -> usize {
-    bpe_openai::o200k_base().count(text)
+    tiktoken_rs::o200k_base_singleton().encode_ordinary(text).len()
 }
 
 fn declared(tools: &Value) -> Declarations {

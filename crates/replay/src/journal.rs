@@ -46,6 +46,46 @@ impl From<&RawValue> for JsonText {
     }
 }
 
+/// Does some integer in valid JSON have more digits than a double can hold?
+pub(crate) fn holds_big_integers(json: &str) -> bool {
+    const DIGITS_MIN: usize = 16;
+    const SAFE_INTEGER_MAX: u128 = (1 << 53) - 1;
+    let mut rest = json.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| *byte == b'"' || byte.is_ascii_digit()) {
+        rest = &rest[at..];
+        let length = if rest[0] == b'"' {
+            string_length(rest)
+        } else {
+            let number =
+                rest.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')).count();
+            let digits = std::str::from_utf8(&rest[..number]).unwrap_or_default();
+            // What is too long even for 128 bits is too long for a double.
+            if number >= DIGITS_MIN
+                && digits.bytes().all(|byte| byte.is_ascii_digit())
+                && digits.parse().is_ok_and(|integer: u128| integer > SAFE_INTEGER_MAX) | (number > 38)
+            {
+                return true;
+            }
+            number
+        };
+        rest = &rest[length..];
+    }
+    false
+}
+
+/// Bytes of the string that begins here, quotes included.
+fn string_length(text: &[u8]) -> usize {
+    let mut at = 1;
+    while at < text.len() {
+        match text[at] {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    text.len()
+}
+
 /// What came back from a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
@@ -159,4 +199,25 @@ fn absorb(hash: &mut Sha256, text: Option<&str>) {
     let length = text.map_or(u64::MAX, |text| text.len() as u64);
     hash.update(length.to_le_bytes());
     hash.update(text.unwrap_or_default().as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_integers_beyond_a_double_are_big() {
+        let big =
+            ["9007199254740993", "[1, -12345678901234567890]", r#"{"a\\": 99999999999999999999999999999999999999999}"#];
+        let small = [
+            "9007199254740991",
+            "0.12345678901234567",
+            "1e400",
+            "12345678901234567.5",
+            r#""12345678901234567890""#,
+            r#"["\"12345678901234567890"]"#,
+        ];
+        assert!(big.into_iter().all(holds_big_integers));
+        assert!(!small.into_iter().any(holds_big_integers));
+    }
 }

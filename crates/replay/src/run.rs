@@ -7,7 +7,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::asker::{Asker, Issued};
-use crate::journal::{Answer, CallIndex, Entry, Journal, JsonText};
+use crate::journal::{Answer, CallIndex, Entry, Journal, JsonText, holds_big_integers};
 use crate::limits::{Limit, Limits};
 use crate::program::Program;
 use crate::report;
@@ -247,11 +247,8 @@ impl Run {
     }
 }
 
-/// Integers that a double cannot hold exactly have at least 16 digits.
 fn json_kind(json: &str) -> AnswerKind {
-    let long_number =
-        json.as_bytes().chunk_by(|a, b| a.is_ascii_digit() && b.is_ascii_digit()).any(|run| run.len() >= 16);
-    if long_number { AnswerKind::JsonWithBigIntegers } else { AnswerKind::Json }
+    if holds_big_integers(json) { AnswerKind::JsonWithBigIntegers } else { AnswerKind::Json }
 }
 
 fn error_json(tool: &str, message: &str, data: Option<&JsonText>) -> String {
