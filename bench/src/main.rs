@@ -1,4 +1,7 @@
-//! Measures dacapo beside native QuickJS, in one run: `cargo run --release -p dacapo-bench`.
+//! Measures dacapo beside what else there is, both in one run:
+//!
+//! - `cargo run --release -p dacapo-bench`: programs, beside native QuickJS
+//! - `cargo run --release -p dacapo-bench -- types`: schemas as TypeScript, beside npm packages
 //!
 //! The machine is shared and noisy, so compare the minima. CPU-bound rows are thread CPU time, the others wall time.
 
@@ -7,6 +10,9 @@
 mod native;
 mod ours;
 mod sample;
+mod types;
+
+use std::process::ExitCode;
 
 use sample::{Sample, memory_kb};
 
@@ -43,8 +49,25 @@ pub(crate) mod work {
     pub(crate) const FIFTY_LINES: &str = include_str!("../programs/fifty_lines.ts");
 }
 
-fn main() -> anyhow::Result<()> {
-    let quick = std::env::args().any(|argument| argument == "--quick");
+const USAGE: &str = "usage: dacapo-bench [--quick]   programs, beside native QuickJS
+       dacapo-bench types       schemas as TypeScript, beside npm packages";
+
+#[expect(clippy::print_stderr, reason = "wrong arguments are told on standard error")]
+fn main() -> anyhow::Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => programs(false)?,
+        ["--quick"] => programs(true)?,
+        ["types"] => types::run()?,
+        _ => {
+            eprintln!("dacapo-bench does not know `{}`\n{USAGE}", arguments.join(" "));
+            return Ok(ExitCode::from(2));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn programs(quick: bool) -> anyhow::Result<()> {
     let runs = if quick { 50 } else { 2_000 };
     println!("microseconds: min / p50 / p99; ratio of minima, dacapo to native QuickJS (rquickjs 0.14)\n");
     println!("{:44} {:>28} {:>28} {:>7}", "", "dacapo", "native", "ratio");

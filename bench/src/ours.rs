@@ -63,7 +63,7 @@ impl Bench {
             names,
             cold: Stepper::new(WarmPrograms::NONE)?,
             warm: Stepper::new(WarmPrograms { count_max: 1_100, bytes_max: usize::MAX })?,
-            toolbox: Arc::new(Toolbox::new(tools).map_err(|count| anyhow!("{count} tools"))?),
+            toolbox: Arc::new(Toolbox::new(tools)?),
         })
     }
 

@@ -2,7 +2,10 @@
 
 mod answers;
 mod run;
+mod search;
 mod step;
+mod tools;
+mod types;
 
 use std::process::ExitCode;
 
@@ -20,12 +23,16 @@ struct Cli {
 enum Command {
     Run(run::Options),
     Step(step::Options),
+    Types(types::Options),
+    Search(search::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Step(options) => step::step(&options),
+        Command::Types(options) => types::types(&options),
+        Command::Search(options) => search::search(&options),
     };
     outcome.unwrap_or_else(|error| {
         #[expect(clippy::print_stderr, reason = "the one place where the command says why it failed")]

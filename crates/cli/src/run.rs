@@ -10,12 +10,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
 use dacapo_replay::{
-    Failure, Limit, Limits, LogLine, Outcome, Program, Request, Step, Stepper, Tool, Toolbox, WarmPrograms, read_tools,
+    Failure, Limit, Limits, LogLine, Outcome, Program, Request, Step, Stepper, Tool, Toolbox, WarmPrograms,
     undefined_functions,
 };
 use serde_json::{Value, json};
 
 use crate::answers::{Answers, Input};
+use crate::tools;
 
 const EXAMPLE: &str = r#"Example:
   echo 'const [a, b] = await Promise.all([price({item: "pen"}), price({item: "ink"})]); return a + b' > sum.ts
@@ -76,10 +77,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         None => Answers::Input(Input { json: options.json }),
     };
     let tools = match &options.tools {
-        Some(path) => tools(path)?,
+        Some(path) => tools::read(path)?,
         None => implied_tools(&program, &answers),
     };
-    let toolbox = Toolbox::new(tools).map_err(|count| anyhow!("{count} tools are too many"))?;
+    let toolbox = Toolbox::new(tools)?;
     for warning in toolbox.catalog().warnings() {
         writeln!(io::stderr(), "warning: {}", warning.message)?;
     }
@@ -166,12 +167,6 @@ fn program(options: &Options) -> anyhow::Result<Program> {
         program.started_at_ms = options.started_at.unwrap_or_else(now) as f64;
     }
     Ok(program)
-}
-
-fn tools(path: &Path) -> anyhow::Result<Vec<Tool>> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read the tools in {}", path.display()))?;
-    let json: Value = serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))?;
-    read_tools(&json).with_context(|| path.display().to_string())
 }
 
 /// Whatever the program calls and nobody defines, and whatever there are answers for.

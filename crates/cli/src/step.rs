@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use dacapo_replay::{ErrorKind, Outcome, Request, RequestError, Step, StepError, Stepper, WarmPrograms};
+use dacapo_replay::{ErrorKind, Outcome, Request, RequestError, Step, StepError, Stepper, Toolboxes, WarmPrograms};
 use serde_json::json;
 
 const EXAMPLE: &str = r#"Example:
@@ -41,11 +41,12 @@ const WARM: WarmPrograms = WarmPrograms { count_max: 256, bytes_max: 1 << 30 };
 pub(crate) fn step(options: &Options) -> anyhow::Result<ExitCode> {
     let warm = if options.lines && !options.cold { WARM } else { WarmPrograms::NONE };
     let stepper = Stepper::new(warm)?;
+    let toolboxes = Toolboxes::default();
     let patience = Duration::from_secs(options.patience);
     let mut out = io::stdout().lock();
     let mut all_good = true;
     let mut answer = |text: &[u8]| -> anyhow::Result<()> {
-        let (response, good) = respond(&stepper, text, patience);
+        let (response, good) = respond(&stepper, &toolboxes, text, patience);
         all_good &= good;
         writeln!(out, "{response}")?;
         out.flush()?;
@@ -67,8 +68,8 @@ pub(crate) fn step(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 /// One line of JSON, and whether the request got its step.
-fn respond(stepper: &Stepper, text: &[u8], patience: Duration) -> (String, bool) {
-    let outcome = read(text).map_err(Refused::Request).and_then(|request| {
+fn respond(stepper: &Stepper, toolboxes: &Toolboxes, text: &[u8], patience: Duration) -> (String, bool) {
+    let outcome = read(text, toolboxes).map_err(Refused::Request).and_then(|request| {
         let until = Instant::now() + patience;
         stepper.step(&request, &|| Instant::now() < until).map_err(Refused::Step)
     });
@@ -78,10 +79,10 @@ fn respond(stepper: &Stepper, text: &[u8], patience: Duration) -> (String, bool)
     }
 }
 
-fn read(text: &[u8]) -> Result<Request, RequestError> {
+fn read(text: &[u8], toolboxes: &Toolboxes) -> Result<Request, RequestError> {
     let text = std::str::from_utf8(text)
         .map_err(|error| RequestError { path: String::new(), message: format!("the request is not UTF-8: {error}") })?;
-    Request::parse(text)
+    Request::parse_with(text, toolboxes)
 }
 
 /// Whether the journal is one of this program.

@@ -205,3 +205,51 @@ fn a_slow_machine_is_not_the_programs_fault() {
         (&json!("error"), &json!("interrupted"), &json!(true))
     );
 }
+
+const TWO_TOOLS: &str = r#"[
+  {"name": "get_weather", "description": "Forecast for a city.", "input_schema": {"type": "object", "required": ["city"],
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1, "maximum": 14, "default": 7}}}},
+  {"name": "send_email", "server": "mail", "description": "Sends a message.", "inputSchema": {"type": "object"},
+    "outputSchema": {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}}
+]"#;
+
+#[test]
+fn tools_can_be_read_as_a_model_reads_them() {
+    let desk = Desk::with(&[("tools.json", TWO_TOOLS)]);
+    let output = desk.dacapo(&["types", "--tools", "tools.json"], "");
+    assert_eq!(output.status.code(), Some(0));
+    insta::assert_snapshot!(text(&output.stdout));
+
+    let report = &lines(&desk.dacapo(&["types", "--tools", "tools.json", "--json"], ""))[0];
+    assert_eq!(
+        (&report["declarations"], &report["tools"], &report["warnings"]),
+        (&json!(text(&output.stdout)), &json!(2), &json!([]))
+    );
+    assert!(report["tokens"]["declarations"].as_u64() < report["tokens"]["json"].as_u64(), "{}", report["tokens"]);
+}
+
+#[test]
+fn tools_can_be_found_by_what_they_are_for() {
+    let desk = Desk::with(&[("tools.json", TWO_TOOLS)]);
+    let search = |arguments: &[&str]| desk.dacapo(&[&["search", "--tools", "tools.json"], arguments].concat(), "");
+    let both = search(&["find the weather in Paris and send it by mail", "--explain"]);
+    let told = text(&both.stdout);
+    assert!(told.contains("// for: find the weather in Paris\n") && told.contains("function get_weather("), "{told}");
+    assert!(told.contains("send it by mail\n") && told.contains("declare namespace mail"), "{told}");
+    assert!(text(&both.stderr).contains("weather = weather (same): name"), "{}", text(&both.stderr));
+
+    let report = &lines(&search(&["forecast", "--json", "--limit", "1", "--explain"]))[0];
+    assert_eq!(report["hits"][0]["tool"], "get_weather");
+    assert!(!report["hits"][0]["because"].as_array().expect("reasons").is_empty());
+
+    let none = search(&["wether-forcast zzzz qqqq"]);
+    assert_eq!(none.status.code(), Some(0));
+    let all = search(&["", "--tokens", "1"]);
+    assert!(
+        text(&all.stdout).ends_with("// 1 more match: ask again with other words, or with a larger limit\n"),
+        "{}",
+        text(&all.stdout)
+    );
+    let nothing = search(&["zzzz qqqq"]);
+    assert!(text(&nothing.stdout).starts_with("// nothing found for: zzzz qqqq; "), "{}", text(&nothing.stdout));
+}

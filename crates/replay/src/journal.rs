@@ -59,10 +59,10 @@ pub(crate) fn holds_big_integers(json: &str) -> bool {
             let number =
                 rest.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')).count();
             let digits = std::str::from_utf8(&rest[..number]).unwrap_or_default();
-            // What is too long even for 128 bits is too long for a double.
+            // What does not even fit into 128 bits does not fit into a double.
             if number >= DIGITS_MIN
                 && digits.bytes().all(|byte| byte.is_ascii_digit())
-                && digits.parse().is_ok_and(|integer: u128| integer > SAFE_INTEGER_MAX) | (number > 38)
+                && !digits.parse().is_ok_and(|integer: u128| integer <= SAFE_INTEGER_MAX)
             {
                 return true;
             }

@@ -18,10 +18,13 @@ mod run;
 mod step;
 mod stepper;
 mod toolbox;
+mod toolboxes;
 mod warm;
 
 pub use canonical::canonical as canonical_args;
-pub use dacapo_catalog::{Catalog, Tool, ToolsError, read_tools};
+pub use dacapo_catalog::{
+    ANSWER_TOKENS_DEFAULT, Catalog, Declarations, Explanation, Found, Hit, SearchResults, Tool, ToolsError, read_tools,
+};
 pub use dacapo_sandbox::{Level, Patience, SandboxError};
 pub use journal::{Answer, CallIndex, Entry, Journal, JsonText, Reused};
 pub use limits::{Limit, Limits};
@@ -30,3 +33,4 @@ pub use request::{Request, RequestError};
 pub use step::{Asking, Call, ErrorKind, Failure, LogLine, MadeCall, Outcome, Step, Usage};
 pub use stepper::{StepError, Stepper, WarmPrograms};
 pub use toolbox::Toolbox;
+pub use toolboxes::Toolboxes;

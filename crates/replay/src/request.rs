@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use dacapo_catalog::read_tools;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -12,6 +11,7 @@ use crate::journal::{Answer, CallIndex, Entry, Journal, JsonText, Reused};
 use crate::limits::{Limit, Limits};
 use crate::program::Program;
 use crate::toolbox::Toolbox;
+use crate::toolboxes::Toolboxes;
 
 /// All that a step depends on.
 #[derive(Debug, Clone)]
@@ -43,15 +43,24 @@ impl Request {
 
     /// Reads the JSON that `dacapo step` takes.
     pub fn parse(text: &str) -> Result<Request, RequestError> {
+        Request::read(text, &|tools| Toolbox::read(tools).map(Arc::new))
+    }
+
+    /// Like [`Request::parse`], with tool lists that were seen before taken from a cache.
+    pub fn parse_with(text: &str, toolboxes: &Toolboxes) -> Result<Request, RequestError> {
+        Request::read(text, &|tools| toolboxes.get(tools))
+    }
+
+    fn read(text: &str, toolbox: &dyn Fn(&str) -> Result<Arc<Toolbox>, RequestError>) -> Result<Request, RequestError> {
         let raw: &RawValue = serde_json::from_str(text)
             .map_err(|error| RequestError::new("", format!("the request is not JSON: {error}")))?;
         let fields = Fields::read(raw, "", &["program", "tools", "journal", "reuse", "limits"])?;
         let program = program(fields.raw("program").ok_or_else(|| RequestError::new("program", "is missing"))?)?;
-        let toolbox = fields.raw("tools").map_or_else(|| Toolbox::new(Vec::new()).map_err(too_many_tools), toolbox)?;
+        let toolbox = toolbox(fields.raw("tools").map_or("[]", RawValue::get))?;
         let limits = fields.raw("limits").map_or_else(|| Ok(Limits::default()), limits)?;
         Ok(Request {
             program,
-            toolbox: Arc::new(toolbox),
+            toolbox,
             journal: journal(&fields.list("journal")?)?,
             reuse: reuse(&fields.list("reuse")?)?,
             limits,
@@ -60,7 +69,7 @@ impl Request {
 }
 
 impl RequestError {
-    fn new(path: impl Into<String>, message: impl Into<String>) -> RequestError {
+    pub(crate) fn new(path: impl Into<String>, message: impl Into<String>) -> RequestError {
         RequestError { path: path.into(), message: message.into() }
     }
 }
@@ -82,21 +91,6 @@ fn program(raw: &RawValue) -> Result<Program, RequestError> {
         program.started_at_ms = started_at.trunc();
     }
     Ok(program)
-}
-
-fn toolbox(raw: &RawValue) -> Result<Toolbox, RequestError> {
-    let json: Value = serde_json::from_str(raw.get()).map_err(|error| RequestError::new("tools", plain(&error)))?;
-    let tools = read_tools(&json).map_err(|error| {
-        let text = error.to_string();
-        let (path, message) =
-            if text.starts_with("tools[") { text.split_once(": ") } else { None }.unwrap_or(("tools", &text));
-        RequestError::new(path, message)
-    })?;
-    Toolbox::new(tools).map_err(too_many_tools)
-}
-
-fn too_many_tools(count: usize) -> RequestError {
-    RequestError::new("tools", format!("{count} tools are too many; at most {} are possible", u16::MAX))
 }
 
 fn journal(items: &[Item<'_>]) -> Result<Journal, RequestError> {
@@ -239,7 +233,7 @@ impl<'de> Deserialize<'de> for ObjectText<'de> {
 }
 
 /// Without the line and column, which count inside a part of the request.
-fn plain(error: &serde_json::Error) -> String {
+pub(crate) fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_owned()
 }

@@ -1,11 +1,15 @@
 //! A tool list, ready for any number of programs.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
-use dacapo_catalog::{Catalog, Tool};
+use dacapo_catalog::{Catalog, Declarations, Found, SearchIndex, SearchResults, Tool, read_tools};
 use dacapo_sandbox::Names;
 use dacapo_script::UnknownCall;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+use crate::request::{RequestError, plain};
 
 const TOOLS_MAX: usize = u16::MAX as usize;
 const SUGGESTIONS_MAX: usize = 3;
@@ -19,24 +23,59 @@ pub struct Toolbox {
     globals: BTreeSet<String>,
     namespaces: Vec<String>,
     digest: [u8; 32],
+    /// Made when first asked for: many programs need neither.
+    declarations: OnceLock<Declarations>,
+    index: OnceLock<SearchIndex>,
 }
 
 impl Toolbox {
-    /// `Err` with the number of tools when there are too many.
-    pub fn new(tools: Vec<Tool>) -> Result<Toolbox, usize> {
+    /// Reads a tool list in any provider's shape.
+    pub fn read(tools: &str) -> Result<Toolbox, RequestError> {
+        let json: Value = serde_json::from_str(tools).map_err(|error| RequestError::new("tools", plain(&error)))?;
+        let tools = read_tools(&json).map_err(|error| {
+            let text = error.to_string();
+            let place = if text.starts_with("tools[") { text.split_once(": ") } else { None };
+            let (path, message) = place.unwrap_or(("tools", &text));
+            RequestError::new(path, message)
+        })?;
+        Toolbox::new(tools)
+    }
+
+    pub fn new(tools: Vec<Tool>) -> Result<Toolbox, RequestError> {
         if tools.len() > TOOLS_MAX {
-            return Err(tools.len());
+            let message = format!("{} tools are too many; at most {TOOLS_MAX} are possible", tools.len());
+            return Err(RequestError::new("tools", message));
         }
         let digest = digest(&tools);
         let catalog = Catalog::new(tools);
-        let mut toolbox =
-            Toolbox { catalog, names: Names::default(), globals: BTreeSet::new(), namespaces: Vec::new(), digest };
+        let mut toolbox = Toolbox {
+            catalog,
+            names: Names::default(),
+            globals: BTreeSet::new(),
+            namespaces: Vec::new(),
+            digest,
+            declarations: OnceLock::new(),
+            index: OnceLock::new(),
+        };
         toolbox.name_functions();
         Ok(toolbox)
     }
 
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    /// What a model reads of the tools.
+    pub fn declarations(&self) -> &Declarations {
+        self.declarations.get_or_init(|| self.catalog.declarations())
+    }
+
+    /// What `search` answers, in about `tokens_max` tokens.
+    pub fn search(&self, query: &str, limit: usize, tokens_max: usize) -> (SearchResults, Found) {
+        let index = self.index.get_or_init(|| SearchIndex::new(self.catalog.tools()));
+        let results = index.search(query, limit);
+        let found = Found::new(&results, &self.catalog, self.declarations(), tokens_max);
+        (results, found)
     }
 
     pub(crate) fn digest(&self) -> &[u8; 32] {

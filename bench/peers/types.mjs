@@ -1,0 +1,64 @@
+// Writes the schemas in schemas.jsonl as types with each peer; prints times and texts as JSON.
+
+import { readFileSync } from "node:fs";
+import { register } from "node:module";
+
+const script = (source) => `data:text/javascript,${encodeURIComponent(source)}`;
+const classes = ["DurableObject", "RpcTarget", "WorkerEntrypoint"].map((name) => `export class ${name} {}`);
+// codemode's entry also holds what runs in Workers only; that part is never called here.
+register(script(`export const resolve = (specifier, context, next) => specifier === "cloudflare:workers"
+  ? { url: ${JSON.stringify(script(classes.join("\n")))}, shortCircuit: true } : next(specifier, context);`));
+
+const { compile } = await import("json-schema-to-typescript");
+const { jsonSchemaToType } = await import("@cloudflare/codemode");
+
+const schemas = readFileSync(new URL("schemas.jsonl", import.meta.url), "utf8").split("\n").map((line) => JSON.parse(line));
+
+const options = { format: false, unknownAny: true, bannerComment: "" };
+const j2ts = {
+  name: "json-schema-to-typescript",
+  passes: 5,
+  async pass(texts) {
+    for (const schema of schemas) texts.push(await compile(schema, "Root", options).catch(() => null));
+  },
+  // The others export nothing.
+  comparable: (text) => text.replace(/^export /gm, ""),
+};
+const codemode = {
+  name: "@cloudflare/codemode",
+  passes: 200,
+  // Not async: a pass of a few milliseconds shall not wait for promises.
+  pass(texts) {
+    for (const schema of schemas) {
+      try {
+        texts.push(jsonSchemaToType(schema, "Root"));
+      } catch {
+        texts.push(null);
+      }
+    }
+  },
+  comparable: (text) => text,
+};
+
+// The first pass is the warm-up, and worth knowing: it is what a process pays that writes each type once.
+async function measure({ name, passes, pass, comparable }) {
+  const times = [];
+  let texts;
+  for (let i = 0; i <= passes; i++) {
+    texts = [];
+    const start = performance.now();
+    const pending = pass(texts);
+    if (pending) await pending;
+    times.push(performance.now() - start);
+  }
+  const { version } = JSON.parse(readFileSync(new URL(`node_modules/${name}/package.json`, import.meta.url), "utf8"));
+  const [first, ...warm] = times;
+  return {
+    name: `${name} ${version}`,
+    first_ms: first,
+    best_ms: Math.min(...warm),
+    texts: texts.map((text) => text === null ? null : comparable(text)),
+  };
+}
+
+process.stdout.write(JSON.stringify([await measure(j2ts), await measure(codemode)]));

@@ -1,0 +1,159 @@
+//! Schemas as TypeScript: dacapo beside the npm packages in `bench/peers`, on the same schemas in one run.
+
+use std::hint::black_box;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+use std::{fs, io};
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+const CORPUS: &str = "../shared/data/schemas/corpus.jsonl";
+const PASSES: usize = 200;
+/// What every generator calls the type.
+const NAME: &str = "Root";
+
+/// What one generator made of all schemas.
+#[derive(Debug, Deserialize)]
+struct Written {
+    name: String,
+    /// The first pass, with nothing warm.
+    first_ms: f64,
+    /// The best of the later passes.
+    best_ms: f64,
+    /// By schema; nothing where it failed.
+    texts: Vec<Option<String>>,
+}
+
+pub(crate) fn run() -> anyhow::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let corpus = root.join(CORPUS);
+    if !corpus.exists() {
+        println!("skipped: the schemas to measure with are not here ({})", corpus.display());
+        return Ok(());
+    }
+    let schemas = schemas(&fs::read_to_string(corpus)?)?;
+    let Some(peers) = install_peers(&root)? else {
+        println!("skipped: npm is missing; install Node.js 20.6 or newer from https://nodejs.org and run this again");
+        return Ok(());
+    };
+    let (ours, warned) = ours(&schemas);
+    let mut written = vec![ours];
+    written.extend(theirs(&peers, &schemas)?);
+    for Written { name, texts, .. } in &written {
+        ensure!(texts.len() == schemas.len(), "{name} wrote {} of {} types", texts.len(), schemas.len());
+    }
+    print(&written);
+    println!("\ndacapo never fails; it warned about {warned} schemas");
+    Ok(())
+}
+
+fn schemas(corpus: &str) -> anyhow::Result<Vec<Value>> {
+    let schema = |line| -> anyhow::Result<Value> {
+        let mut schema = serde_json::from_str::<Value>(line)?["schema"].take();
+        if let Some(schema) = schema.as_object_mut() {
+            // json-schema-to-typescript would name the type after them.
+            schema.shift_remove("title");
+            schema.shift_remove("$id");
+        }
+        Ok(schema)
+    };
+    corpus.lines().map(schema).collect()
+}
+
+fn ours(schemas: &[Value]) -> (Written, usize) {
+    let pass = || {
+        let start = Instant::now();
+        for schema in schemas {
+            black_box(dacapo_catalog::type_of(black_box(schema), NAME));
+        }
+        start.elapsed().as_secs_f64() * 1e3
+    };
+    let first_ms = pass();
+    let best_ms = (0..PASSES).map(|_| pass()).fold(f64::INFINITY, f64::min);
+    let types: Vec<_> = schemas.iter().map(|schema| dacapo_catalog::type_of(schema, NAME)).collect();
+    let warned = types.iter().filter(|ty| !ty.warnings.is_empty()).count();
+    let texts = types.into_iter().map(|ty| Some(ty.text)).collect();
+    (Written { name: "dacapo".to_owned(), first_ms, best_ms, texts }, warned)
+}
+
+/// Where the peers are, in their pinned versions; nothing where there is no npm.
+fn install_peers(root: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let pinned = root.join("bench/peers");
+    let installed = root.join("target/bench-peers");
+    fs::create_dir_all(&installed)?;
+    // Node.js looks for packages beside the script.
+    for file in ["package.json", "package-lock.json", "types.mjs"] {
+        fs::copy(pinned.join(file), installed.join(file))?;
+    }
+    let lock = fs::read(pinned.join("package-lock.json"))?;
+    let done = installed.join("installed-lock.json");
+    if fs::read(&done).is_ok_and(|installed| installed == lock) {
+        return Ok(Some(installed));
+    }
+    let flags = ["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
+    let status = match Command::new("npm").args(flags).current_dir(&installed).stdout(io::stderr()).status() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        status => status.context("npm does not start")?,
+    };
+    ensure!(status.success(), "npm could not install bench/peers/package-lock.json: {status}");
+    // Written last: an installation that was interrupted is done again.
+    fs::write(done, lock)?;
+    Ok(Some(installed))
+}
+
+fn theirs(peers: &Path, schemas: &[Value]) -> anyhow::Result<Vec<Written>> {
+    let lines: Vec<String> = schemas.iter().map(Value::to_string).collect();
+    fs::write(peers.join("schemas.jsonl"), lines.join("\n"))?;
+    let mut command = Command::new("node");
+    // VERBOSE makes json-schema-to-typescript talk.
+    command.arg("types.mjs").current_dir(peers).env_remove("VERBOSE").stderr(Stdio::inherit());
+    let output = command.output().context("node does not start")?;
+    ensure!(output.status.success(), "bench/peers/types.mjs failed: {}", output.status);
+    serde_json::from_slice(&output.stdout).context("bench/peers/types.mjs prints no results")
+}
+
+fn print(written: &[Written]) {
+    let schemas = written[0].texts.len();
+    println!("{schemas} schemas of {CORPUS} as TypeScript; (ratio to dacapo), more is better for dacapo\n");
+    print!("{:22}", "");
+    for Written { name, .. } in written {
+        print!(" {name:>34}");
+    }
+    println!(" {:>10}", "to reach");
+
+    row("best pass, ms", "20", written, 2, |written| written.best_ms);
+    row("first pass, ms", "", written, 2, |written| written.first_ms);
+    row("µs per schema, best", "", written, 2, |written| written.best_ms * 1e3 / f64::from(schemas as u32));
+    // Whoever fails must not look terse.
+    let common: Vec<usize> = (0..schemas).filter(|&i| written.iter().all(|w| w.texts[i].is_some())).collect();
+    let sum = |written: &Written, size: fn(&str) -> usize| {
+        let texts = common.iter().filter_map(|&i| written.texts[i].as_deref());
+        f64::from(texts.map(|text| size(text.trim())).sum::<usize>() as u32)
+    };
+    row("o200k tokens", "> 1", written, 0, |written| sum(written, tokens));
+    row("bytes", "", written, 0, |written| sum(written, str::len));
+    print!("{:22}", "failures");
+    for Written { texts, .. } in written {
+        print!(" {:>24}{:10}", texts.iter().filter(|text| text.is_none()).count(), "");
+    }
+    println!();
+}
+
+fn row(name: &str, target: &str, written: &[Written], decimals: usize, value: impl Fn(&Written) -> f64) {
+    print!("{name:22}");
+    let ours = value(&written[0]);
+    for (index, written) in written.iter().enumerate() {
+        let value = value(written);
+        let ratio = if index == 0 { String::new() } else { format!("({:.2})", value / ours) };
+        print!(" {value:>24.decimals$} {ratio:>9}");
+    }
+    println!(" {target:>10}");
+}
+
+fn tokens(text: &str) -> usize {
+    tiktoken_rs::o200k_base_singleton().encode_ordinary(text).len()
+}

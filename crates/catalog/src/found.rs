@@ -1,0 +1,81 @@
+//! What a search says to a model.
+
+use std::fmt::Write;
+
+use crate::{Catalog, Declarations, Hit, SearchResults};
+
+/// Tokens that a search may answer with, unless told otherwise.
+pub const ANSWER_TOKENS_DEFAULT: usize = 2_000;
+
+/// Bytes that are at least a token on average, for every tokenizer in use: declarations have about four.
+const BYTES_PER_TOKEN: usize = 3;
+
+/// Words of the query that are repeated in the answer.
+const ECHO_CHARS_MAX: usize = 100;
+
+/// The answer to a search: declarations that are ready to use, within a budget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub text: String,
+    /// Tools whose declarations stand in the text.
+    pub shown: usize,
+    /// Tools that match, shown or not.
+    pub total: usize,
+}
+
+impl Found {
+    /// The best tool is shown whatever it costs; the others, best first, as long as they fit into `tokens_max`.
+    pub fn new(results: &SearchResults, catalog: &Catalog, declarations: &Declarations, tokens_max: usize) -> Found {
+        let mut bytes_left = tokens_max * BYTES_PER_TOKEN;
+        let mut shown: Vec<&Hit> = Vec::new();
+        for hit in &results.hits {
+            let bytes = declarations.of(hit.tool).len();
+            if shown.is_empty() || bytes <= bytes_left {
+                bytes_left = bytes_left.saturating_sub(bytes);
+                shown.push(hit);
+            }
+        }
+        let mut found = Found { text: String::new(), shown: shown.len(), total: results.total_matches };
+        if shown.iter().any(|hit| catalog.tools()[hit.tool.0 as usize].output_schema.is_none()) {
+            found.text.push_str(Declarations::UNKNOWN_NOTE);
+        }
+        shown.sort_by_key(|hit| hit.need);
+        for hits in shown.chunk_by(|a, b| a.need == b.need) {
+            if results.needs.len() > 1 {
+                found.line(&format!("// for: {}", echo(&results.needs[hits[0].need])));
+            }
+            hits.iter().for_each(|hit| found.text.push_str(declarations.of(hit.tool)));
+        }
+        found.say_what_is_missing(results);
+        found
+    }
+
+    fn say_what_is_missing(&mut self, results: &SearchResults) {
+        if self.total == 0 {
+            let query = results.needs.iter().map(|need| echo(need)).collect::<Vec<_>>().join(" and ");
+            let advice = match results.suggestions.as_slice() {
+                [] => "describe what the tool should do".to_owned(),
+                words => format!("words that are there: {}", words.join(", ")),
+            };
+            self.line(&format!("// nothing found for: {query}; {advice}"));
+        } else if self.shown < self.total {
+            let more = self.total - self.shown;
+            self.line(&format!("// {more} more match: ask again with other words, or with a larger limit"));
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        // Writing to a string cannot fail.
+        writeln!(self.text, "{line}").unwrap_or_default();
+    }
+}
+
+/// A query as part of a comment.
+fn echo(query: &str) -> String {
+    let mut words = query.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((end, _)) = words.char_indices().nth(ECHO_CHARS_MAX) {
+        words.truncate(end);
+        words.push('…');
+    }
+    words
+}

@@ -1,0 +1,105 @@
+//! `dacapo search`: what `search` would answer.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use dacapo_replay::{ANSWER_TOKENS_DEFAULT, Explanation, SearchResults, Toolbox};
+use serde_json::{Value, json};
+
+use crate::tools;
+
+const EXAMPLE: &str = r#"Example:
+  echo '[{"name": "get_weather", "description": "Forecast for a city"}, {"name": "send_email"}]' > tools.json
+  dacapo search "find the weather in Paris and send it by mail" --tools tools.json
+
+A query that names several needs gets the best tools for each."#;
+
+/// Find tools by what they are for, and print their declarations
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub(crate) struct Options {
+    /// What is needed, in words; an empty query lists all tools by name
+    query: String,
+
+    /// Tools as a JSON array, in the shape of any provider or of an MCP `tools/list`
+    #[arg(long, value_name = "FILE")]
+    tools: PathBuf,
+
+    /// Tools to find at most
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    limit: usize,
+
+    /// About how many tokens the declarations may take
+    #[arg(long, value_name = "N", default_value_t = ANSWER_TOKENS_DEFAULT)]
+    tokens: usize,
+
+    /// Say which words matched where, on stderr or in the JSON
+    #[arg(long)]
+    explain: bool,
+
+    /// Print one line of JSON with the hits, their scores and the answer's text
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn search(options: &Options) -> anyhow::Result<ExitCode> {
+    let toolbox = Toolbox::new(tools::read(&options.tools)?)?;
+    let (results, found) = toolbox.search(&options.query, options.limit, options.tokens);
+    if options.json {
+        let report = json!({
+            "needs": results.needs,
+            "hits": hits(&results, &toolbox, options.explain),
+            "total": results.total_matches,
+            "suggestions": results.suggestions,
+            "text": found.text,
+        });
+        writeln!(io::stdout(), "{report}")?;
+    } else {
+        if options.explain {
+            explain(&results, &toolbox)?;
+        }
+        write!(io::stdout(), "{}", found.text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn hits(results: &SearchResults, toolbox: &Toolbox, explained: bool) -> Vec<Value> {
+    let hit = |hit: &dacapo_replay::Hit| {
+        let mut json =
+            json!({ "tool": toolbox.catalog().qualified_name(hit.tool), "need": hit.need, "score": hit.score });
+        if explained {
+            json["because"] = Value::from(reasons(&hit.explanation));
+        }
+        json
+    };
+    results.hits.iter().map(hit).collect()
+}
+
+fn explain(results: &SearchResults, toolbox: &Toolbox) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    for hit in &results.hits {
+        writeln!(err, "{:8.2} {}", hit.score, toolbox.catalog().qualified_name(hit.tool))?;
+        for reason in reasons(&hit.explanation) {
+            writeln!(err, "         {reason}")?;
+        }
+    }
+    Ok(())
+}
+
+fn reasons(explanation: &Explanation) -> Vec<String> {
+    let mut reasons: Vec<String> = explanation
+        .matches
+        .iter()
+        .map(|found| {
+            let fields: Vec<String> =
+                found.fields.iter().map(|(field, score)| format!("{field:?} {score:.2}").to_lowercase()).collect();
+            let likeness = format!("{:?}", found.likeness).to_lowercase();
+            format!("{} = {} ({likeness}): {}", found.query_word, found.tool_word, fields.join(", "))
+        })
+        .collect();
+    if explanation.name_bonus > 0.0 {
+        reasons.push(format!("name fits: {:.2}", explanation.name_bonus));
+    }
+    reasons
+}

@@ -1,0 +1,15 @@
+//! Tool lists in files.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use dacapo_replay::{Tool, read_tools};
+use serde_json::Value;
+
+/// Reads tools in any provider's shape.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Tool>> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read the tools in {}", path.display()))?;
+    let json: Value = serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))?;
+    read_tools(&json).with_context(|| path.display().to_string())
+}
