@@ -44,7 +44,9 @@ impl Found {
             if results.needs.len() > 1 {
                 found.line(&format!("// for: {}", echo(&results.needs[hits[0].need])));
             }
-            hits.iter().for_each(|hit| found.text.push_str(declarations.of(hit.tool)));
+            for hit in hits {
+                found.text.push_str(declarations.of(hit.tool));
+            }
         }
         found.say_what_is_missing(results);
         found

@@ -7,6 +7,8 @@
 //!
 //! [`Catalog::declarations`] writes the tools as TypeScript, which is what a model reads of them.
 //!
+//! A [`SearchIndex`] finds tools by what is asked for, and says why.
+//!
 //! A schema that cannot be used costs only its own tool: that tool takes any object, and
 //! [`Catalog::warnings`] says so.
 //!

@@ -10,7 +10,7 @@ fn found(query: &str, limit: usize, tokens_max: usize) -> Found {
         { "name": "read_email", "description": "Reads an email message" },
         { "name": "delete_email", "description": "Deletes an email message" },
     ]);
-    let catalog = Catalog::new(read_tools(&tools).unwrap());
+    let catalog = Catalog::new(read_tools(&tools).expect("tools"));
     let results = SearchIndex::new(catalog.tools()).search(query, limit);
     Found::new(&results, &catalog, &catalog.declarations(), tokens_max)
 }
