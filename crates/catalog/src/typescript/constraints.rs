@@ -17,11 +17,15 @@ pub(super) fn words(fields: &Map<String, Value>, title: Title, kinds: Kinds) -> 
     {
         words = one_line(text);
     }
-    let constraints = constraints(fields, kinds);
+    // A comment ends by itself, and constraints may follow.
+    if words.ends_with('.') && !words.ends_with("..") {
+        words.pop();
+    }
+    let constraints = constraints(fields, kinds, &words.to_lowercase());
     match (words.is_empty(), constraints.is_empty()) {
         (_, true) => words,
         (true, false) => constraints,
-        (false, false) => format!("{words} ({constraints})"),
+        (false, false) => format!("{words}; {constraints}"),
     }
 }
 
@@ -46,16 +50,9 @@ impl Title<'_> {
     }
 }
 
-fn constraints(fields: &Map<String, Value>, kinds: Kinds) -> String {
+/// Leaves out what the description, in lower case, says already: every reader pays for each word.
+fn constraints(fields: &Map<String, Value>, kinds: Kinds, described: &str) -> String {
     let mut found = Vec::new();
-    let declares_integers = match fields.get("type") {
-        Some(Value::Array(names)) => names.iter().any(|name| name == "integer"),
-        Some(name) => name == "integer",
-        None => false,
-    };
-    if declares_integers && !fields.contains_key("enum") && !fields.contains_key("const") {
-        found.push("integer".to_owned());
-    }
     for (keyword, value) in fields {
         let told = match (keyword.as_str(), value) {
             ("minimum" | "maximum", Value::Number(bound)) if is_technical(bound.as_f64()) => None,
@@ -71,6 +68,7 @@ fn constraints(fields: &Map<String, Value>, kinds: Kinds) -> String {
                 Value::Number(bound),
             ) => Some(format!("{keyword} {bound}")),
             ("uniqueItems", Value::Bool(true)) => Some("unique".to_owned()),
+            ("format", Value::String(name)) if described.contains(&name.to_lowercase()) => None,
             ("format", Value::String(name)) if kinds.contains(Kinds::STRING) => Some(format!("format {}", short(name))),
             ("pattern", Value::String(pattern)) => Some(format!("pattern {}", short(pattern))),
             ("contentEncoding", Value::String(name)) => Some(short(name)),
@@ -81,7 +79,7 @@ fn constraints(fields: &Map<String, Value>, kinds: Kinds) -> String {
                 let patterns: Vec<String> = patterns.keys().take(3).map(|pattern| short(pattern)).collect();
                 Some(format!("keys match {}", patterns.join(" or ")))
             }
-            ("default", Value::Null) => None,
+            ("default", value) if is_nothing(value) || tells_default(described, value) => None,
             ("default", value) => default(value),
             ("deprecated", Value::Bool(true)) => Some("deprecated".to_owned()),
             _ => None,
@@ -96,6 +94,27 @@ fn is_technical(bound: Option<f64>) -> bool {
     bound.is_some_and(|bound| bound.abs() >= SAFE_INTEGER_MAX)
 }
 
+/// What leaving the property out would mean to anybody.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(true) | Value::Number(_) => false,
+    }
+}
+
+/// Does the description name this value and call it the default?
+fn tells_default(described: &str, value: &Value) -> bool {
+    let text = match value {
+        Value::String(text) => text.to_lowercase(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Null | Value::Array(_) | Value::Object(_) => return false,
+    };
+    !text.is_empty() && described.find("default").is_some_and(|at| described[at..].contains(&text))
+}
+
 /// Longer defaults are left out: half a value helps nobody.
 fn default(value: &Value) -> Option<String> {
     if let Value::Array(_) | Value::Object(_) = value
@@ -103,7 +122,13 @@ fn default(value: &Value) -> Option<String> {
     {
         return None;
     }
-    let text = value.to_string();
+    let text = match value {
+        // The type says that it is text; quotes would cost more than the word.
+        Value::String(word) if word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)) => {
+            word.clone()
+        }
+        _ => value.to_string(),
+    };
     (text.len() <= VALUE_BYTES_MAX).then(|| format!("default {}", one_line(&text)))
 }
 
