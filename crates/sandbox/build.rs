@@ -34,6 +34,7 @@ fn build() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let sources = quickjs_sources(&here)?;
+    fs::write(out.join("engine.c"), engine(&fs::read_to_string(sources.join("quickjs/quickjs.c"))?)?)?;
     for name in ["prelude", "intl"] {
         let text = fs::read(here.join(format!("guest/{name}.js")))?;
         fs::write(out.join(format!("{name}.inc")), c_array(&text))?;
@@ -64,6 +65,20 @@ fn quickjs_sources(here: &Path) -> Result<PathBuf, Box<dyn Error>> {
         .and_then(|manifest| Path::new(manifest).parent())
         .map(Path::to_path_buf)
         .ok_or_else(|| "Cargo.lock does not hold rquickjs-sys".into())
+}
+
+/// What we change in the engine's source, so that errors and programs that ran out of fuel are told at the right place.
+/// As it stands, a function notes where it is only at calls, and knows the lines of few kinds of expressions.
+const CHANGES: [(&str, &str); 2] = [
+    ("switch (opcode = *pc++)", "sf->cur_pc = pc + 1; switch (opcode = *pc++)"),
+    ("/* specific label handling */", "emit_source_loc(s);"),
+];
+
+fn engine(source: &str) -> Result<String, Box<dyn Error>> {
+    CHANGES.iter().try_fold(source.to_owned(), |source, (from, to)| match source.matches(from).count() {
+        1 => Ok(source.replace(from, to)),
+        count => Err(format!("expected `{from}` once in quickjs.c, found it {count} times").into()),
+    })
 }
 
 fn c_array(text: &[u8]) -> String {

@@ -200,7 +200,7 @@ fn words_of_others_stay_in_their_comment() {
      * Warning: output schema: `$ref` "#/ends * / declare const x: 1; /* '''\n''' --- ** / \u{202e}\u{200b}*\u{200b}/ \u{2028}@x\r\n\u{e0041}" leads to no place in the same schema
      */
     declare function hostile(args?: {
-      /** ends * / declare const x: 1; /* ''' ''' --- ** / * / @x (pattern * /) */
+      /** ends * / declare const x: 1; /* ''' ''' --- ** / * / @x; pattern * / */
       a?: string;
       "*/"?: "*/\u0060\u0060\u0060";
     }): Promise<unknown>;

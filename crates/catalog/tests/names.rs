@@ -67,7 +67,7 @@ fn a_tool_is_a_function_under_its_own_name_where_the_language_allows_it() {
     Promise => Promise_ or promise
     fetch => fetch
     run => run
-    main => main_
+    main => main
     __proto__ => __proto___ or proto
     then => then_
     größe => größe

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use dacapo_replay::{Answer, Call, Entry, JsonText, canonical_args};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -18,6 +18,7 @@ pub(crate) struct Given {
     call: Option<u32>,
     tool: Option<String>,
     args: Option<Value>,
+    #[serde(default, deserialize_with = "present")]
     ok: Option<Box<RawValue>>,
     error: Option<GivenError>,
 }
@@ -26,7 +27,13 @@ pub(crate) struct Given {
 #[serde(deny_unknown_fields)]
 struct GivenError {
     message: String,
+    #[serde(default, deserialize_with = "present")]
     data: Option<Box<RawValue>>,
+}
+
+/// `null` is an answer; only a missing field is none.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::deserialize(deserializer).map(Some)
 }
 
 /// Who plays the client.

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
 use dacapo_replay::{
@@ -90,8 +90,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let stepper = Stepper::new(WarmPrograms { count_max: 1, bytes_max: usize::MAX })?;
     let mut logs_told = 0;
     loop {
-        let until = Instant::now() + Duration::from_secs(options.patience);
-        let step = stepper.step(&request, &|| Instant::now() < until)?;
+        let start = Instant::now();
+        let step = stepper.step(&request, &|| start.elapsed().as_secs() < options.patience)?;
         if options.json {
             writeln!(io::stdout(), "{}", serde_json::to_string(&step)?)?;
         } else {
@@ -201,5 +201,9 @@ fn parse_limit(text: &str) -> Result<(Limit, u64), String> {
         .find(|limit| limit.name() == name)
         .ok_or_else(|| format!("no limit `{name}`; there are {}", known()))?;
     let value = value.parse().map_err(|error| format!("`{value}` is not a number: {error}"))?;
+    let range = limit.range();
+    if !range.contains(&value) {
+        return Err(format!("{value} is out of range; {} to {} are possible", range.start(), range.end()));
+    }
     Ok((limit, value))
 }

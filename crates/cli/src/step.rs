@@ -70,8 +70,8 @@ pub(crate) fn step(options: &Options) -> anyhow::Result<ExitCode> {
 /// One line of JSON, and whether the request got its step.
 fn respond(stepper: &Stepper, toolboxes: &Toolboxes, text: &[u8], patience: Duration) -> (String, bool) {
     let outcome = read(text, toolboxes).map_err(Refused::Request).and_then(|request| {
-        let until = Instant::now() + patience;
-        stepper.step(&request, &|| Instant::now() < until).map_err(Refused::Step)
+        let start = Instant::now();
+        stepper.step(&request, &|| start.elapsed() < patience).map_err(Refused::Step)
     });
     match outcome.and_then(|step| Ok((serde_json::to_string(&step).map_err(Refused::Json)?, fits(&step)))) {
         Ok(response) => response,

@@ -217,23 +217,24 @@ impl Run {
     }
 
     fn stopped(&mut self, stop: Stop, script: &Script<'_>) -> Result<Box<Failure>, Interrupted> {
-        let limit = match stop {
+        let (limit, places) = match stop {
             Stop::Interrupted => return Err(Interrupted),
             Stop::Fault(what) => return Ok(report::internal(&what)),
-            Stop::OutOfFuel(_) => Limit::Fuel,
-            Stop::OutOfMemory => Limit::MemoryBytes,
-            Stop::StackExhausted => Limit::StackBytes,
+            Stop::OutOfFuel(places) => (Limit::Fuel, places),
+            Stop::OutOfMemory => (Limit::MemoryBytes, Vec::new()),
+            Stop::StackExhausted => (Limit::StackBytes, Vec::new()),
             // The asker stops a program only after it has noted the limit.
-            Stop::ByHost => self.vm.host().exceeded.unwrap_or(Limit::Calls),
+            Stop::ByHost(places) => (self.vm.host().exceeded.unwrap_or(Limit::Calls), places),
         };
-        let places = if let Stop::OutOfFuel(places) = stop { places } else { Vec::new() };
         Ok(report::limit(limit, &places, script))
     }
 
     /// Completed are the calls whose answers we have, used or not.
     fn list_calls(&self, failure: &mut Failure, journal: &Journal) {
         let asker = self.vm.host();
-        let answered: BTreeSet<CallIndex> = journal.entries()[self.consumed..].iter().map(|entry| entry.call).collect();
+        let rest = journal.entries()[self.consumed..].iter();
+        let answered: BTreeSet<CallIndex> =
+            rest.filter(|entry| self.compare(entry).is_ok()).map(|entry| entry.call).collect();
         for (call, issued) in asker.numbered() {
             let done = !asker.is_open(call) || answered.contains(&call);
             let list = if done { &mut failure.completed } else { &mut failure.unfinished };

@@ -108,6 +108,9 @@ impl Toolbox {
             if function.exact_name != function.identifier && !function.aliases.contains(&function.exact_name) {
                 self.names.exact(&function.exact_name);
             }
+            if function.namespace.is_some() {
+                self.names.qualified(self.catalog.qualified_name(function.tool));
+            }
         }
     }
 

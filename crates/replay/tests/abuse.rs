@@ -241,7 +241,7 @@ try { new Intl.DateTimeFormat("en", { timeZone: "\ud800" }) } catch (e) { return
 => gives ["�",{"�":"RangeError"}]
 # values without a form
 return [Symbol("s"), () => 1, new WeakMap(), new Proxy(() => 1, {}), 1n, NaN, tools.a, globalThis, Object.create(null)]
-=> gives ["[Symbol]","[Function: anonymous]","[object WeakMap]","[Function: anonymous]",1,null,"[Function: a]",{},{}]
+=> gives ["[Symbol(s)]","[Function: anonymous]","[object WeakMap]","[Function: anonymous]",1,null,"[Function: a]",{},{}]
 # an error that contains itself
 const e = new Error("x"); e.cause = e; return e
 => gives {"name":"Error","message":"x","cause":"[Circular]"}

@@ -9,7 +9,7 @@
 // Puts a slot on the shadow stack of every function that checks for overflow. Without it, recursion through
 // functions that keep all locals in wasm registers would exhaust the host's stack first, at a depth that depends on the CPU.
 #define __builtin_frame_address(level) ({ volatile char here; (void *)&here; })
-#include "quickjs.c"
+#include "engine.c" // quickjs.c with the changes that build.rs names
 #include "serialize.h"
 
 #define EXPORT(name) __attribute__((export_name(#name), used)) name
@@ -26,7 +26,7 @@ IMPORT(compare) extern int32_t host_compare(const void *a, uint32_t alen, const 
 enum { REPORT_RESULT, REPORT_ERROR, REPORT_UNHANDLED };
 enum { PENDING, WAITING_FOR_TIMER, FULFILLED, REJECTED };
 enum { ANSWER_JSON, ANSWER_JSON_WITH_BIG_INTEGERS, ANSWER_TEXT, ANSWER_ERROR };
-enum { ENTRY_NAMESPACE, ENTRY_FUNCTION, ENTRY_ALIAS, ENTRY_EXACT, ENTRY_UNKNOWN };
+enum { ENTRY_NAMESPACE, ENTRY_FUNCTION, ENTRY_ALIAS, ENTRY_EXACT, ENTRY_UNKNOWN, ENTRY_QUALIFIED };
 
 #define INBOX_BYTES 65536
 #define UNHANDLED_MAX 100
@@ -256,6 +256,11 @@ static int install(const uint8_t *at, const uint8_t *end) {
         const char *text = JS_AtomToCString(ctx, atom);
         function = JS_NewCFunctionMagic(ctx, js_call_tool, text ? text : "", 1, JS_CFUNC_generic_magic, tool);
         if (text) JS_FreeCString(ctx, text);
+      }
+      if (kind == ENTRY_QUALIFIED) {
+        JS_DefinePropertyValue(ctx, tools_object, atom, js_dup(function), flags);
+        JS_FreeAtom(ctx, atom);
+        continue;
       }
       if (kind != ENTRY_EXACT) JS_DefinePropertyValue(ctx, target, atom, js_dup(function), namespaces ? listed : flags);
       // Tools of servers are reached as tools.server.name; only the client's own stand in `tools` itself.

@@ -48,7 +48,7 @@
   };
 
   const resolveLocale = (service, locales, allowed) => {
-    if (locales === undefined || locales === "en-US") return { tag: "en-US", data: "en-US" };
+    if (locales === undefined || locales === "en-US" || locales === "default") return { tag: "en-US", data: "en-US" };
     const [tag] = canonicalList(locales);
     if (tag === undefined) return { tag: "en-US", data: "en-US" };
     const found = lookup(tag, allowed);

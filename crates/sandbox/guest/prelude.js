@@ -9,7 +9,9 @@
   const { parse, stringify } = JSON;
   const { isSafeInteger } = Number;
   const { defineProperty, keys, getOwnPropertyDescriptor, hasOwn } = Object;
-  const { isError } = Error, { isArray } = Array;
+  const { isArray } = Array, isNativeError = Error.isError, DOMExceptionOf = DOMException;
+  // The engine does not count a DOMException among its errors.
+  const isError = (value) => isNativeError(value) || safely(() => value instanceof DOMExceptionOf, false);
   const mapForEach = uncurry(Map.prototype.forEach), setForEach = uncurry(Set.prototype.forEach);
   const toISOString = uncurry(Date.prototype.toISOString), getTime = uncurry(Date.prototype.getTime);
   const matches = uncurry(RegExp.prototype.exec), regExpText = uncurry(RegExp.prototype.toString);
@@ -446,7 +448,7 @@
         let byName = true;
         const pairs = [], object = {};
         mapForEach(value, (item, key) => {
-          if (typeof key !== 'string' && typeof key !== 'number') byName = false;
+          if ((typeof key !== 'string' && typeof key !== 'number') || hasOwn(object, StringOf(key))) byName = false;
           put(pairs, pairs.length, [key, item]);
           if (byName) put(object, StringOf(key), item);
         });
@@ -463,6 +465,8 @@
         for (let i = 0; i < own.length; i++) if (own[i] !== 'stack') put(object, own[i], value[own[i]]);
         const cause = getOwnPropertyDescriptor(value, 'cause');
         if (cause && hasOwn(cause, 'value')) put(object, 'cause', cause.value);
+        const errors = getOwnPropertyDescriptor(value, 'errors');
+        if (errors && isArray(errors.value)) put(object, 'errors', errors.value);
         return object;
       }
       case 'RegExp': return regExpText(value);
@@ -475,7 +479,10 @@
         return items;
       }
       case 'Function': return purpose === 0 ? null : `[Function: ${safely(() => StringOf(value.name), '') || 'anonymous'}]`;
-      default: return purpose === 0 ? null : tag(value);
+      case 'Symbol': return `[${StringOf(value)}]`;
+      default:
+        if (isError(value)) return plain(value, 'Error', purpose);
+        return purpose === 0 ? null : tag(value);
     }
   };
 

@@ -181,6 +181,23 @@ static const char *odd_class(JSContext *ctx, JSValueConst value) {
   return "Other";
 }
 
+// Writes the prelude's stand-in for a value of this class.
+static int write_plain(Writer *w, JSValueConst value, const char *class) {
+  JSContext *ctx = w->ctx;
+  JSValue args[3] = {js_dup(value), JS_NewString(ctx, class), JS_NewInt32(ctx, w->purpose)};
+  JSValue plain = JS_Call(ctx, serialize_hook_plain, JS_UNDEFINED, 3, (JSValueConst *)args);
+  JS_FreeValue(ctx, args[0]); JS_FreeValue(ctx, args[1]);
+  if (JS_IsException(plain)) return -1;
+  if (JS_IsNull(plain)) { // not for arguments
+    char what[100];
+    snprintf(what, sizeof what, "is a %s, which cannot be sent to a tool", class[0] == 'O' ? "value without a JSON form" : class);
+    return refuse(w, JS_ATOM_NULL, what);
+  }
+  int wrote = write_value(w, plain, JS_ATOM_NULL);
+  JS_FreeValue(ctx, plain);
+  return wrote;
+}
+
 static int write_inside(Writer *w, JSValueConst value, JSAtom key) {
   JSContext *ctx = w->ctx;
   if (JS_IsPromise(value)) {
@@ -209,18 +226,7 @@ static int write_inside(Writer *w, JSValueConst value, JSAtom key) {
   if (js_is_array(ctx, value) > 0) return write_array(w, value) ? -1 : 1;
   const char *class = odd_class(ctx, value);
   if (!class) return write_object(w, value) ? -1 : 1;
-  JSValue args[3] = {js_dup(value), JS_NewString(ctx, class), JS_NewInt32(ctx, w->purpose)};
-  JSValue plain = JS_Call(ctx, serialize_hook_plain, JS_UNDEFINED, 3, (JSValueConst *)args);
-  JS_FreeValue(ctx, args[0]); JS_FreeValue(ctx, args[1]);
-  if (JS_IsException(plain)) return -1;
-  if (JS_IsNull(plain)) { // not for arguments
-    char what[100];
-    snprintf(what, sizeof what, "is a %s, which cannot be sent to a tool", class[0] == 'O' ? "value without a JSON form" : class);
-    return refuse(w, JS_ATOM_NULL, what);
-  }
-  int wrote = write_value(w, plain, JS_ATOM_NULL);
-  JS_FreeValue(ctx, plain);
-  return wrote;
+  return write_plain(w, value, class);
 }
 
 // 1 written, 0 nothing to write (undefined), -1 exception.
@@ -234,8 +240,7 @@ static int write_value(Writer *w, JSValueConst value, JSAtom key) {
   case JS_TAG_BIG_INT: case JS_TAG_SHORT_BIG_INT: return write_big_int(w, value) ? -1 : 1;
   case JS_TAG_SYMBOL:
     if (w->purpose == FOR_ARGUMENTS) return refuse(w, key, "is a Symbol, which cannot be sent to a tool");
-    dbuf_putstr(w->out, "\"[Symbol]\"");
-    return 1;
+    return write_plain(w, value, "Symbol");
   case JS_TAG_OBJECT: break;
   default: dbuf_putstr(w->out, "null"); return 1;
   }

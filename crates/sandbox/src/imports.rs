@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use wasmtime::{Caller, Linker, Memory, ResourceLimiter, Trap};
 
 use crate::builtins::{self, Collation};
-use crate::vm::{Place, Stop};
+use crate::vm::Place;
 
 /// Who answers a program's questions and hears its logs.
 pub trait Host: Send + 'static {
@@ -44,7 +44,7 @@ pub(crate) struct State<H> {
     pub memory: Option<Memory>,
     pub memory_bytes_max: usize,
     pub memory_refused: bool,
-    pub stop: Option<Stop>,
+    pub stopped_by_host: bool,
     pub places: Vec<Place>,
     pub result: Option<String>,
     pub error: Option<String>,
@@ -60,7 +60,7 @@ impl<H> State<H> {
             memory: None,
             memory_bytes_max,
             memory_refused: false,
-            stop: None,
+            stopped_by_host: false,
             places: Vec::new(),
             result: None,
             error: None,
@@ -207,6 +207,6 @@ fn misused() -> wasmtime::Error {
 }
 
 fn stop<H>(state: &mut State<H>) -> wasmtime::Error {
-    state.stop = Some(Stop::ByHost);
+    state.stopped_by_host = true;
     wasmtime::Error::msg("stopped by the host")
 }

@@ -11,6 +11,7 @@ enum Entry {
     Alias,
     Exact,
     Unknown,
+    Qualified,
 }
 
 impl Names {
@@ -31,6 +32,11 @@ impl Names {
     /// A name that is reached by property access only, because it is no identifier.
     pub fn exact(&mut self, name: &str) {
         self.entry(Entry::Exact, 0, name);
+    }
+
+    /// The full name of a namespace's function, reached as `tools["server.tool"]`.
+    pub fn qualified(&mut self, name: &str) {
+        self.entry(Entry::Qualified, 0, name);
     }
 
     /// A global name that throws a `ReferenceError` with this message when it is read.

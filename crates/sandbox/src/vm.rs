@@ -36,7 +36,7 @@ pub enum Stop {
     /// Its instructions are used up; the places tell where it was, innermost first.
     OutOfFuel(Vec<Place>),
     /// The host said so.
-    ByHost,
+    ByHost(Vec<Place>),
     /// It has no memory left, not even to report that.
     OutOfMemory,
     /// It went deeper than even the host's stack allows.
@@ -258,8 +258,8 @@ impl<H: Host> Vm<H> {
     }
 
     fn stopped(&mut self, error: &wasmtime::Error) -> Stop {
-        if let Some(stop) = self.store.data_mut().stop.take() {
-            return stop;
+        if self.store.data().stopped_by_host {
+            return Stop::ByHost(self.places());
         }
         match error.downcast_ref::<Trap>() {
             Some(Trap::OutOfFuel) => Stop::OutOfFuel(self.places()),
@@ -272,12 +272,13 @@ impl<H: Host> Vm<H> {
 
     fn places(&mut self) -> Vec<Place> {
         let locate = self.exports.locate.clone();
+        let left = self.store.get_fuel().unwrap_or(0);
         if self.store.set_fuel(POST_MORTEM_FUEL).is_ok() {
             // What cannot be located stays unsaid; the verdict stands without it.
             drop(drive(locate.call_async(&mut self.store, ()), &|| true));
         }
-        // All of it is used up; what the search took does not count.
-        drop(self.store.set_fuel(0));
+        // What the search took does not count.
+        drop(self.store.set_fuel(left));
         std::mem::take(&mut self.store.data_mut().places)
     }
 }

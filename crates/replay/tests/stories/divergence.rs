@@ -23,7 +23,11 @@ fn changed_arguments_another_tool_or_a_missing_call_stop_the_step() {
         )
     );
     insta::assert_snapshot!(error["message"].as_str().expect("text"), @r#"call 0 was recorded as `a({"q":"old"})`, but this run called `a({"q":"new"})`; the program, the tools or the engine changed since the journal was written, so start the program anew"#);
-    assert_eq!(error["unfinished"], json!([]), "its answer is known, whoever it belongs to");
+    assert_eq!(
+        (&error["completed"], &error["unfinished"]),
+        (&json!([]), &json!([{ "call": 0, "tool": "a" }])),
+        "the answer is another call's"
+    );
 
     let other_tool = with_journal("return await b({ q: 'old' })", recorded.clone());
     assert_eq!(other_tool["result"]["error"]["actual"], json!({ "tool": "b", "args": { "q": "old" } }));

@@ -39,7 +39,7 @@ fn tools_answer_to_their_exact_name_their_identifier_and_its_camel_case() {
     ]);
     let transcript = Story::new(
         "await web_search(); await webSearch(); await tools.web_search(); await tools['get-weather.v2'](); await get_weather_v2();
-         await tools.delete(); await delete_(); await größe(); await github.create_issue(); await github.createIssue(); await tools.github.create_issue();
+         await tools.delete(); await delete_(); await größe(); await github.create_issue(); await github.createIssue(); await tools.github.create_issue(); await tools['github.create_issue']();
          await my_server['weird name!'](); await my_server.weird_name_();
          return [Object.keys(tools).includes('web_search'), 'nope' in tools, Object.keys(github), typeof github.then, String(web_search.name)]",
     )
@@ -57,6 +57,7 @@ fn tools_answer_to_their_exact_name_their_identifier_and_its_camel_case() {
             "delete({})",
             "delete({})",
             "größe({})",
+            "github.create_issue({})",
             "github.create_issue({})",
             "github.create_issue({})",
             "github.create_issue({})",
@@ -117,6 +118,29 @@ fn errors_are_shown_in_the_models_own_source() {
     ]
     .map(failed);
     insta::assert_snapshot!(reports.join("\n---\n"));
+}
+
+#[test]
+fn every_kind_of_mistake_is_placed_on_its_line() {
+    let rows = [
+        ("const a = 1;\nconst b = 2;\nconst { items } = (await a_null()) as any;", 3),
+        ("const x: any = undefined;\nconst y = 1;\nlet { d } = x;", 3),
+        ("function q(x) {\n  const [first] = x;\n}\n\nq(null)", 2),
+        (
+            "class A {\n  items: any;\n  list() {\n    console.log(1);\n    return this.items.length;\n  }\n}\nnew A().list()",
+            5,
+        ),
+        ("enum E {\n  A,\n  B\n}\n(null as any).x", 5),
+        ("const s = '😀é';\n(null as any).x", 2),
+        ("const n = 1;\nbtoa('é€')", 2),
+        ("let n = 0;\nwhile (true) {\n  n++\n}", 3),
+        ("let n = 0;\nfor (;;) {\n  await a()\n}", 3),
+    ];
+    for (code, line) in rows {
+        let code = code.replace("a_null()", "Promise.resolve(null)");
+        let error = Story::new(&code).with("limits", json!({ "fuel": 3_000_000, "calls": 3 })).error();
+        assert_eq!(error["line"], line, "{code}: {error}");
+    }
 }
 
 #[test]

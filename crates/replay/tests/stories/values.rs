@@ -21,10 +21,19 @@ fn what_json_cannot_carry_has_a_conversion_in_results() {
         ("return [new Date(0), new Date(NaN)]", json!(["1970-01-01T00:00:00.000Z", null])),
         ("return new Map([['x', 1], [2, new Map()]])", json!({ "x": 1, "2": {} })),
         ("return new Map([[{ k: 1 }, 'v']])", json!([[{ "k": 1 }, "v"]])),
+        ("return new Map([[1, 'a'], ['1', 'b']])", json!([[1, "a"], ["1", "b"]])),
+        (
+            "return await Promise.any([Promise.reject(new Error('x'))]).catch((e) => e)",
+            json!({ "name": "AggregateError", "message": "", "errors": [{ "name": "Error", "message": "x" }] }),
+        ),
+        (
+            "try { atob('*') } catch (e) { return e }",
+            json!({ "name": "InvalidCharacterError", "message": "The string to be decoded is not correctly encoded" }),
+        ),
         ("return new Set(['x', new Set([1])])", json!(["x", [1]])),
         (
             "return [/a+/gi, Symbol('s'), () => 1, class Name {}]",
-            json!(["/a+/gi", "[Symbol]", "[Function: anonymous]", "[Function: Name]"]),
+            json!(["/a+/gi", "[Symbol(s)]", "[Function: anonymous]", "[Function: Name]"]),
         ),
         (
             "const e = new TypeError('no', { cause: 'why' }); e.code = 7; return e",
