@@ -12,6 +12,7 @@ mod canonical;
 mod journal;
 mod limits;
 mod program;
+mod recent;
 mod report;
 mod request;
 mod run;
@@ -19,7 +20,6 @@ mod step;
 mod stepper;
 mod toolbox;
 mod toolboxes;
-mod warm;
 
 pub use canonical::canonical as canonical_args;
 pub use dacapo_catalog::{

@@ -8,16 +8,17 @@ use sha2::{Digest, Sha256};
 use crate::asker::Asker;
 use crate::journal::Journal;
 use crate::limits::Limit;
+use crate::recent::{Key, Recent};
 use crate::report;
 use crate::request::Request;
 use crate::run::{Interrupted, Run, Script};
 use crate::step::{Failure, Outcome, Step, Usage};
-use crate::warm::{Key, Warm};
 
 /// Runs programs step by step. One per process; shared by all threads.
 pub struct Stepper {
     sandbox: Sandbox<Asker>,
-    warm: Mutex<Warm>,
+    /// Paused programs kept in memory. A cache: what is not here is replayed.
+    warm: Mutex<Recent<Run>>,
 }
 
 impl std::fmt::Debug for Stepper {
@@ -56,13 +57,16 @@ pub enum StepError {
     Sandbox(#[from] SandboxError),
 }
 
+/// What a paused program takes besides its memory.
+const BYTES_PER_PROGRAM: usize = 256 << 10;
+
 /// Programs that may run at the same moment, beside those that are paused.
 const RUNNING_MAX: u32 = 64;
 
 impl Stepper {
     pub fn new(warm: WarmPrograms) -> Result<Stepper, SandboxError> {
         let sandbox = Sandbox::new(warm.count_max + RUNNING_MAX)?;
-        Ok(Stepper { sandbox, warm: Mutex::new(Warm::new(warm.count_max as usize, warm.bytes_max)) })
+        Ok(Stepper { sandbox, warm: Mutex::new(Recent::new(warm.count_max as usize, warm.bytes_max)) })
     }
 
     /// Runs the program against the journal: up to the next calls that the journal does not answer, or to its end.
@@ -93,7 +97,8 @@ impl Stepper {
         let step = run.advance(&request.journal, &script).map_err(|Interrupted| StepError::Interrupted)?;
         if let Outcome::Paused { .. } = step.outcome {
             let key = key(&base, &request.journal, run.consumed());
-            drop(self.warm().put(key, run));
+            let bytes = BYTES_PER_PROGRAM + run.memory_bytes();
+            drop(self.warm().put(key, run, bytes));
         }
         Ok(step)
     }
@@ -143,7 +148,7 @@ impl Stepper {
         }
     }
 
-    fn warm(&self) -> MutexGuard<'_, Warm> {
+    fn warm(&self) -> MutexGuard<'_, Recent<Run>> {
         self.warm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
