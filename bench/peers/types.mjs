@@ -9,14 +9,20 @@ const classes = ["DurableObject", "RpcTarget", "WorkerEntrypoint"].map((name) =>
 register(script(`export const resolve = (specifier, context, next) => specifier === "cloudflare:workers"
   ? { url: ${JSON.stringify(script(classes.join("\n")))}, shortCircuit: true } : next(specifier, context);`));
 
-const { compile } = await import("json-schema-to-typescript");
-const { jsonSchemaToType } = await import("@cloudflare/codemode");
+const load = async (name) => {
+  const start = performance.now();
+  const module = await import(name);
+  return { module, load_ms: performance.now() - start };
+};
+const { module: { compile }, load_ms: j2tsLoad } = await load("json-schema-to-typescript");
+const { module: { jsonSchemaToType }, load_ms: codemodeLoad } = await load("@cloudflare/codemode");
 
 const schemas = readFileSync(new URL("schemas.jsonl", import.meta.url), "utf8").split("\n").map((line) => JSON.parse(line));
 
 const options = { format: false, unknownAny: true, bannerComment: "" };
 const j2ts = {
   name: "json-schema-to-typescript",
+  load_ms: j2tsLoad,
   passes: 5,
   async pass(texts) {
     for (const schema of schemas) texts.push(await compile(schema, "Root", options).catch(() => null));
@@ -26,6 +32,7 @@ const j2ts = {
 };
 const codemode = {
   name: "@cloudflare/codemode",
+  load_ms: codemodeLoad,
   passes: 200,
   // Not async: a pass of a few milliseconds shall not wait for promises.
   pass(texts) {
@@ -41,7 +48,7 @@ const codemode = {
 };
 
 // The first pass is the warm-up, and worth knowing: it is what a process pays that writes each type once.
-async function measure({ name, passes, pass, comparable }) {
+async function measure({ name, load_ms, passes, pass, comparable }) {
   const times = [];
   let texts;
   for (let i = 0; i <= passes; i++) {
@@ -55,6 +62,7 @@ async function measure({ name, passes, pass, comparable }) {
   const [first, ...warm] = times;
   return {
     name: `${name} ${version}`,
+    load_ms,
     first_ms: first,
     best_ms: Math.min(...warm),
     texts: texts.map((text) => text === null ? null : comparable(text)),
