@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use dacapo_replay::{
     Failure, Limit, Limits, LogLine, Outcome, Program, Request, Step, Stepper, Tool, Toolbox, WarmPrograms,
     undefined_functions,
@@ -85,7 +86,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         writeln!(io::stderr(), "warning: {}", warning.message)?;
     }
     let mut request = Request::new(program, Arc::new(toolbox));
-    request.limits = limits(&options.limit)?;
+    for (limit, value) in &options.limit {
+        request.limits.set(*limit, *value).expect("checked when the option was read");
+    }
 
     let stepper = Stepper::new(WarmPrograms { count_max: 1, bytes_max: usize::MAX })?;
     let mut logs_told = 0;
@@ -183,16 +186,6 @@ fn implied_tools(program: &Program, answers: &Answers) -> Vec<Tool> {
     names.into_iter().map(untyped).collect()
 }
 
-fn limits(changes: &[(Limit, u64)]) -> anyhow::Result<Limits> {
-    let mut limits = Limits::default();
-    for (limit, value) in changes {
-        limits.set(*limit, *value).map_err(|range| {
-            anyhow!("--limit {limit}={value} is out of range; {} to {} are possible", range.start(), range.end())
-        })?;
-    }
-    Ok(limits)
-}
-
 fn parse_limit(text: &str) -> Result<(Limit, u64), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     let known = || Limit::ALL.map(Limit::name).join(", ");
@@ -201,9 +194,9 @@ fn parse_limit(text: &str) -> Result<(Limit, u64), String> {
         .find(|limit| limit.name() == name)
         .ok_or_else(|| format!("no limit `{name}`; there are {}", known()))?;
     let value = value.parse().map_err(|error| format!("`{value}` is not a number: {error}"))?;
-    let range = limit.range();
-    if !range.contains(&value) {
-        return Err(format!("{value} is out of range; {} to {} are possible", range.start(), range.end()));
-    }
+    let refused = |range: RangeInclusive<u64>| {
+        format!("{value} is out of range; {} to {} are possible", range.start(), range.end())
+    };
+    Limits::default().set(limit, value).map_err(refused)?;
     Ok((limit, value))
 }

@@ -100,6 +100,17 @@ fn answers_can_come_from_a_file() {
 }
 
 #[test]
+fn null_is_an_answer_and_patience_may_be_endless() {
+    let desk = Desk::with(&[("p.ts", "return [await price()]"), ("null.json", r#"[{"tool": "price", "ok": null}]"#)]);
+    let patience = u64::MAX.to_string();
+    let from_file = desk.dacapo(&["run", "p.ts", "--answers", "null.json", "--patience", &patience], "");
+    let typed = desk.dacapo(&["run", "p.ts"], "{\"call\": 0, \"ok\": null}\n");
+    assert_eq!([text(&from_file.stdout), text(&typed.stdout)], ["[\n  null\n]\n"; 2]);
+    let step = desk.dacapo(&["step", "--patience", &patience], r#"{"program": {"code": "1"}}"#);
+    assert_eq!(step.status.code(), Some(0));
+}
+
+#[test]
 fn a_script_can_play_the_client_in_json() {
     let desk = Desk::with(&[("sum.ts", SUM)]);
     let output = desk.dacapo(&["run", "sum.ts", "--json", "--seed", "s", "--started-at", "0"], "2\n7\n");

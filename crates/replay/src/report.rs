@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::journal::Journal;
 use crate::limits::{Limit, Limits};
 use crate::program::Program;
-use crate::run::{self, Script};
+use crate::run::Script;
 use crate::step::{Asking, ErrorKind, Failure, LogLine};
 
 const VALUE_CHARS_MAX: usize = 300;
@@ -45,7 +45,7 @@ pub(crate) fn ending(ending: Ending, script: &Script<'_>) -> Result<Box<RawValue
         Ok(json) if json.len() as u64 > script.limits.get(Limit::OutputBytes) => {
             Err(limit(Limit::OutputBytes, &[], script))
         }
-        Ok(json) => run::raw(json).ok_or_else(|| internal("the result is not JSON")),
+        Ok(json) => RawValue::from_string(json).map_err(|error| internal(&format!("the result is not JSON: {error}"))),
         Err(described) => Err(exception(&described, ending.memory_refused, script)),
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use dacapo_sandbox::{AnswerKind, Ending, Level, Patience, Rest, Stop, Vm};
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use crate::asker::{Asker, Issued};
 use crate::journal::{Answer, CallIndex, Entry, Journal, JsonText, holds_big_integers};
@@ -223,8 +222,9 @@ impl Run {
             Stop::OutOfFuel(places) => (Limit::Fuel, places),
             Stop::OutOfMemory => (Limit::MemoryBytes, Vec::new()),
             Stop::StackExhausted => (Limit::StackBytes, Vec::new()),
-            // The asker stops a program only after it has noted the limit.
-            Stop::ByHost(places) => (self.vm.host().exceeded.unwrap_or(Limit::Calls), places),
+            Stop::ByHost(places) => {
+                (self.vm.host().exceeded.expect("the asker notes the limit before it stops a program"), places)
+            }
         };
         Ok(report::limit(limit, &places, script))
     }
@@ -258,9 +258,4 @@ fn error_json(tool: &str, message: &str, data: Option<&JsonText>) -> String {
         Some(data) => format!("{},\"data\":{}}}", &head[..head.len() - 1], data.as_str()),
         None => head,
     }
-}
-
-/// JSON that the guest wrote.
-pub(crate) fn raw(json: String) -> Option<Box<RawValue>> {
-    RawValue::from_string(json).ok()
 }

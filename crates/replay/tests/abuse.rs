@@ -460,7 +460,7 @@ while (todo.length) {
 return [...names].sort();
 "#;
 
-const NATIVES: &str = "ask emit show started setTimer clearTimer fillRandom encodeUtf8 decodeUtf8 promiseState";
+const NATIVES: &str = "ask emit show started setTimer clearTimer fillRandom encodeUtf8 decodeUtf8";
 
 #[test]
 fn hostile_programs_get_their_verdict_twice_and_leave_nothing_behind() {

@@ -425,15 +425,11 @@ static JSValue js_decode_utf8(JSContext *c, JSValueConst this_val, int argc, JSV
   js_free(ctx, units);
   return text;
 }
-static JSValue js_promise_state(JSContext *c, JSValueConst this_val, int argc, JSValueConst *argv) {
-  return JS_NewInt32(ctx, JS_PromiseState(ctx, argv[0]));
-}
 
 static const struct { const char *name; JSCFunction *function; int length; } natives[] = {
   {"ask", js_ask, 2}, {"compare", js_compare, 3}, {"emit", js_emit, 2}, {"show", js_show, 1}, {"now", js_now, 0},
   {"started", js_started, 0}, {"setTimer", js_set_timer, 4}, {"clearTimer", js_clear_timer, 1},
   {"fillRandom", js_fill_random, 1}, {"encodeUtf8", js_encode_utf8, 1}, {"decodeUtf8", js_decode_utf8, 2},
-  {"promiseState", js_promise_state, 1},
 };
 
 // ---- boot: runs at build time ----

@@ -15,8 +15,7 @@
   const mapForEach = uncurry(Map.prototype.forEach), setForEach = uncurry(Set.prototype.forEach);
   const toISOString = uncurry(Date.prototype.toISOString), getTime = uncurry(Date.prototype.getTime);
   const matches = uncurry(RegExp.prototype.exec), regExpText = uncurry(RegExp.prototype.toString);
-  const arrayJoin = uncurry(Array.prototype.join), slice = uncurry(String.prototype.slice);
-  const startsWith = uncurry(String.prototype.startsWith), replaceText = uncurry(String.prototype.replace);
+  const slice = uncurry(String.prototype.slice), startsWith = uncurry(String.prototype.startsWith);
   const tag = uncurry(Object.prototype.toString);
   const BigIntOf = BigInt, StringOf = String, NumberOf = Number, BytesOf = Uint8Array, ErrorOf = Error, AggregateErrorOf = AggregateError;
   const typedArray = Object.getPrototypeOf(Uint8Array.prototype);

@@ -211,11 +211,6 @@ impl<H: Host> Vm<H> {
         Ok(Ending { outcome, unhandled, memory_refused: state.memory_refused })
     }
 
-    /// Rejections and errors of timers that nobody handled, so far.
-    pub fn take_unhandled(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.store.data_mut().unhandled)
-    }
-
     pub fn host(&self) -> &H {
         &self.store.data().host
     }
