@@ -102,19 +102,53 @@ impl Answer {
     }
 }
 
+/// Stands for the canonical arguments of a call where there is no room for them, or no trust in who brings them back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ArgsDigest(pub [u8; 4]);
+
+impl ArgsDigest {
+    pub(crate) fn of(canonical: &str) -> ArgsDigest {
+        let digest = Sha256::new_with_prefix(b"dacapo args 1\0").chain_update(canonical).finalize();
+        ArgsDigest(std::array::from_fn(|i| digest[i]))
+    }
+}
+
+/// What a journal knows of a call's arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RecordedArgs {
+    /// Only the tool is compared.
+    Unknown,
+    Canonical(String),
+    Digest(ArgsDigest),
+}
+
+impl RecordedArgs {
+    pub(crate) fn match_canonical(&self, args: &str) -> bool {
+        match self {
+            RecordedArgs::Unknown => true,
+            RecordedArgs::Canonical(recorded) => recorded == args,
+            RecordedArgs::Digest(recorded) => *recorded == ArgsDigest::of(args),
+        }
+    }
+}
+
 /// One answered call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub call: CallIndex,
     pub tool: String,
-    /// Canonical; `None` when only the tool is to be compared.
-    pub(crate) args: Option<String>,
+    pub(crate) args: RecordedArgs,
     pub answer: Answer,
 }
 
 impl Entry {
     pub fn new(call: CallIndex, tool: impl Into<String>, args: Option<&Value>, answer: Answer) -> Entry {
-        Entry { call, tool: tool.into(), args: args.map(canonical), answer }
+        let args = args.map_or(RecordedArgs::Unknown, |args| RecordedArgs::Canonical(canonical(args)));
+        Entry { call, tool: tool.into(), args, answer }
+    }
+
+    pub fn with_digest(call: CallIndex, tool: impl Into<String>, digest: ArgsDigest, answer: Answer) -> Entry {
+        Entry { call, tool: tool.into(), args: RecordedArgs::Digest(digest), answer }
     }
 }
 
@@ -134,7 +168,17 @@ impl Journal {
         hash.update(self.digest(self.entries.len()));
         hash.update(entry.call.0.to_le_bytes());
         absorb(&mut hash, Some(&entry.tool));
-        absorb(&mut hash, entry.args.as_deref());
+        match &entry.args {
+            RecordedArgs::Unknown => hash.update([0]),
+            RecordedArgs::Canonical(args) => {
+                hash.update([1]);
+                absorb(&mut hash, Some(args));
+            }
+            RecordedArgs::Digest(ArgsDigest(bytes)) => {
+                hash.update([2]);
+                hash.update(bytes);
+            }
+        }
         match &entry.answer {
             Answer::Ok(json) => {
                 hash.update([0]);

@@ -26,7 +26,7 @@ pub use dacapo_catalog::{
     ANSWER_TOKENS_DEFAULT, Catalog, Declarations, Explanation, Found, Hit, SearchResults, Tool, ToolsError, read_tools,
 };
 pub use dacapo_sandbox::{Level, Patience, SandboxError};
-pub use journal::{Answer, CallIndex, Entry, Journal, JsonText, Reused};
+pub use journal::{Answer, ArgsDigest, CallIndex, Entry, Journal, JsonText, Reused};
 pub use limits::{Limit, Limits};
 pub use program::{Program, undefined_functions};
 pub use request::{Request, RequestError};

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::journal::Journal;
+use crate::canonical::canonical;
+use crate::journal::{Journal, RecordedArgs};
 use crate::limits::{Limit, Limits};
 use crate::program::Program;
 use crate::run::Script;
@@ -128,11 +129,19 @@ pub(crate) fn internal(what: &str) -> Box<Failure> {
 
 pub(crate) fn diverged(journal: &Journal, entry: usize, actual: Option<Asking>) -> Box<Failure> {
     let recorded = &journal.entries()[entry];
-    let args = recorded.args.as_deref().map(|args| serde_json::from_str(args).unwrap_or_default());
-    let was = show(&recorded.tool, recorded.args.as_deref().unwrap_or("…"));
+    let (args, shown) = match &recorded.args {
+        RecordedArgs::Canonical(args) => (Some(serde_json::from_str(args).unwrap_or_default()), args.as_str()),
+        RecordedArgs::Unknown | RecordedArgs::Digest(_) => (None, "…"),
+    };
+    let was = show(&recorded.tool, shown);
     let now = match &actual {
         Some(asking) => {
-            format!("this run called {}", show(&asking.tool, &asking.args.clone().unwrap_or_default().to_string()))
+            let args = asking.args.clone().unwrap_or_default();
+            let differs = matches!(recorded.args, RecordedArgs::Digest(_))
+                && asking.tool == recorded.tool
+                && !recorded.args.match_canonical(&canonical(&args));
+            let difference = if differs { " with arguments of another digest" } else { "" };
+            format!("this run called {}{difference}", show(&asking.tool, &args.to_string()))
         }
         None => "this run never made it".to_owned(),
     };

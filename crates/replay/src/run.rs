@@ -153,8 +153,7 @@ impl Run {
         let asker = self.vm.host();
         let Some(issued) = asker.get(entry.call) else { return Err(None) };
         let tool = asker.toolbox().catalog().qualified_name(issued.tool);
-        let same_args = entry.args.as_ref().is_none_or(|args| *args == issued.canonical);
-        if tool == entry.tool && same_args && asker.is_open(entry.call) {
+        if tool == entry.tool && entry.args.match_canonical(&issued.canonical) && asker.is_open(entry.call) {
             return Ok(());
         }
         Err(Some(Asking { tool: tool.to_owned(), args: Some(issued.args()) }))

@@ -6,7 +6,8 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::journal::CallIndex;
+use crate::canonical::canonical;
+use crate::journal::{ArgsDigest, CallIndex};
 use crate::limits::Limit;
 
 /// The end of one step.
@@ -37,6 +38,13 @@ pub struct Call {
     pub args: Value,
     /// The same on every replay and every replica: makes executing the call twice avoidable.
     pub key: String,
+}
+
+impl Call {
+    /// What a journal needs of the arguments; see [`Entry::with_digest`](crate::Entry::with_digest).
+    pub fn args_digest(&self) -> ArgsDigest {
+        ArgsDigest::of(&canonical(&self.args))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

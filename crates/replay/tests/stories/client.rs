@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use dacapo_replay::{Request, Stepper, WarmPrograms};
+use dacapo_replay::{Request, Step, Stepper, WarmPrograms};
 use serde_json::{Value, json};
 
 static COLD: LazyLock<Stepper> = LazyLock::new(|| Stepper::new(WarmPrograms::NONE).expect("a sandbox"));
@@ -13,18 +13,16 @@ pub(crate) fn plain_tools() -> Value {
     json!([{ "name": "a" }, { "name": "b" }, { "name": "c" }, { "name": "web_search" }])
 }
 
-pub(crate) fn step_cold(request: &Value) -> Value {
-    step_with(&COLD, request)
+/// One step, cold and warm, which must agree.
+pub(crate) fn step(request: &Request) -> Step {
+    let step_with = |stepper: &Stepper| stepper.step(request, &|| true).expect("a step");
+    let (cold, warm) = (step_with(&COLD), step_with(&WARM));
+    assert_eq!(json_of(&cold), json_of(&warm), "a warm program behaves like a replayed one");
+    cold
 }
 
-pub(crate) fn step_warm(request: &Value) -> Value {
-    step_with(&WARM, request)
-}
-
-fn step_with(stepper: &Stepper, request: &Value) -> Value {
-    let request = Request::parse(&request.to_string()).expect("a valid request");
-    let step = stepper.step(&request, &|| true).expect("a step");
-    serde_json::to_value(&step).expect("steps are JSON")
+fn json_of(step: &Step) -> Value {
+    serde_json::to_value(step).expect("steps are JSON")
 }
 
 /// A conversation between a program and its client.
@@ -52,11 +50,9 @@ impl Story {
         self
     }
 
-    /// One step with the journal as it stands, cold and warm, which must agree.
+    /// One step with the journal as it stands.
     pub(crate) fn step(&self) -> Value {
-        let cold = step_cold(&self.request);
-        assert_eq!(cold, step_warm(&self.request), "a warm program behaves like a replayed one");
-        cold
+        json_of(&step(&Request::parse(&self.request.to_string()).expect("a valid request")))
     }
 
     pub(crate) fn answer(&mut self, call: &Value, answer: &Value) {

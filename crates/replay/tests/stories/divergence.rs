@@ -1,8 +1,9 @@
 //! A stale answer is never given to a changed call, and a rewritten program does not repeat what was done.
 
+use dacapo_replay::{Answer, ArgsDigest, Entry, JsonText, Outcome, Request};
 use serde_json::{Value, json};
 
-use crate::client::Story;
+use crate::client::{Story, step};
 
 fn with_journal(code: &str, journal: Value) -> Value {
     Story::new(code).with("journal", journal).step()
@@ -61,6 +62,45 @@ fn spelling_of_arguments_and_a_journal_without_them_are_fine() {
         assert_eq!(step["result"]["data"], "yes");
     }
     assert_eq!(with_journal(code, json!([{ "call": 0, "tool": "a", "ok": "yes" }]))["result"]["data"], "yes");
+}
+
+#[test]
+fn a_digest_stands_for_arguments_that_nobody_kept() {
+    let asking = |q: &str| {
+        let program = json!({ "code": format!("const x = await a({{ q: '{q}', n: 1 }}); return [x, await b()]") });
+        Request::parse(&json!({ "program": program, "tools": [{ "name": "a" }, { "name": "b" }] }).to_string())
+            .expect("a valid request")
+    };
+    let mut same = asking("old");
+    let Outcome::Paused { calls } = step(&same).outcome else { panic!("it waits for a") };
+    let digest = calls[0].args_digest();
+    assert_eq!(digest, ArgsDigest([239, 184, 52, 248]), "sealed into ids, so it must never change");
+
+    let answer = Answer::Ok(JsonText::from(&json!("yes")));
+    let entry = |digest: ArgsDigest| Entry::with_digest(calls[0].call, "a", digest, answer.clone());
+    same.journal.push(entry(digest));
+    let Outcome::Paused { calls: next } = step(&same).outcome else { panic!("it waits for b") };
+    assert_eq!(next[0].tool, "b");
+
+    let mut other = digest;
+    other.0[3] ^= 1;
+    let mut changed = asking("old");
+    changed.journal.push(entry(other));
+    let mut changed_program = asking("new");
+    changed_program.journal.push(entry(digest));
+    for (request, q) in [(&changed, "old"), (&changed_program, "new")] {
+        let Outcome::Finished { result: Err(failure) } = step(request).outcome else { panic!("a stale answer") };
+        let error = serde_json::to_value(&failure).expect("failures are JSON");
+        assert_eq!(
+            (&error["kind"], &error["path"], &error["recorded"], &error["completed"]),
+            (&json!("diverged"), &json!("journal[0]"), &json!({ "tool": "a" }), &json!([]))
+        );
+        let message = error["message"].as_str().expect("text").split(';').next();
+        assert_eq!(
+            message,
+            Some(format!(r#"call 0 was recorded as `a(…)`, but this run called `a({{"q":"{q}","n":1}})` with arguments of another digest"#).as_str())
+        );
+    }
 }
 
 #[test]
