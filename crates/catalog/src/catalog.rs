@@ -63,6 +63,12 @@ impl Catalog {
         found.ok().map(|position| self.by_qualified_name[position])
     }
 
+    /// Finds a tool by any name that a program may use: the exact one, the function's, or another of the same function.
+    pub fn find_written(&self, name: &str) -> Option<ToolIndex> {
+        let function = || self.functions.iter().find(|function| function.answers_to(name));
+        self.find(name).or_else(|| function().map(|function| function.tool))
+    }
+
     /// The name by which journals and calls know the tool: `name`, or `server.name`.
     pub fn qualified_name(&self, tool: ToolIndex) -> &str {
         &self.qualified_names[tool.0 as usize]

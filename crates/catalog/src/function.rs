@@ -22,6 +22,16 @@ impl Function {
     pub fn expression(&self) -> String {
         qualified(self.namespace.as_deref(), &self.identifier)
     }
+
+    pub(crate) fn answers_to(&self, written: &str) -> bool {
+        let name = match &self.namespace {
+            Some(namespace) => written.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('.')),
+            None => Some(written),
+        };
+        name.is_some_and(|name| {
+            name == self.identifier || name == self.exact_name || self.aliases.iter().any(|alias| name == alias)
+        })
+    }
 }
 
 /// One function per tool, in the order of the tools.

@@ -10,20 +10,31 @@ use dacapo_sandbox::{Asked, Host, Level};
 use serde_json::Value;
 
 use crate::canonical::canonical;
-use crate::journal::{CallIndex, JsonText, Reused};
+use crate::journal::{Answer, CallIndex, Reused};
 use crate::limits::{Limit, Limits};
+use crate::lookup::Lookup;
 use crate::step::{LogLine, MadeCall};
 use crate::toolbox::Toolbox;
+
+/// Whom a call is for.
+#[derive(Debug)]
+pub(crate) enum Callee {
+    Tool(ToolIndex),
+    /// The host itself.
+    Lookup(Lookup),
+}
 
 /// A call that the program issued.
 #[derive(Debug)]
 pub(crate) struct Issued {
-    pub tool: ToolIndex,
+    pub callee: Callee,
     /// JSON, kept as text: as a tree it would take many times the room.
     args: String,
     pub canonical: String,
     /// How many journal answers had settled when it was issued.
     pub epoch: usize,
+    /// Position of the record that answers it.
+    record: Option<usize>,
 }
 
 impl Issued {
@@ -42,9 +53,11 @@ pub(crate) struct Asker {
     pub exceeded: Option<Limit>,
     /// Journal answers settled so far.
     pub epoch: usize,
-    /// Calls that the record answers, waiting for the job queue to run dry.
-    pub reused: VecDeque<(CallIndex, JsonText)>,
-    records: Vec<Option<Reused>>,
+    /// Calls that the record or the toolbox answers, waiting for the job queue to run dry.
+    pub at_hand: VecDeque<CallIndex>,
+    records: Vec<Reused>,
+    /// Positions of records that no call has used.
+    unused: BTreeSet<usize>,
     log_bytes: u64,
     suggestions_left: Cell<u32>,
     toolbox: Arc<Toolbox>,
@@ -65,8 +78,9 @@ impl Asker {
             logs: Vec::new(),
             exceeded: None,
             epoch: 0,
-            reused: VecDeque::new(),
-            records: records.iter().cloned().map(Some).collect(),
+            at_hand: VecDeque::new(),
+            unused: (0..records.len()).collect(),
+            records: records.to_vec(),
             log_bytes: 0,
             suggestions_left: Cell::new(SUGGESTIONS_MAX),
             toolbox,
@@ -92,9 +106,8 @@ impl Asker {
     }
 
     /// Its answer is on its way into the program.
-    pub(crate) fn close(&mut self, call: CallIndex) -> ToolIndex {
+    pub(crate) fn close(&mut self, call: CallIndex) {
         self.open.remove(&call);
-        self.calls[call.0 as usize].tool
     }
 
     pub(crate) fn numbered(&self) -> impl Iterator<Item = (CallIndex, &Issued)> {
@@ -102,19 +115,61 @@ impl Asker {
     }
 
     pub(crate) fn made(&self, call: CallIndex, issued: &Issued) -> MadeCall {
-        MadeCall { call, tool: self.toolbox.catalog().qualified_name(issued.tool).to_owned() }
+        MadeCall { call, tool: self.name(issued).to_owned() }
+    }
+
+    pub(crate) fn name(&self, issued: &Issued) -> &str {
+        match &issued.callee {
+            Callee::Tool(tool) => self.toolbox.catalog().qualified_name(*tool),
+            Callee::Lookup(lookup) => lookup.name(),
+        }
     }
 
     fn stop(&mut self, limit: Limit) {
         self.exceeded = Some(limit);
     }
 
+    /// The answer to a call that is [`at_hand`](Self::at_hand).
+    pub(crate) fn answer(&self, call: CallIndex) -> Answer {
+        let issued = &self.calls[call.0 as usize];
+        match (&issued.callee, issued.record) {
+            (Callee::Tool(_), record) => {
+                let record = record.expect("a tool's answer is at hand only in the record");
+                Answer::Ok(self.records[record].ok.clone())
+            }
+            (Callee::Lookup(lookup), _) => match lookup.answer(&self.toolbox) {
+                Ok(found) => Answer::Ok(found),
+                Err(name) => {
+                    let advice = if self.may_suggest() { self.toolbox.advice(name) } else { String::new() };
+                    Answer::Error { message: format!("no tool has the name {name:?}{advice}"), data: None }
+                }
+            },
+        }
+    }
+
     /// The first unused record of the same call.
-    fn take_record(&mut self, tool: ToolIndex, canonical: &str) -> Option<JsonText> {
+    fn take_record(&mut self, tool: ToolIndex, canonical: &str) -> Option<usize> {
         let name = self.toolbox.catalog().qualified_name(tool);
         let same = |record: &Reused| record.tool == name && record.args == canonical;
-        let slot = self.records.iter_mut().find(|slot| slot.as_ref().is_some_and(same))?;
-        slot.take().map(|record| record.ok)
+        let position = self.unused.iter().copied().find(|position| same(&self.records[*position]))?;
+        self.unused.remove(&position);
+        Some(position)
+    }
+
+    fn may_suggest(&self) -> bool {
+        let left = self.suggestions_left.get();
+        self.suggestions_left.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    /// Whom number `tool` stands for, if it takes these arguments.
+    fn callee(&self, tool: u32, args: &Value) -> Result<Callee, String> {
+        if let Some(function) = self.toolbox.lookup_function(tool) {
+            return Lookup::read(function, args).map(Callee::Lookup);
+        }
+        let tool = ToolIndex(tool);
+        self.toolbox.catalog().check(tool, args).map_err(|invalid| invalid.to_string())?;
+        Ok(Callee::Tool(tool))
     }
 
     fn exceeded_by(&self, args: &str) -> Option<Limit> {
@@ -137,22 +192,32 @@ impl Host for Asker {
             self.stop(limit);
             return Asked::Stop;
         }
-        let tool = ToolIndex(tool);
         let value: Value = match serde_json::from_str(args) {
             Ok(value) => value,
             Err(error) => return Asked::Refused(format!("the arguments are not JSON: {error}")),
         };
-        if let Err(invalid) = self.toolbox.catalog().check(tool, &value) {
-            return Asked::Refused(invalid.to_string());
-        }
+        let callee = match self.callee(tool, &value) {
+            Ok(callee) => callee,
+            Err(message) => return Asked::Refused(message),
+        };
         let canonical = canonical(&value);
         let call = CallIndex(self.calls.len() as u32);
-        match self.take_record(tool, &canonical) {
-            Some(ok) => self.reused.push_back((call, ok)),
-            None => _ = self.open.insert(call),
+        let record = match callee {
+            Callee::Tool(tool) => self.take_record(tool, &canonical),
+            Callee::Lookup(_) => None,
+        };
+        if record.is_some() || matches!(callee, Callee::Lookup(_)) {
+            self.at_hand.push_back(call);
+        } else {
+            self.open.insert(call);
         }
-        self.calls.push(Issued { tool, args: args.to_owned(), canonical, epoch: self.epoch });
+        self.calls.push(Issued { callee, args: args.to_owned(), canonical, epoch: self.epoch, record });
         Asked::Issued
+    }
+
+    fn effort(&self, tool: u32, args_bytes: u32) -> u64 {
+        let is_lookup = self.toolbox.lookup_function(tool).is_some();
+        if is_lookup { Lookup::effort(&self.toolbox, args_bytes) } else { 0 }
     }
 
     fn log(&mut self, level: Level, text: &str) -> ControlFlow<()> {
@@ -166,8 +231,6 @@ impl Host for Asker {
     }
 
     fn unknown_name(&self, namespace: u32, name: &str) -> String {
-        let left = self.suggestions_left.get();
-        self.suggestions_left.set(left.saturating_sub(1));
-        if left == 0 { format!("{name} is not defined") } else { self.toolbox.unknown_member(namespace, name) }
+        if self.may_suggest() { self.toolbox.unknown_member(namespace, name) } else { format!("{name} is not defined") }
     }
 }

@@ -11,6 +11,7 @@ mod asker;
 mod canonical;
 mod journal;
 mod limits;
+mod lookup;
 mod program;
 mod recent;
 mod report;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use dacapo_sandbox::{AnswerKind, Ending, Level, Patience, Rest, Stop, Vm};
 use serde_json::json;
 
-use crate::asker::{Asker, Issued};
+use crate::asker::{Asker, Callee, Issued};
 use crate::journal::{Answer, CallIndex, Entry, Journal, JsonText, holds_big_integers};
 use crate::limits::{Limit, Limits};
 use crate::program::Program;
@@ -85,8 +85,9 @@ impl Run {
         if rest == Rest::Rejected {
             return Err(End::Finished);
         }
-        if let Some((call, ok)) = self.vm.host_mut().reused.pop_front() {
-            return self.settle(call, &Answer::Ok(ok), script);
+        if let Some(call) = self.vm.host_mut().at_hand.pop_front() {
+            let answer = self.vm.host().answer(call);
+            return self.settle(call, &answer, script);
         }
         if self.needed_calls(rest).next().is_none() {
             return match rest {
@@ -152,7 +153,7 @@ impl Run {
     fn compare(&self, entry: &Entry) -> Result<(), Option<Asking>> {
         let asker = self.vm.host();
         let Some(issued) = asker.get(entry.call) else { return Err(None) };
-        let tool = asker.toolbox().catalog().qualified_name(issued.tool);
+        let tool = asker.name(issued);
         if tool == entry.tool && entry.args.match_canonical(&issued.canonical) && asker.is_open(entry.call) {
             return Ok(());
         }
@@ -161,18 +162,19 @@ impl Run {
 
     fn settle(&mut self, call: CallIndex, answer: &Answer, script: &Script<'_>) -> Result<Rest, End> {
         let asker = self.vm.host_mut();
-        let tool = asker.close(call);
-        let catalog = asker.toolbox().catalog();
-        let name = catalog.qualified_name(tool);
+        asker.close(call);
+        let issued = &asker.calls[call.0 as usize];
         let (kind, text) = match answer {
-            Answer::Ok(json) => match serde_json::from_str::<String>(json.as_str()) {
-                Ok(text) => match catalog.decode(tool, &text) {
+            Answer::Ok(json) => match (&issued.callee, serde_json::from_str::<String>(json.as_str())) {
+                (Callee::Tool(tool), Ok(text)) => match asker.toolbox().catalog().decode(*tool, &text) {
                     dacapo_catalog::Decoded::Json(json) => (json_kind(&json), json),
                     dacapo_catalog::Decoded::Text => (AnswerKind::Text, text),
                 },
-                Err(_) => (json_kind(json.as_str()), json.as_str().to_owned()),
+                _ => (json_kind(json.as_str()), json.as_str().to_owned()),
             },
-            Answer::Error { message, data } => (AnswerKind::Error, error_json(name, message, data.as_ref())),
+            Answer::Error { message, data } => {
+                (AnswerKind::Error, error_json(asker.name(issued), message, data.as_ref()))
+            }
         };
         Ok(self.vm.settle(call.0, kind, &text, script.patience)?)
     }
@@ -234,7 +236,7 @@ impl Run {
         let rest = journal.entries()[self.consumed..].iter();
         let answered: BTreeSet<CallIndex> =
             rest.filter(|entry| self.compare(entry).is_ok()).map(|entry| entry.call).collect();
-        for (call, issued) in asker.numbered() {
+        for (call, issued) in asker.numbered().filter(|(_, issued)| matches!(issued.callee, Callee::Tool(_))) {
             let done = !asker.is_open(call) || answered.contains(&call);
             let list = if done { &mut failure.completed } else { &mut failure.unfinished };
             list.push(asker.made(call, issued));

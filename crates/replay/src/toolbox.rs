@@ -9,9 +9,11 @@ use dacapo_script::UnknownCall;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::lookup::Lookup;
 use crate::request::{RequestError, plain};
 
-const TOOLS_MAX: usize = u16::MAX as usize;
+/// The guest numbers functions in 16 bits.
+const TOOLS_MAX: usize = u16::MAX as usize - Lookup::FUNCTIONS.len();
 const SUGGESTIONS_MAX: usize = 3;
 const LISTED_MAX: usize = 12;
 
@@ -72,10 +74,13 @@ impl Toolbox {
 
     /// What `search` answers, in about `tokens_max` tokens.
     pub fn search(&self, query: &str, limit: usize, tokens_max: usize) -> (SearchResults, Found) {
-        let index = self.index.get_or_init(|| SearchIndex::new(self.catalog.tools()));
-        let results = index.search(query, limit);
+        let results = self.index().search(query, limit);
         let found = Found::new(&results, &self.catalog, self.declarations(), tokens_max);
         (results, found)
+    }
+
+    pub(crate) fn index(&self) -> &SearchIndex {
+        self.index.get_or_init(|| SearchIndex::new(self.catalog.tools()))
     }
 
     pub(crate) fn digest(&self) -> &[u8; 32] {
@@ -112,6 +117,17 @@ impl Toolbox {
                 self.names.qualified(self.catalog.qualified_name(function.tool));
             }
         }
+        // Numbered after the tools, which may take the names.
+        for (number, name) in (self.catalog.tools().len()..).zip(Lookup::FUNCTIONS) {
+            if self.globals.insert(name.to_owned()) {
+                self.names.global(number as u16, name);
+            }
+        }
+    }
+
+    /// The lookup function that has this number, if it is no tool's.
+    pub(crate) fn lookup_function(&self, number: u32) -> Option<u32> {
+        number.checked_sub(self.catalog.tools().len() as u32)
     }
 
     /// Errors for names that the program calls and nobody defines.
@@ -137,15 +153,19 @@ impl Toolbox {
             (None, "alert" | "prompt" | "confirm") => "there is no user here; return what should be said",
             _ => "no tool has this name",
         };
+        format!("{written} is not defined: {reason}{}", self.advice(name))
+    }
+
+    /// What to write instead of a name that is no tool's.
+    pub(crate) fn advice(&self, name: &str) -> String {
         let closest = self.catalog.closest(name, SUGGESTIONS_MAX);
-        let advice = if self.catalog.tools().is_empty() {
+        if self.catalog.tools().is_empty() {
             "; there are no tools".to_owned()
         } else if closest.is_empty() {
             format!("; the tools are {}", self.listed())
         } else {
             format!("; did you mean {}?", closest.join(" or "))
-        };
-        format!("{written} is not defined: {reason}{advice}")
+        }
     }
 
     fn listed(&self) -> String {

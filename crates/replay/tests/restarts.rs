@@ -30,11 +30,17 @@ const call = (tool: any, mark: number, more: any): Promise<any> => {
   console.debug(JSON.stringify(args));
   return tool(args);
 };
+const look = (lookup: any, mark: number): Promise<any> => {
+  if (issued === 16) return Promise.reject(new RangeError('enough calls'));
+  issued++;
+  return lookup(['a', 'web-search', 'nothing'][mark % 3]);
+};
 ";
 
 /// Promises, with weights. What comes first is what a failing program shrinks to.
 const PROMISE: &[(u32, &str)] = &[
     (20, "call(<tool>, <digit>, <detail>)"),
+    (2, "look(<lookup>, <digit>)"),
     (1, "Promise.resolve(size(x))"),
     (1, "Promise.reject(new Error('rejected'))"),
     (1, "Promise.resolve(kept[<digit>])"),
@@ -78,6 +84,7 @@ const STATEMENT: &[(u32, &str)] = &[
 ];
 
 const TOOL: &[&str] = &["a", "b", "tools['web-search']"];
+const LOOKUP: &[&str] = &["search", "describe"];
 const JOIN: &[&str] = &["all", "race", "any", "allSettled"];
 const DIGIT: &[&str] = &["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 const DETAIL: &[&str] = &[
@@ -133,6 +140,7 @@ impl Grammar {
         let word = |words: &'static [&str]| Some(select(words).prop_map(str::to_owned).boxed());
         match name {
             "tool" => word(TOOL),
+            "lookup" => word(LOOKUP),
             "join" => word(JOIN),
             "digit" => word(DIGIT),
             "detail" => word(DETAIL),

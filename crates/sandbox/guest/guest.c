@@ -26,10 +26,11 @@ IMPORT(compare) extern int32_t host_compare(const void *a, uint32_t alen, const 
 enum { REPORT_RESULT, REPORT_ERROR, REPORT_UNHANDLED };
 enum { PENDING, WAITING_FOR_TIMER, FULFILLED, REJECTED };
 enum { ANSWER_JSON, ANSWER_JSON_WITH_BIG_INTEGERS, ANSWER_TEXT, ANSWER_ERROR };
-enum { ENTRY_NAMESPACE, ENTRY_FUNCTION, ENTRY_ALIAS, ENTRY_EXACT, ENTRY_UNKNOWN, ENTRY_QUALIFIED };
+enum { ENTRY_NAMESPACE, ENTRY_FUNCTION, ENTRY_ALIAS, ENTRY_EXACT, ENTRY_UNKNOWN, ENTRY_QUALIFIED, ENTRY_GLOBAL };
 
 #define INBOX_BYTES 65536
 #define UNHANDLED_MAX 100
+#define GLOBAL_ARGS_MAX 2
 
 // ---- the world ----
 
@@ -114,28 +115,24 @@ static void remember_caller(Slot *slot) {
   }
 }
 
-static JSValue js_call_tool(JSContext *c, JSValueConst this_val, int argc, JSValueConst *argv, int magic) {
-  uint32_t tool = (uint16_t)magic;
+// A promise for the answer to a call with these arguments, which are freed.
+static JSValue issue(uint32_t tool, DynBuf *args) {
   if (finishing) { // nobody would hear of it
+    dbuf_free(args);
     JS_ThrowTypeError(ctx, "a tool was called while the result was written; call tools before returning");
     return rejected_promise();
   }
-  DynBuf args;
-  js_dbuf_init(ctx, &args);
-  if (argc == 0 || JS_IsUndefined(argv[0])) dbuf_putstr(&args, "{}");
-  else if (serialize(ctx, &args, argv[0], FOR_ARGUMENTS)) { dbuf_free(&args); return rejected_promise(); }
-
   // Room first: once the host has numbered the call, it must not get lost.
   if (slot_count == slot_capacity) {
     uint32_t capacity = slot_capacity ? slot_capacity * 2 : 16;
     Slot *grown = js_realloc(ctx, slots, capacity * sizeof(Slot));
-    if (!grown) { dbuf_free(&args); return rejected_promise(); }
+    if (!grown) { dbuf_free(args); return rejected_promise(); }
     slots = grown; slot_capacity = capacity;
   }
   JSValue functions[2], promise = JS_NewPromiseCapability(ctx, functions);
-  if (JS_IsException(promise)) { dbuf_free(&args); return promise; }
-  int32_t answer = host_call(tool, args.buf, args.size);
-  dbuf_free(&args);
+  if (JS_IsException(promise)) { dbuf_free(args); return promise; }
+  int32_t answer = host_call(tool, args->buf, args->size);
+  dbuf_free(args);
   if (answer < 0) { // refused: -(bytes of the message) - 1
     JS_FreeValue(ctx, functions[0]); JS_FreeValue(ctx, functions[1]); JS_FreeValue(ctx, promise);
     JSValue message = take_host_text(-answer - 1);
@@ -147,6 +144,26 @@ static JSValue js_call_tool(JSContext *c, JSValueConst this_val, int argc, JSVal
   *slot = (Slot){functions[0], functions[1], JS_UNDEFINED, 0, tool};
   remember_caller(slot);
   return promise;
+}
+
+static JSValue js_call_tool(JSContext *c, JSValueConst this_val, int argc, JSValueConst *argv, int magic) {
+  DynBuf args;
+  js_dbuf_init(ctx, &args);
+  if (argc == 0 || JS_IsUndefined(argv[0])) dbuf_putstr(&args, "{}");
+  else if (serialize(ctx, &args, argv[0], FOR_ARGUMENTS)) { dbuf_free(&args); return rejected_promise(); }
+  return issue((uint16_t)magic, &args);
+}
+
+static JSValue js_call_global(JSContext *c, JSValueConst this_val, int argc, JSValueConst *argv, int magic) {
+  DynBuf args;
+  js_dbuf_init(ctx, &args);
+  dbuf_putc(&args, '[');
+  for (int i = 0; i < argc && i < GLOBAL_ARGS_MAX; i++) {
+    if (i) dbuf_putc(&args, ',');
+    if (serialize(ctx, &args, argv[i], FOR_ARGUMENTS)) { dbuf_free(&args); return rejected_promise(); }
+  }
+  dbuf_putc(&args, ']');
+  return issue((uint16_t)magic, &args);
 }
 
 static JSValue answer_value(Slot *slot, uint32_t kind, const char *text, uint32_t len) {
@@ -250,6 +267,11 @@ static int install(const uint8_t *at, const uint8_t *end) {
         JS_DefinePropertyGetSet(ctx, global, atom, getter, JS_UNDEFINED, JS_PROP_CONFIGURABLE);
       }
       JS_FreeValue(ctx, message);
+    } else if (kind == ENTRY_GLOBAL) {
+      const char *text = JS_AtomToCString(ctx, atom);
+      JSValue callable = JS_NewCFunctionMagic(ctx, js_call_global, text ? text : "", 1, JS_CFUNC_generic_magic, tool);
+      if (text) JS_FreeCString(ctx, text);
+      JS_DefinePropertyValue(ctx, global, atom, callable, flags);
     } else {
       if (kind == ENTRY_FUNCTION) {
         JS_FreeValue(ctx, function);

@@ -12,6 +12,10 @@ use crate::vm::Place;
 pub trait Host: Send + 'static {
     /// The program calls a tool. Calls are numbered from zero in the order in which they are issued.
     fn call(&mut self, tool: u32, args: &str) -> Asked;
+    /// Fuel for what a call with arguments of this length costs the host beyond passing it on.
+    fn effort(&self, _tool: u32, _args_bytes: u32) -> u64 {
+        0
+    }
     /// A line of log; `Break` ends the program with [`Stop::ByHost`].
     fn log(&mut self, level: Level, text: &str) -> ControlFlow<()>;
     /// The message for a name that is no tool; namespace 0 is `tools`, the others count from 1 as installed.
@@ -99,7 +103,8 @@ const REPORT_ERROR: u32 = 1;
 
 pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result<()> {
     linker.func_wrap("host", "call", |mut caller: Caller<'_, State<H>>, tool: u32, at: u32, length: u32| {
-        charge(&mut caller, FUEL_PER_BYTE * u64::from(length))?;
+        let effort = caller.data().host.effort(tool, length);
+        charge(&mut caller, FUEL_PER_BYTE * u64::from(length) + effort)?;
         let (bytes, state) = split(&mut caller)?;
         match state.host.call(tool, &text(bytes, at, length)?) {
             Asked::Issued => Ok(0),

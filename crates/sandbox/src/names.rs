@@ -12,6 +12,7 @@ enum Entry {
     Exact,
     Unknown,
     Qualified,
+    Global,
 }
 
 impl Names {
@@ -43,6 +44,12 @@ impl Names {
     pub fn unknown(&mut self, name: &str, message: &str) {
         self.entry(Entry::Unknown, 0, name);
         self.text(message);
+    }
+
+    /// A global function that is no tool: `tools` does not have it, and the arguments of its call are the list of what
+    /// it was given, two at most.
+    pub fn global(&mut self, tool: u16, identifier: &str) {
+        self.entry(Entry::Global, tool, identifier);
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

@@ -4,6 +4,7 @@ mod client;
 mod divergence;
 mod forms;
 mod limits;
+mod lookups;
 mod pausing;
 mod requests;
 mod values;

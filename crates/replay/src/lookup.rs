@@ -1,0 +1,132 @@
+//! What a program may ask about its own tools: `search` and `describe`.
+
+use std::sync::LazyLock;
+
+use dacapo_catalog::{Catalog, ToolIndex, read_tools};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::journal::JsonText;
+use crate::toolbox::Toolbox;
+
+const LIMIT_DEFAULT: u64 = 5;
+const LIMIT_MAX: u64 = 50;
+
+const FUEL_PER_LOOKUP: u64 = 50_000;
+const FUEL_PER_TOOL: u64 = 100;
+/// Every word of a query is looked for among all tools.
+const BYTES_PER_FUEL_AND_TOOL: u64 = 8;
+
+/// A question that the host answers at once, from the toolbox alone.
+#[derive(Debug)]
+pub(crate) enum Lookup {
+    Search { query: String, limit: usize },
+    Describe { name: String },
+}
+
+/// One tool as a program sees it.
+#[derive(Serialize)]
+struct Described<'a> {
+    name: String,
+    description: &'a str,
+    declaration: &'a str,
+}
+
+/// The functions as tools, so that their arguments are checked like those of any other.
+static FUNCTIONS: LazyLock<Catalog> = LazyLock::new(|| {
+    let limit = json!({ "type": "integer", "minimum": 1, "maximum": LIMIT_MAX });
+    let [search, describe] = Lookup::FUNCTIONS;
+    let functions = json!([
+        { "name": search, "input_schema": { "type": "object", "additionalProperties": false, "required": ["query"],
+            "properties": { "query": { "type": "string" }, "limit": limit } } },
+        { "name": describe, "input_schema": { "type": "object", "additionalProperties": false, "required": ["name"],
+            "properties": { "name": { "type": "string" } } } },
+    ]);
+    Catalog::new(read_tools(&functions).expect("it is a tool list"))
+});
+const SEARCH: ToolIndex = ToolIndex(0);
+const DESCRIBE: ToolIndex = ToolIndex(1);
+
+impl Lookup {
+    /// What a program calls the functions, in the order of their numbers.
+    pub(crate) const FUNCTIONS: [&str; 2] = ["search", "describe"];
+
+    /// What the program asks for with this list of arguments; `Err` says what is wrong with it.
+    pub(crate) fn read(function: u32, list: &Value) -> Result<Lookup, String> {
+        let list = list.as_array().map_or(&[][..], Vec::as_slice);
+        let checked = |function, args: Value| match FUNCTIONS.check(function, &args) {
+            Ok(()) => Ok(args),
+            Err(invalid) => Err(invalid.to_string()),
+        };
+        if ToolIndex(function) == DESCRIBE {
+            let args = match list {
+                [Value::String(name), ..] => json!({ "name": name }),
+                _ => list.first().cloned().unwrap_or_else(|| json!({})),
+            };
+            let args = checked(DESCRIBE, args)?;
+            return Ok(Lookup::Describe { name: text(&args["name"]) });
+        }
+        let args = match list {
+            [Value::String(query)] | [Value::String(query), Value::Null] => json!({ "query": query }),
+            [Value::String(query), Value::Object(options)] => {
+                let mut args = options.clone();
+                args.insert("query".to_owned(), query.as_str().into());
+                Value::Object(args)
+            }
+            [Value::String(_), other] | [other, ..] => other.clone(),
+            [] => json!({}),
+        };
+        let args = checked(SEARCH, args)?;
+        let limit = args["limit"].as_u64().unwrap_or(LIMIT_DEFAULT);
+        Ok(Lookup::Search { query: text(&args["query"]), limit: limit as usize })
+    }
+
+    /// Fuel for one answer.
+    pub(crate) fn effort(toolbox: &Toolbox, args_bytes: u32) -> u64 {
+        let tools = toolbox.catalog().tools().len() as u64;
+        FUEL_PER_LOOKUP + tools * (FUEL_PER_TOOL + u64::from(args_bytes) / BYTES_PER_FUEL_AND_TOOL)
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        let [search, describe] = Lookup::FUNCTIONS;
+        match self {
+            Lookup::Search { .. } => search,
+            Lookup::Describe { .. } => describe,
+        }
+    }
+
+    /// `Err` with the name that no tool has.
+    pub(crate) fn answer(&self, toolbox: &Toolbox) -> Result<JsonText, &str> {
+        match self {
+            Lookup::Search { query, limit } => {
+                let hits = toolbox.index().search(query, *limit).hits;
+                let found: Vec<Described<'_>> = hits.iter().map(|hit| Described::new(toolbox, hit.tool)).collect();
+                Ok(json_text(&found))
+            }
+            Lookup::Describe { name } => {
+                let tool = toolbox.catalog().find_written(name).ok_or(name.as_str())?;
+                Ok(json_text(&Described::new(toolbox, tool)))
+            }
+        }
+    }
+}
+
+impl<'a> Described<'a> {
+    fn new(toolbox: &'a Toolbox, tool: ToolIndex) -> Described<'a> {
+        let at = tool.0 as usize;
+        Described {
+            name: toolbox.catalog().functions()[at].expression(),
+            description: toolbox.catalog().tools()[at].description.as_deref().unwrap_or_default(),
+            declaration: toolbox.declarations().of(tool).trim_end(),
+        }
+    }
+}
+
+fn text(checked: &Value) -> String {
+    checked.as_str().unwrap_or_default().to_owned()
+}
+
+fn json_text(value: &impl Serialize) -> JsonText {
+    let json = serde_json::value::to_raw_value(value).expect("texts and lists are JSON");
+    JsonText::from(&*json)
+}
