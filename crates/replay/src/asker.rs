@@ -1,7 +1,7 @@
 //! The host's side of a running program: numbers its calls, checks their arguments, keeps its logs.
 
 use std::cell::Cell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(crate) struct Issued {
     /// How many journal answers had settled when it was issued.
     pub epoch: usize,
     /// Position of the record that answers it.
-    record: Option<usize>,
+    pub record: Option<usize>,
 }
 
 impl Issued {
@@ -145,6 +145,19 @@ impl Asker {
                 }
             },
         }
+    }
+
+    /// What the next program need not execute again, given the answers that the journal holds.
+    pub(crate) fn record(&self, answers: &BTreeMap<CallIndex, &Answer>) -> Vec<Reused> {
+        let completed = self.numbered().filter_map(|(call, issued)| match (issued.record, answers.get(&call)) {
+            (Some(record), _) => Some(self.records[record].clone()),
+            (None, Some(Answer::Ok(ok))) => {
+                let (tool, args) = (self.name(issued).to_owned(), issued.canonical.clone());
+                Some(Reused { tool, args, ok: ok.clone() })
+            }
+            (None, _) => None,
+        });
+        completed.chain(self.unused.iter().map(|position| self.records[*position].clone())).collect()
     }
 
     /// The first unused record of the same call.

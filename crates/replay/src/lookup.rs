@@ -15,7 +15,7 @@ const LIMIT_MAX: u64 = 50;
 const FUEL_PER_LOOKUP: u64 = 50_000;
 const FUEL_PER_TOOL: u64 = 100;
 /// Every word of a query is looked for among all tools.
-const BYTES_PER_FUEL_AND_TOOL: u64 = 8;
+const BYTES_PER_FUEL_AND_TOOL: u64 = 64;
 
 /// A question that the host answers at once, from the toolbox alone.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! One program on its way through its journal.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dacapo_sandbox::{AnswerKind, Ending, Level, Patience, Rest, Stop, Vm};
 use serde_json::json;
@@ -196,11 +196,14 @@ impl Run {
             End::Diverged { entry, actual } => Err(report::diverged(journal, entry, actual)),
             End::Stopped(stop) => Err(self.stopped(stop, script)?),
         };
+        let mut record = Vec::new();
         let result = outcome.map_err(|mut failure| {
-            self.list_calls(&mut failure, journal);
+            let answers = self.answers(journal);
+            self.list_calls(&mut failure, &answers);
+            record = self.vm.host().record(&answers);
             failure
         });
-        Ok(self.step(Outcome::Finished { result }))
+        Ok(Step { record, ..self.step(Outcome::Finished { result }) })
     }
 
     /// Takes what the program leaves, and logs the rejections that nobody handled.
@@ -230,14 +233,17 @@ impl Run {
         Ok(report::limit(limit, &places, script))
     }
 
-    /// Completed are the calls whose answers we have, used or not.
-    fn list_calls(&self, failure: &mut Failure, journal: &Journal) {
+    /// What the journal answers of this run's calls, settled or not.
+    fn answers<'a>(&self, journal: &'a Journal) -> BTreeMap<CallIndex, &'a Answer> {
+        let (settled, rest) = journal.entries().split_at(self.consumed);
+        let late = rest.iter().filter(|entry| self.compare(entry).is_ok());
+        settled.iter().chain(late).map(|entry| (entry.call, &entry.answer)).collect()
+    }
+
+    fn list_calls(&self, failure: &mut Failure, answers: &BTreeMap<CallIndex, &Answer>) {
         let asker = self.vm.host();
-        let rest = journal.entries()[self.consumed..].iter();
-        let answered: BTreeSet<CallIndex> =
-            rest.filter(|entry| self.compare(entry).is_ok()).map(|entry| entry.call).collect();
         for (call, issued) in asker.numbered().filter(|(_, issued)| matches!(issued.callee, Callee::Tool(_))) {
-            let done = !asker.is_open(call) || answered.contains(&call);
+            let done = issued.record.is_some() || answers.contains_key(&call);
             let list = if done { &mut failure.completed } else { &mut failure.unfinished };
             list.push(asker.made(call, issued));
         }
@@ -245,7 +251,7 @@ impl Run {
 
     fn step(&mut self, outcome: Outcome) -> Step {
         let usage = Usage { fuel: self.vm.fuel_used(), memory_bytes: self.vm.memory_bytes() };
-        Step { outcome, logs: self.vm.host().logs.clone(), usage }
+        Step { outcome, logs: self.vm.host().logs.clone(), usage, record: Vec::new() }
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::canonical::canonical;
-use crate::journal::{ArgsDigest, CallIndex};
+use crate::journal::{ArgsDigest, CallIndex, Reused};
 use crate::limits::Limit;
 
 /// The end of one step.
@@ -17,6 +17,10 @@ pub struct Step {
     pub outcome: Outcome,
     pub logs: Vec<LogLine>,
     pub usage: Usage,
+    /// Of a program that failed, what the next one may reuse: calls that were answered successfully, in issue order, and
+    /// then records of the request that were not used. Otherwise empty.
+    #[serde(skip)]
+    pub record: Vec<Reused>,
 }
 
 #[derive(Debug, Clone, Serialize)]

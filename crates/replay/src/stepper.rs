@@ -83,7 +83,7 @@ impl Stepper {
         let script = Script { program: &request.program, limits: &request.limits, patience };
         let base = base(request);
         let resumed = if request.journal.bytes() as u64 > request.limits.get(Limit::JournalBytes) {
-            return Ok(unstarted(report::limit(Limit::JournalBytes, &[], &script)));
+            return Ok(unstarted(report::limit(Limit::JournalBytes, &[], &script), request));
         } else {
             self.resume(&base, &request.journal)
         };
@@ -112,11 +112,11 @@ impl Stepper {
     fn start(&self, request: &Request, script: &Script<'_>) -> Result<Result<Run, Step>, StepError> {
         let code = &request.program.code;
         if code.len() as u64 > request.limits.get(Limit::ProgramBytes) {
-            return Ok(Err(unstarted(report::limit(Limit::ProgramBytes, &[], script))));
+            return Ok(Err(unstarted(report::limit(Limit::ProgramBytes, &[], script), request)));
         }
         let prepared = match dacapo_script::prepare(code) {
             Ok(prepared) => prepared,
-            Err(diagnostic) => return Ok(Err(unstarted(report::syntax(diagnostic)))),
+            Err(diagnostic) => return Ok(Err(unstarted(report::syntax(diagnostic), request))),
         };
         let limits = &request.limits;
         let world = World {
@@ -170,10 +170,11 @@ fn key(base: &Key, journal: &Journal, consumed: usize) -> Key {
 }
 
 /// A program that was not let in.
-fn unstarted(failure: Box<Failure>) -> Step {
+fn unstarted(failure: Box<Failure>, request: &Request) -> Step {
     Step {
         outcome: Outcome::Finished { result: Err(failure) },
         logs: Vec::new(),
         usage: Usage { fuel: 0, memory_bytes: 0 },
+        record: request.reuse.clone(),
     }
 }

@@ -270,8 +270,13 @@ impl Play {
     }
 
     fn matches(&self, count: usize, stepper: &Stepper) {
-        let (expected, actual) = (text(&self.steps[count]), text(&step(stepper, &self.beginning(count))));
-        assert_eq!(actual, expected, "after {count} of {} answers", self.journal.len());
+        let (expected, actual) = (&self.steps[count], step(stepper, &self.beginning(count)));
+        assert_eq!(
+            (text(&actual), actual.record),
+            (text(expected), expected.record.clone()),
+            "after {count} of {} answers",
+            self.journal.len()
+        );
     }
 
     /// Completed calls as the record for a next program.

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use dacapo_replay::{Request, Step, Stepper, WarmPrograms};
+use dacapo_replay::{Request, Reused, Step, Stepper, WarmPrograms};
 use serde_json::{Value, json};
 
 static COLD: LazyLock<Stepper> = LazyLock::new(|| Stepper::new(WarmPrograms::NONE).expect("a sandbox"));
@@ -17,7 +17,11 @@ pub(crate) fn plain_tools() -> Value {
 pub(crate) fn step(request: &Request) -> Step {
     let step_with = |stepper: &Stepper| stepper.step(request, &|| true).expect("a step");
     let (cold, warm) = (step_with(&COLD), step_with(&WARM));
-    assert_eq!(json_of(&cold), json_of(&warm), "a warm program behaves like a replayed one");
+    assert_eq!(
+        (json_of(&cold), &cold.record),
+        (json_of(&warm), &warm.record),
+        "a warm program behaves like a replayed one"
+    );
     cold
 }
 
@@ -52,7 +56,16 @@ impl Story {
 
     /// One step with the journal as it stands.
     pub(crate) fn step(&self) -> Value {
-        json_of(&step(&Request::parse(&self.request.to_string()).expect("a valid request")))
+        json_of(&step(&self.request()))
+    }
+
+    /// What the program leaves for the next one, with the journal as it stands.
+    pub(crate) fn record(&self) -> Vec<Reused> {
+        step(&self.request()).record
+    }
+
+    fn request(&self) -> Request {
+        Request::parse(&self.request.to_string()).expect("a valid request")
     }
 
     pub(crate) fn answer(&mut self, call: &Value, answer: &Value) {

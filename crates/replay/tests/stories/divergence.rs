@@ -1,6 +1,6 @@
 //! A stale answer is never given to a changed call, and a rewritten program does not repeat what was done.
 
-use dacapo_replay::{Answer, ArgsDigest, Entry, JsonText, Outcome, Request};
+use dacapo_replay::{Answer, ArgsDigest, Entry, JsonText, Outcome, Request, Reused};
 use serde_json::{Value, json};
 
 use crate::client::{Story, step};
@@ -127,4 +127,45 @@ fn completed_calls_of_a_failed_program_answer_the_next_one_once_each_and_in_orde
     let numbers: Vec<&Value> =
         transcript.steps[0]["calls"].as_array().expect("calls").iter().map(|call| &call["call"]).collect();
     assert_eq!(numbers, [&json!(2), &json!(4)], "reused calls count as calls");
+}
+
+#[test]
+fn a_failed_program_leaves_a_record_of_what_it_need_not_do_again() {
+    let reused = |tool: &str, args: Value, ok: Value| Reused::new(tool, &args, JsonText::from(&ok));
+    let mut story = Story::new(
+        "const first = [a({ y: 1, x: 2.0 }), b({ n: 1 }), c(), search('a'), a({ late: true }), a({ open: true })];
+         await Promise.allSettled(first.slice(0, 4));
+         throw new Error('failed')",
+    )
+    .with(
+        "reuse",
+        json!([
+            { "tool": "c", "args": { "unused": 1 }, "ok": 1 },
+            { "tool": "b", "args": { "n": 1 }, "ok": "bee" },
+            { "tool": "b", "args": { "n": 1 }, "ok": "second bee" },
+        ]),
+    );
+    let paused = story.step();
+    assert_eq!(story.record(), [], "it has not failed");
+    let [first, failing, late, _open] = &paused["calls"].as_array().expect("calls")[..] else { panic!("{paused}") };
+    story.answer(failing, &json!({ "error": { "message": "no" } }));
+    story.step();
+    story.answer(first, &json!({ "ok": "first" }));
+    story.answer(late, &json!({ "ok": ["late"] }));
+    assert_eq!(
+        story.record(),
+        [
+            reused("a", json!({ "x": 2, "y": 1 }), json!("first")),
+            reused("b", json!({ "n": 1 }), json!("bee")),
+            reused("a", json!({ "late": true }), json!(["late"])),
+            reused("c", json!({ "unused": 1 }), json!(1)),
+            reused("b", json!({ "n": 1 }), json!("second bee")),
+        ]
+    );
+
+    story.request["program"]["code"] = json!("this does not parse");
+    assert_eq!(story.record().len(), 3, "a program that never ran passes the record on");
+    story.request["program"]["code"] = json!("return 1");
+    story.request["journal"] = json!([]);
+    assert_eq!(story.record(), [], "a program that succeeded leaves nothing to do again");
 }
