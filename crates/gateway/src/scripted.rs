@@ -1,0 +1,220 @@
+//! A model that answers from a script: a stand-in for an OpenAI-compatible provider in tests and demonstrations.
+//!
+//! It reads no clock and no randomness: the same request gets the same bytes. How the bytes get to the client, and what
+//! `delay` waits for, is the caller's affair. The script's keys are described in `docs/scripted-model.md`.
+
+mod conversation;
+mod draft;
+mod failure;
+mod file;
+mod ids;
+mod message;
+mod options;
+mod quirk;
+mod stream;
+mod strict;
+mod template;
+mod turn;
+mod when;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use self::conversation::Conversation;
+use self::draft::Draft;
+use self::failure::Failure;
+use self::file::{Fields, Node};
+use self::ids::Ids;
+use self::message::Message;
+use self::options::Options;
+use self::turn::{Answer, Break, Turn};
+
+/// What a script says, ready to answer requests.
+#[derive(Debug, Clone)]
+pub struct Script {
+    turns: Arc<[Turn]>,
+    stamp: Stamp,
+    count: fn(&str) -> usize,
+}
+
+/// What every answer of a script carries alike.
+#[derive(Debug, Clone)]
+struct Stamp {
+    created: u64,
+    system_fingerprint: Option<Arc<str>>,
+}
+
+/// What is wrong with a script, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {message}")]
+pub struct ScriptError {
+    pub line: usize,
+    pub message: String,
+}
+
+/// A response to `POST /v1/chat/completions`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    pub status: u16,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    pub pieces: Vec<Piece>,
+    pub ending: Ending,
+}
+
+/// A part of the response body: wait, then send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    pub delay: Duration,
+    /// Empty only where a connection breaks without a byte of body, after a delay.
+    pub bytes: Bytes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Complete,
+    /// The connection breaks after the last piece.
+    Cut,
+}
+
+/// 2026-01-01T00:00:00Z
+const CREATED: u64 = 1_767_225_600;
+
+/// For requests that name no model.
+const MODEL: &str = "scripted";
+
+impl Script {
+    pub fn parse(toml: &str) -> Result<Script, ScriptError> {
+        let mut fields = Fields::read(Node::parse(toml)?, "", &["created", "system_fingerprint", "turn"])?;
+        let stamp = Stamp {
+            created: fields.whole("created", 0..=u64::from(u32::MAX))?.unwrap_or(CREATED),
+            system_fingerprint: fields.text("system_fingerprint")?.map(Arc::from),
+        };
+        let turns = fields.tables("turn")?;
+        if turns.is_empty() {
+            return Err(
+                fields.error("the script has no turn; add a [[turn]] with an answer, such as text = \"Hello.\"")
+            );
+        }
+        let turns = turns.into_iter().enumerate().map(|(i, node)| Turn::read(node, &format!("turn {}", i + 1)));
+        Ok(Script { turns: turns.collect::<Result<_, _>>()?, stamp, count: |text| text.len().div_ceil(4) })
+    }
+
+    /// The built-in script: runs the program in the user's message, or says how to send one.
+    #[expect(clippy::missing_panics_doc, reason = "the script is part of this crate, and a test parses it")]
+    pub fn demo() -> Script {
+        Script::parse(include_str!("scripted/demo.toml")).expect("the built-in script is valid")
+    }
+
+    /// How `usage` and `max_tokens` count the tokens of a text.
+    #[must_use]
+    pub fn counting_with(self, count: fn(&str) -> usize) -> Script {
+        Script { count, ..self }
+    }
+
+    /// Answers the body of a `POST /v1/chat/completions`.
+    pub fn reply(&self, request: &Value) -> Reply {
+        let ids = Ids::of(request);
+        let mut reply = self.answer(request, &ids).unwrap_or_else(|failure| failure.reply(Duration::ZERO));
+        if !reply.headers.iter().any(|(name, _)| name == "x-request-id") {
+            reply.headers.push(("x-request-id".into(), ids.request()));
+        }
+        reply
+    }
+
+    fn answer(&self, request: &Value, ids: &Ids) -> Result<Reply, Failure> {
+        let conversation = Conversation::read(request)?;
+        strict::check(&conversation)?;
+        let options = Options::read(&conversation)?;
+        let turn = self.turn(&conversation)?;
+        Ok(match &turn.answer {
+            Answer::Failure(failure) => failure.reply(turn.pace.delay),
+            Answer::Raw { status, content_type, body } => {
+                let pieces = turn.pace.split_raw(body);
+                let content_type = content_type.as_deref().unwrap_or_else(|| content_type_of(&options));
+                turn.paced(*status, content_type, pieces)
+            }
+            Answer::Message(draft) => {
+                let message = Message::compose(draft, &conversation, &options, ids, self.count);
+                self.send(turn, draft, &message, &conversation, &options, ids)
+            }
+        })
+    }
+
+    fn send(
+        &self,
+        turn: &Turn,
+        draft: &Draft,
+        message: &Message,
+        conversation: &Conversation<'_>,
+        options: &Options,
+        ids: &Ids,
+    ) -> Reply {
+        let usage = message.usage(draft, conversation, options, self.count);
+        let envelope = |object: &str| {
+            let mut envelope = serde_json::Map::new();
+            envelope.insert("id".into(), ids.completion().into());
+            envelope.insert("object".into(), object.into());
+            envelope.insert("created".into(), self.stamp.created.into());
+            envelope.insert("model".into(), conversation.model().unwrap_or(MODEL).into());
+            if let Some(fingerprint) = &self.stamp.system_fingerprint {
+                envelope.insert("system_fingerprint".into(), (**fingerprint).into());
+            }
+            envelope
+        };
+        if options.stream {
+            let events = stream::events(message, draft, turn, options, &envelope("chat.completion.chunk"), &usage);
+            return turn.paced(200, content_type_of(options), events);
+        }
+        if let Break::Error(_, failure) = &turn.breaks {
+            return failure.reply(turn.pace.delay);
+        }
+        let mut body = envelope("chat.completion");
+        body.insert("choices".into(), message.choices(draft, options));
+        body.insert("usage".into(), usage);
+        let mut body = Value::from(body).to_string().into_bytes();
+        let mut ending = Ending::Complete;
+        if let Break::Cut(_) = turn.breaks {
+            body.truncate(body.len() / 2);
+            ending = Ending::Cut;
+        }
+        let pieces = vec![Piece { delay: turn.pace.delay, bytes: body.into() }];
+        Reply { status: 200, headers: vec![content_type(content_type_of(options))], pieces, ending }
+    }
+
+    /// The first turn that fits, or a refusal that says which came closest.
+    fn turn(&self, conversation: &Conversation<'_>) -> Result<&Turn, Failure> {
+        let mut closest: Option<(usize, &Turn, Vec<String>)> = None;
+        for (i, turn) in self.turns.iter().enumerate() {
+            let misses = turn.misses(conversation);
+            if misses.is_empty() {
+                return Ok(turn);
+            }
+            if closest.as_ref().is_none_or(|(_, _, fewest)| misses.len() < fewest.len()) {
+                closest = Some((i + 1, turn, misses));
+            }
+        }
+        let closest = closest.map_or_else(String::new, |(number, turn, misses)| {
+            format!(" The closest is turn {number} (line {}), but {}.", turn.line, misses.join(", and "))
+        });
+        let message = format!("No turn of the script answers this request. {}{closest}", conversation.describe_last());
+        Err(Failure::invalid(message, Some("messages".into())).with_code("no_turn_matches"))
+    }
+}
+
+impl ScriptError {
+    fn new(line: usize, message: impl Into<String>) -> ScriptError {
+        ScriptError { line, message: message.into() }
+    }
+}
+
+fn content_type_of(options: &Options) -> &'static str {
+    if options.stream { "text/event-stream; charset=utf-8" } else { "application/json" }
+}
+
+fn content_type(value: &str) -> (String, String) {
+    ("content-type".into(), value.into())
+}

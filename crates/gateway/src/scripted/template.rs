@@ -1,0 +1,67 @@
+//! Texts of a script with places for what the conversation says.
+
+use serde_json::Value;
+
+use super::conversation::Conversation;
+
+/// Fills `{{user}}`, `{{result}}`, `{{result/a/b}}` and `{{code}}`. Any other braces are the text's own: programs have
+/// them too.
+pub(super) fn fill(template: &str, conversation: &Conversation<'_>) -> String {
+    let mut filled = String::new();
+    let mut rest = template;
+    while let Some(at) = rest.find("{{") {
+        let (before, opened) = rest.split_at(at);
+        filled.push_str(before);
+        let place = opened[2..].split_once("}}").and_then(|(name, after)| Some((resolve(name, conversation)?, after)));
+        if let Some((value, after)) = place {
+            filled.push_str(&value);
+            rest = after;
+        } else {
+            filled.push('{');
+            rest = &opened[1..];
+        }
+    }
+    filled + rest
+}
+
+/// `None` if this is no place at all.
+fn resolve(name: &str, conversation: &Conversation<'_>) -> Option<String> {
+    let value = match name {
+        "user" => conversation.last_text_of("user"),
+        "result" => conversation.last_text_of("tool"),
+        "code" => conversation.last_text_of("user").and_then(|text| fenced(&text)),
+        _ => {
+            let path = name.strip_prefix("result/")?;
+            let value = conversation.last_text_of("tool").and_then(|result| pointed(&result, path));
+            return Some(value.unwrap_or_else(|| format!("<nothing at {path}>")));
+        }
+    };
+    Some(value.unwrap_or_else(|| format!("<nothing at {name}>")))
+}
+
+fn pointed(result: &str, path: &str) -> Option<String> {
+    let result: Value = serde_json::from_str(result).ok()?;
+    Some(match result.pointer(&format!("/{path}"))? {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    })
+}
+
+/// What the first Markdown fence holds; one that is not closed goes to the end.
+fn fenced(text: &str) -> Option<String> {
+    const FENCE: &str = "```";
+    let mut lines = text.split_inclusive('\n').skip_while(|line| !line.trim_start().starts_with(FENCE));
+    let opening = lines.next();
+    let Some(opening) = opening.filter(|line| !line.trim_start()[FENCE.len()..].contains(FENCE)) else {
+        let (_, inside) = text.split_once(FENCE)?;
+        return Some(inside.split(FENCE).next().unwrap_or(inside).trim_start_matches('`').trim().into());
+    };
+    let opening = opening.trim_start();
+    let ticks = opening.len() - opening.trim_start_matches('`').len();
+    let closes = |line: &str| {
+        let line = line.trim();
+        line.len() >= ticks && line.bytes().all(|byte| byte == b'`')
+    };
+    let code: String = lines.take_while(|line| !closes(line)).collect();
+    Some(code.trim_end_matches(['\r', '\n']).into())
+}

@@ -1,0 +1,85 @@
+//! Which requests a turn answers.
+
+use serde_json::Value;
+
+use super::ScriptError;
+use super::conversation::Conversation;
+use super::file::{Fields, Node};
+
+/// Conditions that must all hold.
+#[derive(Debug, Default)]
+pub(super) struct When {
+    user: Option<String>,
+    last: Option<String>,
+    after: Option<String>,
+    step: Option<u64>,
+    tools: Vec<String>,
+    no_tools: Vec<String>,
+    model: Option<String>,
+}
+
+const KEYS: [&str; 7] = ["user", "last", "after", "step", "tool", "no_tool", "model"];
+
+impl When {
+    pub(super) fn read(node: Node, path: &str) -> Result<When, ScriptError> {
+        let mut fields = Fields::read(node, path, &KEYS)?;
+        let after = fields.take("after").map(|node| {
+            let path = fields.path_of("after");
+            let wrong = node.wrong(&path, "\"user\", \"tool\", \"assistant\" or \"system\"");
+            let role = node.into_text(&path)?;
+            if ["user", "tool", "assistant", "system"].contains(&role.as_str()) { Ok(role) } else { Err(wrong) }
+        });
+        Ok(When {
+            user: fields.text("user")?,
+            last: fields.text("last")?,
+            after: after.transpose()?,
+            step: fields.whole("step", 0..=u64::MAX)?,
+            tools: fields.texts("tool")?,
+            no_tools: fields.texts("no_tool")?,
+            model: fields.text("model")?,
+        })
+    }
+
+    /// What does not hold, as clauses of a sentence.
+    pub(super) fn misses(&self, conversation: &Conversation<'_>) -> Vec<String> {
+        let mut misses = Vec::new();
+        let quoted = |text: &str| Value::from(text).to_string();
+        if let Some(wanted) = &self.user
+            && !conversation.last_text_of("user").is_some_and(|text| contains(&text, wanted))
+        {
+            misses.push(format!("the last user message does not contain {}", quoted(wanted)));
+        }
+        if let Some(wanted) = &self.last
+            && !contains(&conversation.last_text(), wanted)
+        {
+            misses.push(format!("the last message does not contain {}", quoted(wanted)));
+        }
+        if let Some(wanted) = &self.after
+            && conversation.last_role() != wanted
+        {
+            misses.push(format!("the last message does not have role '{wanted}'"));
+        }
+        if let Some(wanted) = self.step
+            && conversation.step() != wanted
+        {
+            let step = conversation.step();
+            misses.push(format!("this is step {step} since the last user message, not {wanted}"));
+        }
+        for tool in self.tools.iter().filter(|tool| !conversation.offers(tool)) {
+            misses.push(format!("no tool {} is offered", quoted(tool)));
+        }
+        for tool in self.no_tools.iter().filter(|tool| conversation.offers(tool)) {
+            misses.push(format!("the tool {} is offered", quoted(tool)));
+        }
+        if let Some(wanted) = &self.model
+            && conversation.model() != Some(wanted)
+        {
+            misses.push(format!("the model is not {}", quoted(wanted)));
+        }
+        misses
+    }
+}
+
+fn contains(text: &str, wanted: &str) -> bool {
+    text.to_lowercase().contains(&wanted.to_lowercase())
+}
