@@ -1,8 +1,10 @@
 //! The command line. Data goes to stdout, everything else to stderr.
 
 mod answers;
+mod key;
 mod run;
 mod search;
+mod serve;
 mod step;
 mod tools;
 mod types;
@@ -21,18 +23,22 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Serve(serve::Options),
     Run(run::Options),
     Step(step::Options),
     Types(types::Options),
     Search(search::Options),
+    Key(key::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Serve(options) => serve::serve(&options),
         Command::Run(options) => run::run(&options),
         Command::Step(options) => step::step(&options),
         Command::Types(options) => types::types(&options),
         Command::Search(options) => search::search(&options),
+        Command::Key(options) => key::key(&options),
     };
     outcome.unwrap_or_else(|error| {
         #[expect(clippy::print_stderr, reason = "the one place where the command says why it failed")]

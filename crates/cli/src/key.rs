@@ -1,0 +1,35 @@
+//! `dacapo key`: a key for a client.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use serde_json::json;
+
+/// Make a key for a client, and the lines that let it in
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Who will use it; conversations are bound to this name
+    #[arg(default_value = "client")]
+    name: String,
+
+    /// Print one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn key(options: &Options) -> anyhow::Result<ExitCode> {
+    let key = format!("dck_{}", dacapo_gateway::random_hex());
+    let hash = dacapo_gateway::key_sha256(&key);
+    let mut out = io::stdout();
+    if options.json {
+        writeln!(out, "{}", json!({"name": options.name, "key": key, "key_sha256": hash}))?;
+    } else {
+        writeln!(out, "{key}")?;
+        writeln!(
+            io::stderr(),
+            "Give the key to the client; put this into dacapo.toml:\n\n[[client]]\nname = {:?}\nkey_sha256 = \"{hash}\"",
+            options.name
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,137 @@
+//! `dacapo serve`: the gateway.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use dacapo_gateway::{Config, Gateway, Options as Settings, UpstreamOptions};
+
+const EXAMPLE: &str = r#"Examples:
+  dacapo serve                                    forwards to OPENAI_BASE_URL, or to api.openai.com
+  dacapo serve --upstream http://localhost:11434/v1
+  dacapo serve --script turns.toml                every model is played from a file
+
+Then set the base URL of any OpenAI client to http://127.0.0.1:8787/v1. The model `demo` needs no key."#;
+
+/// Serve the gateway: OpenAI Chat Completions in code mode
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub(crate) struct Options {
+    /// Address to listen on [default: 127.0.0.1:8787]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+
+    /// Configuration [default: dacapo.toml here, if there is one; else the variable DACAPO_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Send all models to this OpenAI-compatible base URL
+    #[arg(long, value_name = "URL", conflicts_with = "script")]
+    upstream: Option<String>,
+
+    /// Play all models from a file of scripted turns
+    #[arg(long, value_name = "FILE")]
+    script: Option<String>,
+
+    /// Print the configuration that is in force, with secrets hidden, and stop
+    #[arg(long)]
+    print_config: bool,
+
+    /// Print what models are told about programs, and stop
+    #[arg(long)]
+    print_prompt: bool,
+}
+
+pub(crate) fn serve(options: &Options) -> anyhow::Result<ExitCode> {
+    if options.print_prompt {
+        write!(io::stdout(), "{}", dacapo_gateway::print_prompt())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let environment: BTreeMap<String, String> = std::env::vars().collect();
+    let config = match configuration(options, &environment) {
+        Ok(config) => config,
+        Err(error) => {
+            for line in error.to_string().lines() {
+                writeln!(io::stderr(), "dacapo: {line}")?;
+            }
+            return Ok(ExitCode::from(2));
+        }
+    };
+    if options.print_config {
+        write!(io::stdout(), "{}", config.to_toml())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let filter: tracing_subscriber::filter::LevelFilter = config
+        .log
+        .parse()
+        .with_context(|| format!("log: `{}` is not a level; use error, warn, info, debug, trace or off", config.log))?;
+    tracing_subscriber::fmt().with_max_level(filter).with_writer(io::stderr).with_target(false).init();
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(listen(config))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn configuration(
+    options: &Options,
+    environment: &BTreeMap<String, String>,
+) -> Result<Config, dacapo_gateway::ConfigError> {
+    let named = options.config.clone().or_else(|| environment.get("DACAPO_CONFIG").map(PathBuf::from));
+    let here = PathBuf::from("dacapo.toml");
+    let file = named.or_else(|| here.exists().then_some(here));
+    let mut settings = Settings::load(file.as_deref(), environment)?;
+    if let Some(listen) = &options.listen {
+        settings.listen = Some(listen.clone());
+    }
+    if options.upstream.is_some() || options.script.is_some() {
+        settings.upstreams.insert(
+            0,
+            UpstreamOptions {
+                name: if options.script.is_some() { "script" } else { "upstream" }.to_owned(),
+                models: vec!["*".to_owned()],
+                base_url: options.upstream.clone(),
+                api_key_env: options
+                    .upstream
+                    .as_ref()
+                    .filter(|_| environment.contains_key("OPENAI_API_KEY"))
+                    .map(|_| "OPENAI_API_KEY".to_owned()),
+                script: options.script.clone(),
+                retries_max: None,
+                retry_wait_seconds_max: None,
+            },
+        );
+    }
+    settings.resolve(environment)
+}
+
+async fn listen(config: Config) -> anyhow::Result<()> {
+    let listener = tokio::net::TcpListener::bind(config.listen).await;
+    let listener = listener.with_context(|| format!("cannot listen on {}", config.listen))?;
+    if config.secret_is_random {
+        tracing::warn!(
+            "no DACAPO_SECRET is set, so one was made up: conversations in the middle of a program cannot go on after a restart, nor on another replica"
+        );
+    }
+    let address = listener.local_addr()?;
+    let gateway = Gateway::new(config)?;
+    writeln!(io::stderr(), "dacapo listens on http://{address}/v1")?;
+    dacapo_gateway::serve(gateway, listener, stop()).await?;
+    Ok(())
+}
+
+/// Ends on ctrl-c, or when the system asks us to stop.
+async fn stop() {
+    let interrupt = tokio::signal::ctrl_c();
+    #[cfg(unix)]
+    {
+        let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+        if let Ok(mut terminate) = terminate {
+            tokio::select! {
+                _ = interrupt => {}
+                _ = terminate.recv() => {}
+            }
+            return;
+        }
+    }
+    interrupt.await.unwrap_or_default();
+}

@@ -1,0 +1,471 @@
+//! Configuration: a file, then the environment, then flags.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use dacapo_replay::{Limit, Limits, WarmPrograms};
+use dacapo_wire::chat::Switch;
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+use crate::auth::{Client, Clients};
+use crate::scripted::Script;
+use crate::upstream::{Place, Secret, Upstream};
+
+/// What was written, by whomever; every key is optional.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    pub listen: Option<String>,
+    /// Shared by replicas: seals the ids.
+    pub secret: Option<String>,
+    /// Listen beyond loopback although every client is let in.
+    pub allow_unauthenticated: Option<bool>,
+    pub body_bytes_max: Option<usize>,
+    pub turns_max: Option<usize>,
+    pub shutdown_seconds: Option<u64>,
+    pub step_seconds_max: Option<u64>,
+    pub log: Option<String>,
+    pub code_mode: CodeModeOptions,
+    pub warm: WarmOptions,
+    pub timeouts: TimeoutOptions,
+    pub limits: BTreeMap<String, u64>,
+    #[serde(rename = "client")]
+    pub clients: Vec<ClientOptions>,
+    #[serde(rename = "upstream")]
+    pub upstreams: Vec<UpstreamOptions>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CodeModeOptions {
+    /// `plain`, `explicit` or `off`.
+    pub default: Option<String>,
+    pub declarations_tokens_max: Option<usize>,
+    pub hold_text_chars: Option<usize>,
+    pub attempts_max: Option<u32>,
+    pub model_calls_max: Option<u64>,
+    /// The same choice, by model name pattern.
+    pub models: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WarmOptions {
+    pub programs_max: Option<u32>,
+    pub bytes_max: Option<usize>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TimeoutOptions {
+    pub connect_seconds: Option<u64>,
+    pub idle_seconds: Option<u64>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientOptions {
+    pub name: String,
+    /// SHA-256 of the key, in hex.
+    pub key_sha256: String,
+    pub requests_per_minute: Option<u32>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpstreamOptions {
+    pub name: String,
+    pub models: Vec<String>,
+    pub base_url: Option<String>,
+    /// The environment variable that holds the key.
+    pub api_key_env: Option<String>,
+    /// A file of scripted turns, or `demo`.
+    pub script: Option<String>,
+    pub retries_max: Option<u32>,
+    pub retry_wait_seconds_max: Option<u64>,
+}
+
+/// What is in force.
+#[derive(Debug)]
+pub struct Config {
+    pub listen: SocketAddr,
+    pub(crate) secret: Secret,
+    /// The secret was made up at start.
+    pub secret_is_random: bool,
+    pub(crate) clients: Clients,
+    pub(crate) upstreams: Vec<Upstream>,
+    pub(crate) code_mode: CodeMode,
+    pub(crate) limits: Limits,
+    pub(crate) warm: WarmPrograms,
+    pub(crate) body_bytes_max: usize,
+    pub(crate) turns_max: usize,
+    pub shutdown: Duration,
+    pub(crate) step_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
+    pub log: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct CodeMode {
+    pub default: Switch,
+    pub models: Vec<(String, Switch)>,
+    pub declarations_tokens_max: usize,
+    pub hold_text_chars: usize,
+    pub attempts_max: u32,
+    pub model_calls_max: u64,
+}
+
+/// What is wrong with a configuration: all of it, one line each.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+pub struct ConfigError(Vec<String>);
+
+/// Variables that belong to the build.
+const NOT_OURS: [&str; 3] = ["DACAPO_CLANG", "DACAPO_WASM_LD", "DACAPO_CONFIG"];
+
+/// Keys that an environment variable may set: `code_mode.default` is `DACAPO_CODE_MODE_DEFAULT`.
+const FROM_ENVIRONMENT: [&str; 18] = [
+    "listen",
+    "secret",
+    "allow_unauthenticated",
+    "body_bytes_max",
+    "turns_max",
+    "shutdown_seconds",
+    "step_seconds_max",
+    "log",
+    "code_mode.default",
+    "code_mode.declarations_tokens_max",
+    "code_mode.hold_text_chars",
+    "code_mode.attempts_max",
+    "code_mode.model_calls_max",
+    "warm.programs_max",
+    "warm.bytes_max",
+    "timeouts.connect_seconds",
+    "timeouts.idle_seconds",
+    "limits.output_bytes",
+];
+
+const HIDDEN: &str = "(hidden)";
+/// What a program may return by default: the model has to read it.
+const OUTPUT_BYTES: u64 = 128 << 10;
+
+impl Options {
+    /// Reads a file, if there is one, and lays the environment over it.
+    pub fn load(file: Option<&Path>, environment: &BTreeMap<String, String>) -> Result<Options, ConfigError> {
+        let mut table = match file {
+            None => Table::new(),
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| ConfigError(vec![format!("{}: {error}", path.display())]))?;
+                text.parse()
+                    .map_err(|error: toml::de::Error| ConfigError(vec![format!("{}: {error}", path.display())]))?
+            }
+        };
+        let mut errors = Vec::new();
+        for (name, value) in environment.iter().filter(|(name, _)| name.starts_with("DACAPO_")) {
+            let key = FROM_ENVIRONMENT.iter().find(|key| variable(key) == *name);
+            match key {
+                Some(key) => set(&mut table, key, value),
+                None if NOT_OURS.contains(&name.as_str()) => {}
+                None => errors.push(format!("{name}: no setting has this name; `dacapo serve --help` lists them")),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(ConfigError(errors));
+        }
+        let source = file.map_or_else(|| "environment".to_owned(), |path| path.display().to_string());
+        table.try_into().map_err(|error: toml::de::Error| ConfigError(vec![format!("{source}: {}", error.message())]))
+    }
+
+    /// Checks everything at once.
+    pub fn resolve(&self, environment: &BTreeMap<String, String>) -> Result<Config, ConfigError> {
+        let mut errors = Vec::new();
+        let listen = self.listen.as_deref().unwrap_or("127.0.0.1:8787");
+        let listen: SocketAddr = listen.parse().unwrap_or_else(|_| {
+            errors.push(format!("listen: `{listen}` is not an address; write it like 127.0.0.1:8787"));
+            SocketAddr::from(([127, 0, 0, 1], 0))
+        });
+        let clients = self.clients(&mut errors);
+        if !listen.ip().is_loopback() && clients.is_empty() && self.allow_unauthenticated != Some(true) {
+            errors.push(format!(
+                "listen: {listen} can be reached by others, and no [[client]] is configured, so anybody could use your models; add clients (`dacapo key` makes one), or set allow_unauthenticated = true"
+            ));
+        }
+        let secret_is_random = self.secret.is_none();
+        let secret = match &self.secret {
+            Some(secret) if secret.len() < 16 => {
+                errors.push("secret: must have at least 16 characters; `openssl rand -hex 32` makes one".to_owned());
+                secret.clone()
+            }
+            Some(secret) => secret.clone(),
+            None => crate::auth::random_hex(),
+        };
+        let config = Config {
+            listen,
+            secret: Secret(secret),
+            secret_is_random,
+            upstreams: self.upstreams(environment, clients.is_empty(), &mut errors),
+            clients,
+            code_mode: self.code_mode(&mut errors),
+            limits: self.limits(&mut errors),
+            warm: WarmPrograms {
+                count_max: self.warm.programs_max.unwrap_or(WarmPrograms::default().count_max),
+                bytes_max: self.warm.bytes_max.unwrap_or(WarmPrograms::default().bytes_max),
+            },
+            body_bytes_max: self.body_bytes_max.unwrap_or(64 << 20),
+            turns_max: positive("turns_max", self.turns_max.unwrap_or(1_024), &mut errors),
+            shutdown: Duration::from_secs(self.shutdown_seconds.unwrap_or(30)),
+            step_timeout: Duration::from_secs(self.step_seconds_max.unwrap_or(30)),
+            connect_timeout: Duration::from_secs(self.timeouts.connect_seconds.unwrap_or(10)),
+            idle_timeout: Duration::from_secs(self.timeouts.idle_seconds.unwrap_or(600)),
+            log: self.log.clone().unwrap_or_else(|| "info".to_owned()),
+        };
+        if errors.is_empty() { Ok(config) } else { Err(ConfigError(errors)) }
+    }
+
+    fn clients(&self, errors: &mut Vec<String>) -> Clients {
+        let mut clients: Vec<Client> = Vec::new();
+        for (at, client) in self.clients.iter().enumerate() {
+            if clients.iter().any(|known| known.name == client.name) {
+                errors.push(format!("client[{at}].name: `{}` is there twice", client.name));
+            }
+            match Client::new(&client.name, &client.key_sha256, client.requests_per_minute) {
+                Some(client) => clients.push(client),
+                None => errors.push(format!(
+                    "client[{at}].key_sha256: must be the SHA-256 of the key in 64 hex digits; `dacapo key` prints it"
+                )),
+            }
+        }
+        Clients::new(clients)
+    }
+
+    fn upstreams(
+        &self,
+        environment: &BTreeMap<String, String>,
+        pass_client_key: bool,
+        errors: &mut Vec<String>,
+    ) -> Vec<Upstream> {
+        let mut upstreams = Vec::new();
+        for (at, options) in self.upstreams.iter().enumerate() {
+            let place = match (&options.base_url, &options.script) {
+                (Some(url), None) => http(url, &format!("upstream[{at}].base_url"), errors).map(|base_url| {
+                    let key = options.api_key_env.as_ref().and_then(|name| match environment.get(name) {
+                        Some(key) => Some(Secret(key.clone())),
+                        None => {
+                            errors.push(format!("upstream[{at}].api_key_env: the variable {name} is not set"));
+                            None
+                        }
+                    });
+                    Place::Http { base_url, key, pass_client_key }
+                }),
+                (None, Some(script)) => match read_script(script) {
+                    Ok(script) => Some(Place::Scripted(script)),
+                    Err(error) => {
+                        errors.push(format!("upstream[{at}].script: {error}"));
+                        None
+                    }
+                },
+                _ => {
+                    errors.push(format!("upstream[{at}]: needs `base_url`, or `script` instead"));
+                    None
+                }
+            };
+            if options.models.is_empty() {
+                errors.push(format!("upstream[{at}].models: is empty; [\"*\"] means all"));
+            }
+            upstreams.extend(place.map(|place| Upstream {
+                name: options.name.clone(),
+                models: options.models.clone(),
+                place,
+                retries_max: options.retries_max.unwrap_or(2),
+                retry_wait_max: Duration::from_secs(options.retry_wait_seconds_max.unwrap_or(10)),
+            }));
+        }
+        let default = |name: &str, models: &str, place| Upstream {
+            name: name.to_owned(),
+            models: vec![models.to_owned()],
+            place,
+            retries_max: 2,
+            retry_wait_max: Duration::from_secs(10),
+        };
+        if !self.upstreams.iter().any(|upstream| upstream.models.iter().any(|model| model == "demo")) {
+            upstreams.insert(0, default("demo", "demo", Place::Scripted(Script::demo())));
+        }
+        if self.upstreams.is_empty() {
+            let url = environment.get("OPENAI_BASE_URL").map_or("https://api.openai.com/v1", String::as_str);
+            if let Some(base_url) = http(url, "OPENAI_BASE_URL", errors) {
+                let key = environment.get("OPENAI_API_KEY").map(|key| Secret(key.clone()));
+                upstreams.push(default("openai", "*", Place::Http { base_url, key, pass_client_key }));
+            }
+        }
+        upstreams
+    }
+
+    fn code_mode(&self, errors: &mut Vec<String>) -> CodeMode {
+        let options = &self.code_mode;
+        let mut switch = |key: &str, text: &str| {
+            Switch::parse(text).unwrap_or_else(|| {
+                errors.push(format!("{key}: `{text}` is not known; use plain, explicit or off"));
+                Switch::Plain
+            })
+        };
+        let default = options.default.as_deref().map_or(Switch::Plain, |text| switch("code_mode.default", text));
+        let models = options
+            .models
+            .iter()
+            .map(|(model, text)| (model.clone(), switch(&format!("code_mode.models.\"{model}\""), text)));
+        CodeMode {
+            default,
+            models: models.collect(),
+            declarations_tokens_max: options.declarations_tokens_max.unwrap_or(4_000),
+            hold_text_chars: options.hold_text_chars.unwrap_or(300),
+            attempts_max: options.attempts_max.unwrap_or(5),
+            model_calls_max: options.model_calls_max.unwrap_or(20),
+        }
+    }
+
+    fn limits(&self, errors: &mut Vec<String>) -> Limits {
+        let mut limits = Limits::default();
+        limits.set(Limit::OutputBytes, OUTPUT_BYTES).expect("it is within its range");
+        for (name, value) in &self.limits {
+            let Some(limit) = Limit::ALL.into_iter().find(|limit| limit.name() == name) else {
+                let known: Vec<&str> = Limit::ALL.iter().map(|limit| limit.name()).collect();
+                errors.push(format!("limits.{name}: no limit has this name; there are {}", known.join(", ")));
+                continue;
+            };
+            if let Err(range) = limits.set(limit, *value) {
+                errors.push(format!("limits.{name}: must be from {} to {}", range.start(), range.end()));
+            }
+        }
+        limits
+    }
+}
+
+impl Config {
+    /// What is in force, as a file would say it, with the secrets hidden.
+    pub fn to_toml(&self) -> String {
+        let switch = |switch: Switch| match switch {
+            Switch::Off => "off",
+            Switch::Plain => "plain",
+            Switch::Explicit => "explicit",
+        };
+        let options = Options {
+            listen: Some(self.listen.to_string()),
+            secret: Some(if self.secret_is_random { "(random)" } else { HIDDEN }.to_owned()),
+            allow_unauthenticated: None,
+            body_bytes_max: Some(self.body_bytes_max),
+            turns_max: Some(self.turns_max),
+            shutdown_seconds: Some(self.shutdown.as_secs()),
+            step_seconds_max: Some(self.step_timeout.as_secs()),
+            log: Some(self.log.clone()),
+            code_mode: CodeModeOptions {
+                default: Some(switch(self.code_mode.default).to_owned()),
+                declarations_tokens_max: Some(self.code_mode.declarations_tokens_max),
+                hold_text_chars: Some(self.code_mode.hold_text_chars),
+                attempts_max: Some(self.code_mode.attempts_max),
+                model_calls_max: Some(self.code_mode.model_calls_max),
+                models: self
+                    .code_mode
+                    .models
+                    .iter()
+                    .map(|(model, mode)| (model.clone(), switch(*mode).to_owned()))
+                    .collect(),
+            },
+            warm: WarmOptions { programs_max: Some(self.warm.count_max), bytes_max: Some(self.warm.bytes_max) },
+            timeouts: TimeoutOptions {
+                connect_seconds: Some(self.connect_timeout.as_secs()),
+                idle_seconds: Some(self.idle_timeout.as_secs()),
+            },
+            limits: Limit::ALL.iter().map(|limit| (limit.name().to_owned(), self.limits.get(*limit))).collect(),
+            clients: self
+                .clients
+                .list()
+                .map(|client| ClientOptions {
+                    name: client.name.clone(),
+                    key_sha256: HIDDEN.to_owned(),
+                    requests_per_minute: client.requests_per_minute,
+                })
+                .collect(),
+            upstreams: self
+                .upstreams
+                .iter()
+                .map(|upstream| UpstreamOptions {
+                    name: upstream.name.clone(),
+                    models: upstream.models.clone(),
+                    base_url: match &upstream.place {
+                        Place::Http { base_url, .. } => Some(base_url.clone()),
+                        Place::Scripted(_) => None,
+                    },
+                    api_key_env: match &upstream.place {
+                        Place::Http { key: Some(_), .. } => Some(HIDDEN.to_owned()),
+                        _ => None,
+                    },
+                    script: matches!(upstream.place, Place::Scripted(_)).then(|| upstream.name.clone()),
+                    retries_max: Some(upstream.retries_max),
+                    retry_wait_seconds_max: Some(upstream.retry_wait_max.as_secs()),
+                })
+                .collect(),
+        };
+        toml::to_string(&options).expect("it is made of tables and plain values")
+    }
+
+    /// Settings that environment variables can make, with their names.
+    pub fn variables() -> impl Iterator<Item = (String, &'static str)> {
+        FROM_ENVIRONMENT.iter().map(|key| (variable(key), *key))
+    }
+}
+
+fn variable(key: &str) -> String {
+    format!("DACAPO_{}", key.replace('.', "_").to_uppercase())
+}
+
+/// A value from the environment has the type that its text looks like, unless a text is wanted.
+fn set(table: &mut Table, key: &str, text: &str) {
+    const TEXTS: [&str; 4] = ["listen", "secret", "log", "code_mode.default"];
+    let number = text.parse().map(toml::Value::Integer);
+    let value = match (number, text) {
+        _ if TEXTS.contains(&key) => toml::Value::from(text),
+        (Ok(number), _) => number,
+        (_, "true") => toml::Value::Boolean(true),
+        (_, "false") => toml::Value::Boolean(false),
+        _ => toml::Value::from(text),
+    };
+    match key.split_once('.') {
+        None => _ = table.insert(key.to_owned(), value),
+        Some((section, key)) => {
+            let section = table.entry(section).or_insert_with(|| toml::Value::Table(Table::new()));
+            if let Some(section) = section.as_table_mut() {
+                section.insert(key.to_owned(), value);
+            }
+        }
+    }
+}
+
+fn http(url: &str, key: &str, errors: &mut Vec<String>) -> Option<String> {
+    let is_usable =
+        reqwest::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if !is_usable {
+        errors.push(format!("{key}: `{url}` is not an http(s) address; write it like https://api.openai.com/v1"));
+        return None;
+    }
+    Some(url.trim_end_matches('/').to_owned())
+}
+
+fn read_script(path: &str) -> Result<Script, String> {
+    if path == "demo" {
+        return Ok(Script::demo());
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    Script::parse(&text).map_err(|error| format!("{path}: {error}"))
+}
+
+fn positive(key: &str, value: usize, errors: &mut Vec<String>) -> usize {
+    if value == 0 {
+        errors.push(format!("{key}: must be at least 1"));
+    }
+    value
+}

@@ -1,0 +1,141 @@
+//! What a client hears of a turn: at once, or piece by piece.
+
+use bytes::Bytes;
+use dacapo_wire::chat::{Head, Reply};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::error::TurnError;
+
+/// Where a turn's answer goes.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    stream: Option<mpsc::Sender<Bytes>>,
+    explicit: bool,
+    head: Option<Head>,
+    reply: Reply,
+    has_role: bool,
+    /// Something was sent: an error has to go the same way.
+    pub begun: bool,
+}
+
+impl Outlet {
+    pub(crate) fn new(stream: Option<mpsc::Sender<Bytes>>, explicit: bool) -> Outlet {
+        Outlet { stream, explicit, head: None, reply: Reply::default(), has_role: false, begun: false }
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// The first head of a stream stays; a whole answer has the last one.
+    pub(crate) fn head(&mut self, head: Head) {
+        if self.stream.is_none() {
+            self.head = Some(head);
+        } else {
+            self.head.get_or_insert(head);
+        }
+    }
+
+    /// A chunk of the model's, as it came but for what makes it part of this turn.
+    pub(crate) async fn pass(&mut self, chunk: Value) -> Result<(), TurnError> {
+        let mut chunk = match &self.head {
+            Some(head) => head.adopt(chunk),
+            None => chunk,
+        };
+        if let Some(delta) = chunk.pointer_mut("/choices/0/delta").and_then(Value::as_object_mut)
+            && delta.contains_key("role")
+            && std::mem::replace(&mut self.has_role, true)
+        {
+            delta.shift_remove("role");
+            if delta.values().all(|value| value.is_null() || value.as_str() == Some("")) {
+                return Ok(());
+            }
+        }
+        self.event(&chunk).await
+    }
+
+    /// A message that is new to a client which knows about programs.
+    pub(crate) async fn message(&mut self, message: Value) -> Result<(), TurnError> {
+        if self.explicit && self.is_stream() {
+            self.delta(json!({"message": message}), None).await?;
+        }
+        self.reply.messages.push(message);
+        Ok(())
+    }
+
+    /// The last message, which hands out calls: each is one whole delta.
+    pub(crate) async fn calls(&mut self, message: Value) -> Result<(), TurnError> {
+        if self.is_stream() {
+            if !self.has_role {
+                self.has_role = true;
+                self.delta(json!({"role": "assistant", "content": null}), None).await?;
+            }
+            let calls = message.get("tool_calls").and_then(Value::as_array).cloned().unwrap_or_default();
+            for (index, mut call) in calls.into_iter().enumerate() {
+                if let Some(fields) = call.as_object_mut() {
+                    fields.shift_insert(0, "index".to_owned(), json!(index));
+                }
+                self.delta(json!({"tool_calls": [call]}), None).await?;
+            }
+        }
+        self.message(message).await?;
+        self.reply.finish_reason = "tool_calls".to_owned();
+        Ok(())
+    }
+
+    /// The last message, of which the client has heard the text already if this is a stream.
+    pub(crate) async fn answer(
+        &mut self,
+        mut choice: serde_json::Map<String, Value>,
+        message: Value,
+        finish_reason: &str,
+    ) -> Result<(), TurnError> {
+        self.message(message).await?;
+        choice.shift_remove("message");
+        choice.shift_remove("finish_reason");
+        self.reply.choice = choice;
+        finish_reason.clone_into(&mut self.reply.finish_reason);
+        Ok(())
+    }
+
+    /// Ends the turn. The body, if it was not streamed.
+    pub(crate) async fn finish(mut self, usage: Value, include_usage: bool) -> Result<Option<Value>, TurnError> {
+        let reply = std::mem::take(&mut self.reply);
+        if !self.is_stream() {
+            let head = self.head.as_ref().ok_or_else(|| TurnError::upstream("nobody answered"))?;
+            return Ok(Some(reply.body(head, usage, self.explicit)));
+        }
+        self.delta(json!({}), Some(&reply.finish_reason)).await?;
+        if include_usage && let Some(head) = &self.head {
+            let chunk = head.usage_chunk(usage);
+            self.event(&chunk).await?;
+        }
+        self.send(Bytes::from_static(b"data: [DONE]\n\n")).await?;
+        Ok(None)
+    }
+
+    /// Tells of an error where there is no status any more.
+    pub(crate) async fn fail(&mut self, error: &TurnError) {
+        // If nobody listens, nobody has to be told.
+        self.event(&error.event()).await.unwrap_or_default();
+    }
+
+    async fn delta(&mut self, delta: Value, finish_reason: Option<&str>) -> Result<(), TurnError> {
+        let chunk = self.head.as_ref().map(|head| head.chunk(delta, finish_reason));
+        match chunk {
+            Some(chunk) => self.event(&chunk).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn event(&mut self, data: &Value) -> Result<(), TurnError> {
+        self.send(Bytes::from(format!("data: {data}\n\n"))).await
+    }
+
+    async fn send(&mut self, bytes: Bytes) -> Result<(), TurnError> {
+        let Some(stream) = &self.stream else { return Ok(()) };
+        self.begun = true;
+        stream.send(bytes).await.map_err(|_gone| TurnError::upstream("the client is gone"))
+    }
+}

@@ -1,0 +1,310 @@
+//! The gateway over HTTP.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
+use axum::routing::{get, post};
+use bytes::Bytes;
+use dacapo_replay::{Request as StepRequest, Step};
+use dacapo_wire::Sealer;
+use dacapo_wire::chat::{BadRequest, Reading, Switch, Turn};
+use futures_util::stream;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::JoinHandle;
+
+use crate::error::TurnError;
+use crate::gateway::{Gateway, StartError};
+use crate::turn::{Done, Running};
+use crate::upstream::Answer;
+
+/// A silence that proxies might take for a dead connection.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+/// Pieces that wait for a slow client.
+const QUEUE: usize = 64;
+
+#[derive(Debug, Clone)]
+struct Server {
+    gateway: Arc<Gateway>,
+    is_stopping: Arc<AtomicBool>,
+}
+
+/// Serves until `stop`, then lets running turns finish.
+pub async fn serve(
+    gateway: Gateway,
+    listener: TcpListener,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), StartError> {
+    let deadline = gateway.config.shutdown;
+    let is_stopping = Arc::new(AtomicBool::new(false));
+    let server = Server { gateway: Arc::new(gateway), is_stopping: Arc::clone(&is_stopping) };
+    let (stopped, mut was_stopped) = tokio::sync::watch::channel(());
+    let stop = async move {
+        stop.await;
+        tracing::info!("stopping: turns that run may finish");
+        is_stopping.store(true, Ordering::Relaxed);
+        drop(stopped);
+    };
+    let serving = axum::serve(listener, routes(server)).with_graceful_shutdown(stop);
+    let overdue = async {
+        // Ends when the sender is dropped.
+        while was_stopped.changed().await.is_ok() {}
+        tokio::time::sleep(deadline).await;
+    };
+    tokio::select! {
+        served = serving => served?,
+        () = overdue => tracing::warn!(seconds = deadline.as_secs(), "turns that still run are cut off"),
+    }
+    Ok(())
+}
+
+fn routes(server: Server) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(chat_completions))
+        .route("/v1/models", get(models))
+        .route("/v1/step", post(step))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .fallback(not_found)
+        .method_not_allowed_fallback(not_allowed)
+        .with_state(server)
+}
+
+async fn not_found(uri: Uri) -> Response<Body> {
+    let message = format!("there is nothing at {}; see POST /v1/chat/completions", uri.path());
+    TurnError::ours(StatusCode::NOT_FOUND, "not_found_error", message).response()
+}
+
+async fn not_allowed(uri: Uri) -> Response<Body> {
+    let message = format!("{} does not take this method", uri.path());
+    TurnError::ours(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", message).response()
+}
+
+async fn readyz(State(server): State<Server>) -> Response<Body> {
+    if server.is_stopping.load(Ordering::Relaxed) {
+        return TurnError::ours(StatusCode::SERVICE_UNAVAILABLE, "server_error", "stopping").response();
+    }
+    Response::new(Body::from("ready\n"))
+}
+
+async fn models(State(server): State<Server>, headers: HeaderMap) -> Response<Body> {
+    match server.gateway.config.clients.admit(&headers, Instant::now()) {
+        Ok(_) => json_response(&server.gateway.upstreams.models(&headers).await),
+        Err(error) => error.response(),
+    }
+}
+
+async fn step(State(server): State<Server>, request: Request<Body>) -> Response<Body> {
+    match server.step(request).await {
+        Ok(step) => json_response(&step),
+        Err(error) => error.response(),
+    }
+}
+
+async fn chat_completions(State(server): State<Server>, request: Request<Body>) -> Response<Body> {
+    let began = Instant::now();
+    let turn = server.chat_completions(request).await;
+    let response = turn.unwrap_or_else(TurnError::response);
+    tracing::debug!(status = response.status().as_u16(), ms = began.elapsed().as_millis() as u64, "answered");
+    response
+}
+
+impl Server {
+    async fn chat_completions(&self, request: Request<Body>) -> Result<Response<Body>, TurnError> {
+        let gateway = &self.gateway;
+        let (parts, body) = request.into_parts();
+        let tenant = gateway.config.clients.admit(&parts.headers, Instant::now())?.to_owned();
+        let permit = self.permit()?;
+        let body = self.body(body).await?;
+        let header = mode_header(&parts.headers)?;
+        let model = model_of(&body);
+        let sealer = Sealer::new(gateway.config.secret.0.as_bytes(), &tenant);
+        match Turn::read(&body, header, gateway.defaults(&model), &sealer, &gateway.toolboxes)? {
+            Reading::PassThrough(changed) => {
+                let body = changed.map_or(body, |body| Bytes::from(body.to_string()));
+                self.pass_through(&parts.headers, parts.uri.query(), &model, body, permit).await
+            }
+            Reading::Turn(turn) if turn.stream => self.stream(*turn, parts.headers, sealer, permit).await,
+            Reading::Turn(turn) => {
+                let done = Running::new(Arc::clone(gateway), *turn, parts.headers, sealer, None).run().await?;
+                tell(&model, &done);
+                let mut response = json_response(&done.body.unwrap_or(Value::Null));
+                response.headers_mut().extend(about(&done.headers));
+                drop(permit);
+                Ok(response)
+            }
+        }
+    }
+
+    /// The first piece decides: before it there is a status to be told, after it there is not.
+    async fn stream(
+        &self,
+        turn: Turn,
+        headers: HeaderMap,
+        sealer: Sealer,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Response<Body>, TurnError> {
+        let (sender, mut receiver) = mpsc::channel(QUEUE);
+        let model = turn.model().to_owned();
+        let running = Running::new(Arc::clone(&self.gateway), turn, headers, sealer, Some(sender));
+        let mut task = Task(tokio::spawn(async move {
+            let done = running.run().await;
+            if let Ok(done) = &done {
+                tell(&model, done);
+            }
+            drop(permit);
+            done
+        }));
+        let Some(first) = receiver.recv().await else {
+            let done = (&mut task.0).await;
+            return Err(match done {
+                Ok(Err(error)) => error,
+                Ok(Ok(_)) | Err(_) => TurnError::ours(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "server_error",
+                    "the turn ended without an answer",
+                ),
+            });
+        };
+        let pieces = stream::unfold((Some(first), receiver, task), |(first, mut receiver, task)| async move {
+            let piece = match first {
+                Some(first) => first,
+                None => match tokio::time::timeout(SILENCE_MAX, receiver.recv()).await {
+                    Ok(piece) => piece?,
+                    Err(_) => Bytes::from_static(b": keepalive\n\n"),
+                },
+            };
+            Some((Ok::<_, Infallible>(piece), (None, receiver, task)))
+        });
+        let mut response = Response::new(Body::from_stream(pieces));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+        Ok(response)
+    }
+
+    async fn pass_through(
+        &self,
+        headers: &HeaderMap,
+        query: Option<&str>,
+        model: &str,
+        body: Bytes,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Response<Body>, TurnError> {
+        let upstreams = &self.gateway.upstreams;
+        let upstream = upstreams.of(model)?;
+        let path = query.map_or_else(|| "/chat/completions".to_owned(), |query| format!("/chat/completions?{query}"));
+        let Answer { status, headers, body } = upstreams.post(upstream, &path, headers, body).await?;
+        tracing::info!(model, mode = "off", status = status.as_u16(), "turn");
+        let body = stream::unfold((body, permit), |(mut body, permit)| async move {
+            let piece = futures_util::StreamExt::next(&mut body).await?;
+            Some((piece.map_err(std::io::Error::other), (body, permit)))
+        });
+        let mut response = Response::new(Body::from_stream(body));
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
+        Ok(response)
+    }
+
+    async fn step(&self, request: Request<Body>) -> Result<Step, TurnError> {
+        let (parts, body) = request.into_parts();
+        self.gateway.config.clients.admit(&parts.headers, Instant::now())?;
+        let _permit = self.permit()?;
+        let body = self.body(body).await?;
+        let gateway = Arc::clone(&self.gateway);
+        let slot = Arc::clone(&gateway.steps).acquire_owned().await;
+        let slot = slot.map_err(|closed| TurnError::upstream(closed.to_string()))?;
+        let stepped = tokio::task::spawn_blocking(move || {
+            let text = std::str::from_utf8(&body).map_err(|error| bad("body", format!("is not UTF-8: {error}")))?;
+            let request =
+                StepRequest::parse_with(text, &gateway.toolboxes).map_err(|error| bad(&error.path, error.message))?;
+            let deadline = Instant::now() + gateway.config.step_timeout;
+            let step = gateway.stepper.step(&request, &|| Instant::now() < deadline);
+            drop(slot);
+            step.map_err(TurnError::from)
+        });
+        stepped.await.map_err(|error| TurnError::upstream(error.to_string()))?
+    }
+
+    fn permit(&self) -> Result<OwnedSemaphorePermit, TurnError> {
+        Arc::clone(&self.gateway.turns).try_acquire_owned().map_err(|error| TurnError::Ours {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            kind: "server_error",
+            message: format!("{} turns run at this moment, and no more may: {error}", self.gateway.config.turns_max),
+            retry_after_s: Some(1),
+        })
+    }
+
+    async fn body(&self, body: Body) -> Result<Bytes, TurnError> {
+        let bytes_max = self.gateway.config.body_bytes_max;
+        axum::body::to_bytes(body, bytes_max).await.map_err(|error| {
+            let message =
+                format!("the body cannot be read, or has more than {bytes_max} bytes (body_bytes_max): {error}");
+            TurnError::ours(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", message)
+        })
+    }
+}
+
+/// Stops when nobody holds it any more: the client is gone.
+struct Task(JoinHandle<Result<Done, TurnError>>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn mode_header(headers: &HeaderMap) -> Result<Option<Switch>, TurnError> {
+    let Some(value) = headers.get("x-dacapo-mode") else { return Ok(None) };
+    let switch = value.to_str().ok().and_then(|text| Switch::parse(text.trim()));
+    switch.map(Some).ok_or_else(|| bad("x-dacapo-mode", "must be off, plain or explicit".to_owned()))
+}
+
+/// Which model is asked, without reading the rest.
+fn model_of(body: &[u8]) -> String {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        model: String,
+    }
+    serde_json::from_slice::<Named>(body).map(|named| named.model).unwrap_or_default()
+}
+
+fn bad(param: &str, message: String) -> TurnError {
+    TurnError::Bad(BadRequest { param: param.to_owned(), message })
+}
+
+fn json_response(body: &impl serde::Serialize) -> Response<Body> {
+    match serde_json::to_vec(body) {
+        Ok(bytes) => {
+            let mut response = Response::new(Body::from(bytes));
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            response
+        }
+        Err(error) => TurnError::upstream(error.to_string()).response(),
+    }
+}
+
+/// What an upstream's headers say about the request, not about its body.
+fn about(headers: &HeaderMap) -> HeaderMap {
+    let kept = headers.iter().filter(|(name, _)| {
+        let name = name.as_str();
+        name.starts_with("x-") || name.starts_with("openai-") || name == "request-id"
+    });
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// One line per turn, of which nothing is secret.
+fn tell(model: &str, done: &Done) {
+    let usage = &done.usage;
+    tracing::info!(model, model_calls = usage.model_calls, programs = usage.programs, calls = usage.calls, "turn");
+    tracing::trace!(usage = %json!(usage.to_json()), "usage");
+}

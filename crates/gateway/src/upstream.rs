@@ -1,0 +1,308 @@
+//! Models: where each lives, and how it is asked.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, stream};
+use serde_json::{Value, json};
+
+use crate::error::TurnError;
+use crate::scripted::{Ending, Script};
+
+/// A body as it arrives.
+pub(crate) type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
+
+/// What an upstream answered.
+pub(crate) struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Pieces,
+}
+
+/// One place where models live.
+#[derive(Debug, Clone)]
+pub(crate) struct Upstream {
+    pub name: String,
+    /// Which models are here; `*` stands for any characters.
+    pub models: Vec<String>,
+    pub place: Place,
+    /// How often a request is sent again when the upstream asks for it.
+    pub retries_max: u32,
+    pub retry_wait_max: Duration,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    Http { base_url: String, key: Option<Secret>, pass_client_key: bool },
+    Scripted(Script),
+}
+
+/// Text that is never shown.
+#[derive(Clone)]
+pub(crate) struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Upstreams {
+    list: Vec<Upstream>,
+    client: reqwest::Client,
+}
+
+/// An error body beyond this is cut: nobody reads it.
+const ERROR_BYTES_MAX: usize = 1 << 20;
+
+impl Upstreams {
+    pub(crate) fn new(list: Vec<Upstream>, connect: Duration, idle: Duration) -> Result<Upstreams, reqwest::Error> {
+        let client = reqwest::Client::builder()
+            .connect_timeout(connect)
+            .read_timeout(idle)
+            .redirect(reqwest::redirect::Policy::none())
+            .pool_max_idle_per_host(256)
+            .tcp_nodelay(true)
+            .build()?;
+        Ok(Upstreams { list, client })
+    }
+
+    /// The first that has the model.
+    pub(crate) fn of(&self, model: &str) -> Result<&Upstream, TurnError> {
+        let found = self.list.iter().find(|upstream| upstream.models.iter().any(|pattern| matches(pattern, model)));
+        found.ok_or_else(|| {
+            let known: Vec<&str> = self.list.iter().flat_map(|upstream| &upstream.models).map(String::as_str).collect();
+            TurnError::ours(
+                StatusCode::NOT_FOUND,
+                "not_found_error",
+                format!("no upstream has the model `{model}`; configured are {}", known.join(", ")),
+            )
+        })
+    }
+
+    /// Posts a request; asks again when the upstream says that this may help. Whatever comes back then is the answer.
+    pub(crate) async fn post(
+        &self,
+        upstream: &Upstream,
+        path: &str,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Answer, TurnError> {
+        let mut tries = 0;
+        loop {
+            let answer = self.post_once(upstream, path, headers, body.clone()).await?;
+            let wait = retry_after(&answer).filter(|wait| *wait <= upstream.retry_wait_max);
+            match wait {
+                Some(wait) if tries < upstream.retries_max => {
+                    tries += 1;
+                    tracing::debug!(upstream = upstream.name, status = answer.status.as_u16(), ?wait, "asking again");
+                    tokio::time::sleep(wait).await;
+                }
+                _ => return Ok(answer),
+            }
+        }
+    }
+
+    async fn post_once(
+        &self,
+        upstream: &Upstream,
+        path: &str,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Answer, TurnError> {
+        match &upstream.place {
+            Place::Scripted(script) => Ok(scripted(script, &body)),
+            Place::Http { base_url, key, pass_client_key } => {
+                let headers = forwarded(headers, key.as_ref(), *pass_client_key);
+                let sent = self.client.post(format!("{base_url}{path}")).headers(headers).body(body).send();
+                let response = sent.await.map_err(|error| unreachable(&upstream.name, &error))?;
+                Ok(Answer {
+                    status: response.status(),
+                    headers: returned(response.headers()),
+                    body: Box::pin(response.bytes_stream().map(|piece| piece.map_err(|error| told(&error)))),
+                })
+            }
+        }
+    }
+
+    /// What `GET /v1/models` lists: whatever the upstreams say, and the names that they are configured for.
+    pub(crate) async fn models(&self, headers: &HeaderMap) -> Value {
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let mut data: Vec<Value> = Vec::new();
+        for upstream in &self.list {
+            let listed = match &upstream.place {
+                Place::Scripted(_) => None,
+                Place::Http { base_url, key, pass_client_key } => {
+                    let headers = forwarded(headers, key.as_ref(), *pass_client_key);
+                    let sent = self.client.get(format!("{base_url}/models")).headers(headers).timeout(PATIENCE).send();
+                    match sent.await {
+                        Ok(response) if response.status().is_success() => {
+                            let body = response.bytes().await.unwrap_or_default();
+                            serde_json::from_slice::<Value>(&body).ok()
+                        }
+                        _ => None,
+                    }
+                }
+            };
+            let listed =
+                listed.and_then(|body| body.get("data").and_then(Value::as_array).cloned()).unwrap_or_default();
+            let named = upstream.models.iter().filter(|pattern| !pattern.contains('*'));
+            let named =
+                named.map(|name| json!({"id": name, "object": "model", "created": 0, "owned_by": upstream.name}));
+            for model in listed.into_iter().chain(named) {
+                if !data.iter().any(|known| known.get("id") == model.get("id")) {
+                    data.push(model);
+                }
+            }
+        }
+        json!({"object": "list", "data": data})
+    }
+}
+
+impl Answer {
+    /// Reads it to its end.
+    pub(crate) async fn whole(mut self, bytes_max: usize) -> Result<Bytes, String> {
+        let mut whole = Vec::new();
+        while let Some(piece) = self.body.next().await {
+            whole.extend_from_slice(&piece?);
+            if whole.len() > bytes_max {
+                return Err(format!("the answer is larger than {bytes_max} bytes"));
+            }
+        }
+        Ok(Bytes::from(whole))
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        let content_type = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        content_type.is_some_and(|text| text.starts_with("text/event-stream"))
+    }
+
+    pub(crate) async fn into_error(self) -> TurnError {
+        let (status, headers) = (self.status, self.headers.clone());
+        match self.whole(ERROR_BYTES_MAX).await {
+            Ok(body) => TurnError::Upstream { status, headers, body },
+            Err(reason) => TurnError::upstream(format!("the upstream answered {status}, and then {reason}")),
+        }
+    }
+}
+
+fn scripted(script: &Script, body: &[u8]) -> Answer {
+    let request = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let reply = script.reply(&request);
+    let mut headers = HeaderMap::new();
+    for (name, value) in &reply.headers {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            headers.insert(name, value);
+        }
+    }
+    let cut = (reply.ending == Ending::Cut).then(|| Err("the connection was cut".to_owned()));
+    let pieces = stream::iter(reply.pieces).then(|piece| async move {
+        if !piece.delay.is_zero() {
+            tokio::time::sleep(piece.delay).await;
+        }
+        Ok(piece.bytes)
+    });
+    let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    Answer { status, headers, body: Box::pin(pieces.chain(stream::iter(cut))) }
+}
+
+/// How long to wait before asking again, if the upstream says that this may help.
+fn retry_after(answer: &Answer) -> Option<Duration> {
+    if !matches!(answer.status.as_u16(), 429 | 503 | 529) {
+        return None;
+    }
+    let text = answer.headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    let seconds: f64 = text.trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+fn unreachable(name: &str, error: &reqwest::Error) -> TurnError {
+    let status = if error.is_timeout() { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
+    TurnError::ours(status, "upstream_error", format!("the upstream `{name}` cannot be reached: {}", told(error)))
+}
+
+/// The error with its causes, without the address: it may hold secrets.
+fn told(error: &reqwest::Error) -> String {
+    let mut told = if error.is_timeout() { "it took too long".to_owned() } else { "the connection failed".to_owned() };
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        told = format!("{told}: {error}");
+        cause = error.source();
+    }
+    told
+}
+
+/// Headers that belong to one connection, or to us.
+fn is_ours(name: &HeaderName) -> bool {
+    const OURS: [&str; 13] = [
+        "host",
+        "connection",
+        "content-length",
+        "transfer-encoding",
+        "accept-encoding",
+        "content-encoding",
+        "keep-alive",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "upgrade",
+        "expect",
+        "cookie",
+    ];
+    OURS.contains(&name.as_str()) || name.as_str().starts_with("x-dacapo-")
+}
+
+fn forwarded(headers: &HeaderMap, key: Option<&Secret>, pass_client_key: bool) -> HeaderMap {
+    let mut forwarded = HeaderMap::new();
+    for (name, value) in headers {
+        let is_key = *name == header::AUTHORIZATION || name == "api-key" || name == "x-api-key";
+        if !is_ours(name) && (!is_key || pass_client_key && key.is_none()) {
+            forwarded.append(name.clone(), value.clone());
+        }
+    }
+    if let Some(value) = key.and_then(|key| HeaderValue::try_from(format!("Bearer {}", key.0)).ok()) {
+        forwarded.insert(header::AUTHORIZATION, value);
+    }
+    forwarded
+}
+
+fn returned(headers: &HeaderMap) -> HeaderMap {
+    let kept = headers.iter().filter(|(name, _)| !is_ours(name) && **name != header::SET_COOKIE);
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Does the text fit the pattern, in which `*` stands for any characters?
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn stars_stand_for_any_characters() {
+        let hits = [("*", ""), ("gpt-*", "gpt-5"), ("*mini", "gpt-mini"), ("a*b*c", "a-b-b-c"), ("demo", "demo")];
+        let misses = [("gpt-*", "o3"), ("demo", "demo2"), ("a*b*c", "a-c-b"), ("a*a", "a")];
+        assert!(hits.iter().all(|(pattern, text)| matches(pattern, text)));
+        assert!(!misses.iter().any(|(pattern, text)| matches(pattern, text)));
+    }
+}

@@ -1,0 +1,14 @@
+//! `OpenAI` Chat Completions.
+
+mod explicit;
+mod fields;
+mod listener;
+mod plain;
+mod reply;
+mod request;
+mod transcript;
+
+pub use listener::{Heard, Listener, Said};
+pub use reply::{Head, Reply, Usage};
+pub use request::{BadRequest, Defaults, Reading, Switch, Turn};
+pub use transcript::Transcript;

@@ -1,0 +1,101 @@
+//! Views of the messages' fields, in both spellings that clients use.
+
+use dacapo_replay::{Answer, Catalog};
+use serde_json::{Map, Value};
+
+use crate::conversation;
+use crate::saying::{ModelCall, Saying};
+
+/// What providers want back in later requests, as it was.
+pub(super) const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
+/// The same, on a tool call.
+pub(super) const CALL_OPAQUE: &str = "extra_content";
+
+pub(super) fn role(message: &Value) -> &str {
+    message.get("role").and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(super) fn tool_calls(message: &Value) -> &[Value] {
+    let calls = message.get("tool_calls").or_else(|| message.get("toolCalls"));
+    calls.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+pub(super) fn tool_call_id(message: &Value) -> &str {
+    let id = message.get("tool_call_id").or_else(|| message.get("toolCallId"));
+    id.and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(super) fn id(call: &Value) -> &str {
+    call.get("id").and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(super) fn function_name(call: &Value) -> &str {
+    call.pointer("/function/name").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The arguments as text, however they are given.
+pub(super) fn arguments(call: &Value) -> String {
+    match call.pointer("/function/arguments") {
+        Some(Value::String(text)) => text.clone(),
+        None | Some(Value::Null) => String::new(),
+        Some(object) => object.to_string(),
+    }
+}
+
+/// The name by which journals know the tool, for any name that programs know it by.
+pub(super) fn tool_name(call: &Value, catalog: &Catalog) -> String {
+    let name = function_name(call);
+    if catalog.find(name).is_none() {
+        let known = catalog
+            .functions()
+            .iter()
+            .find(|function| function.identifier == name || function.aliases.iter().any(|alias| alias == name));
+        if let Some(function) = known {
+            return catalog.qualified_name(function.tool).to_owned();
+        }
+    }
+    name.to_owned()
+}
+
+/// Text of a message's content; what is not text stays JSON.
+pub(super) fn text(content: Option<&Value>) -> String {
+    match content {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect();
+            texts.map_or_else(|| Value::to_string(&Value::Array(parts.clone())), |texts| texts.concat())
+        }
+        Some(other) => other.to_string(),
+    }
+}
+
+pub(super) fn answer(message: &Value) -> Answer {
+    let is_error = message.get("is_error") == Some(&Value::Bool(true));
+    conversation::answer(text(message.get("content")), is_error)
+}
+
+/// A message of the model in our words.
+pub(super) fn saying(message: &Value) -> Saying {
+    let mut opaque = Map::new();
+    for key in REASONING {
+        if let Some(value) = message.get(key).filter(|value| !value.is_null()) {
+            opaque.insert(key.to_owned(), value.clone());
+        }
+    }
+    let text = Some(text(message.get("content"))).filter(|text| !text.is_empty());
+    Saying { text, opaque, calls: tool_calls(message).iter().map(model_call).collect() }
+}
+
+pub(super) fn model_call(call: &Value) -> ModelCall {
+    let mut opaque = Map::new();
+    if let Some(value) = call.get(CALL_OPAQUE).filter(|value| !value.is_null()) {
+        opaque.insert(CALL_OPAQUE.to_owned(), value.clone());
+    }
+    // Custom tools have a name of their own, and take text.
+    let name = match function_name(call) {
+        "" => call.pointer("/custom/name").and_then(Value::as_str).unwrap_or_default(),
+        name => name,
+    };
+    ModelCall { name: name.to_owned(), arguments: arguments(call), id: id(call).to_owned(), opaque }
+}

@@ -1,0 +1,135 @@
+//! Plain mode: the state of programs is in the ids of their calls.
+
+use dacapo_replay::Catalog;
+use serde_json::Value;
+
+use super::fields;
+use crate::conversation::{Block, Conversation, Expected, Given, HandedOut, Item, Lost, Round};
+use crate::ids::RunId;
+use crate::seal::{Sealer, Unsealed};
+use crate::state::{Asked, RunState};
+
+pub(super) fn read(messages: Vec<Value>, sealer: &Sealer, catalog: &Catalog) -> Conversation {
+    walk(messages, &|message, answers| HandedOutMessage::read(message, answers, sealer, catalog))
+}
+
+/// Without programs: their calls are calls like others.
+pub(super) fn as_ordinary(messages: Vec<Value>) -> Conversation {
+    walk(messages, &|_, _| None)
+}
+
+fn walk(messages: Vec<Value>, read: &dyn Fn(&Value, &[Value]) -> Option<HandedOutMessage>) -> Conversation {
+    let mut conversation = Conversation::default();
+    let mut messages = messages.into_iter().peekable();
+    while let Some(message) = messages.next() {
+        if fields::tool_calls(&message).iter().any(|call| Sealer::claims(fields::id(call))) {
+            let mut answers = Vec::new();
+            while let Some(answer) = messages.next_if(|next| fields::role(next) == "tool") {
+                answers.push(answer);
+            }
+            match read(&message, &answers) {
+                Some(handed_out) => handed_out.add_to(&mut conversation),
+                None => conversation.items.push(Item::Lost(lost(message, &answers))),
+            }
+        } else if fields::role(&message) == "tool" && Sealer::claims(fields::tool_call_id(&message)) {
+            // The call that it answers was trimmed away; no provider takes an answer without its call.
+        } else {
+            conversation.items.push(Item::Message(message));
+        }
+    }
+    conversation
+}
+
+/// An assistant message that hands out calls of a program, with its answers.
+struct HandedOutMessage {
+    state: Box<RunState>,
+    run: RunId,
+    round: Round,
+    direct: Vec<Given>,
+}
+
+impl HandedOutMessage {
+    fn read(message: &Value, answers: &[Value], sealer: &Sealer, catalog: &Catalog) -> Option<HandedOutMessage> {
+        let calls = fields::tool_calls(message);
+        let unsealed = |call: &Value| sealer.unseal(fields::id(call));
+        let (at, first) = calls.iter().enumerate().find_map(|(at, call)| match unsealed(call) {
+            Some(Unsealed::Round { state, run, round, calls }) => Some((at, (state, run, round, calls))),
+            _ => None,
+        })?;
+        let (state, run, number, asked) = first;
+        let mut message =
+            HandedOutMessage { state, run, round: Round { number, calls: Vec::new() }, direct: Vec::new() };
+        let mut heard = vec![false; answers.len()];
+        for (place, call) in calls.iter().enumerate() {
+            let id = fields::id(call);
+            let answered = answers.iter().position(|answer| fields::tool_call_id(answer) == id);
+            if let Some(answered) = answered {
+                heard[answered] = true;
+            }
+            if !Sealer::claims(id) {
+                let answer = answered.map(|at| answers[at].clone());
+                message.direct.push(Given { call: call.clone(), answer });
+                continue;
+            }
+            let asked: Asked = if place == at {
+                *asked.first()?
+            } else {
+                match unsealed(call)? {
+                    Unsealed::Sibling { run: other, round, call } if other == run && round == number => {
+                        *asked.iter().find(|asked| asked.call == call)?
+                    }
+                    _ => return None,
+                }
+            };
+            let answer = answered.map(|at| (at, fields::answer(&answers[at])));
+            let tool = fields::tool_name(call, catalog);
+            message.round.calls.push(HandedOut { asked: Expected::Digest(asked), tool, answer });
+        }
+        // An answer with an id that was changed on its way: asking again would go on for ever.
+        let stray = answers.iter().zip(&heard).any(|(answer, heard)| {
+            let id = fields::tool_call_id(answer);
+            !heard && !calls.iter().any(|call| fields::id(call) == id)
+        });
+        if stray { None } else { Some(message) }
+    }
+
+    fn add_to(self, conversation: &mut Conversation) {
+        if let Some(Item::Block(block)) = conversation.items.last_mut()
+            && block.run == self.run
+        {
+            match block.rounds.iter_mut().find(|round| round.number == self.round.number) {
+                // The same round once more: what it adds are answers that were missing.
+                Some(round) => {
+                    let places = round.calls.len();
+                    for call in self.round.calls {
+                        let known = round.calls.iter_mut().find(|known| known.asked == call.asked);
+                        if let Some(known) = known.filter(|known| known.answer.is_none()) {
+                            known.answer = call.answer.map(|(place, answer)| (places + place, answer));
+                        }
+                    }
+                }
+                None => block.rounds.push(self.round),
+            }
+            block.direct.extend(self.direct);
+            return;
+        }
+        conversation.items.push(Item::Block(Box::new(Block {
+            run: self.run,
+            id: String::new(),
+            state: *self.state,
+            rounds: vec![self.round],
+            direct: self.direct,
+            result: None,
+        })));
+    }
+}
+
+fn lost(message: Value, answers: &[Value]) -> Lost {
+    let given = |call: &Value| {
+        let id = fields::id(call);
+        let answer = answers.iter().find(|answer| fields::tool_call_id(answer) == id).cloned();
+        Given { call: call.clone(), answer }
+    };
+    let calls = fields::tool_calls(&message).iter().map(given).collect();
+    Lost { message, calls }
+}

@@ -1,0 +1,162 @@
+//! What the model is offered instead of the client's tools, and the words that explain it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use dacapo_replay::Toolbox;
+use serde_json::{Value, json};
+
+use crate::saying::Mistake;
+
+/// Changes whenever a word of the prompt does.
+pub const PROMPT_VERSION: u32 = 1;
+
+pub(crate) const EXECUTE: &str = "execute";
+const SEARCH: &str = "search";
+/// For clients whose own direct tools have our names.
+const EXECUTE_OTHERWISE: &str = "execute_program";
+const SEARCH_OTHERWISE: &str = "search_functions";
+
+const RULES: &str = "\
+Runs a TypeScript program that calls functions, and answers with what it returns. This is the only way to call them.
+
+- Write the body of an async function: `await` the calls, and `return` what you need to see. Only the returned value and `console.log` lines come back; everything else stays out of the conversation. So filter, join, sort, count and compute in the program, and return little.
+- Do the whole task in one program where you can, with loops and conditions. Make independent calls together: `await Promise.all([...])`.
+- Each function takes one object and returns a promise. A failed call rejects with a ToolError: catch it if you can do without. Some tools report a failure as text that begins with \"Error\".
+- There is no network, no file system and no import; only the functions and standard JavaScript.
+- If a program fails, correct it and run it again: calls that were completed are then answered from the record and not executed twice.
+";
+
+const DECLARED: &str = "\nThe functions:\n";
+const SEARCHED: &str = "\nThe functions are too many to declare here. Find the ones that you need with `{search}`, which answers with their declarations, before you write the program. In a program, `await search(\"what it should do\")` and `await describe(\"name\")` do the same.\n";
+
+const SEARCH_DESCRIPTION: &str = "\
+Finds functions for programs by what they do, and answers with their TypeScript declarations, ready to use in `{execute}`. Ask for everything that the task needs in one query.";
+
+/// Bytes of a declaration that make a token, about.
+const BYTES_PER_TOKEN: usize = 4;
+/// What the list of names may take when the declarations are left out.
+const NAMES_BYTES_MAX: usize = 3_000;
+
+/// The tools that the model has in code mode.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    toolbox: Arc<Toolbox>,
+    /// Tools that the model may call by itself.
+    direct: BTreeSet<String>,
+    execute: &'static str,
+    search: Option<&'static str>,
+}
+
+impl Offer {
+    /// Declares the functions if that takes at most `declarations_tokens_max`, and else lets the model search.
+    pub fn new(toolbox: Arc<Toolbox>, direct: BTreeSet<String>, declarations_tokens_max: usize) -> Offer {
+        let unless_taken = |name: &'static str, otherwise| if direct.contains(name) { otherwise } else { name };
+        let fits = toolbox.declarations().text().len() <= declarations_tokens_max.saturating_mul(BYTES_PER_TOKEN);
+        Offer {
+            execute: unless_taken(EXECUTE, EXECUTE_OTHERWISE),
+            search: (!fits).then(|| unless_taken(SEARCH, SEARCH_OTHERWISE)),
+            toolbox,
+            direct,
+        }
+    }
+
+    pub fn toolbox(&self) -> &Arc<Toolbox> {
+        &self.toolbox
+    }
+
+    pub fn execute(&self) -> &str {
+        self.execute
+    }
+
+    pub fn search(&self) -> Option<&str> {
+        self.search
+    }
+
+    pub fn is_direct(&self, tool: &str) -> bool {
+        self.direct.contains(tool)
+    }
+
+    /// Name, description and parameters of each tool of ours.
+    pub fn tools(&self) -> Vec<(&str, String, Value)> {
+        let mut description = RULES.to_owned();
+        match self.search {
+            None => {
+                description.push_str(DECLARED);
+                description.push_str(self.toolbox.declarations().text());
+            }
+            Some(search) => {
+                description.push_str(&SEARCHED.replace("{search}", search));
+                description.push_str(&self.names());
+            }
+        }
+        let code = json!({"type": "string", "description": "The program: the body of an async TypeScript function."});
+        let execute = json!({"type": "object", "properties": {"code": code}, "required": ["code"], "additionalProperties": false});
+        let mut tools = vec![(self.execute, description, execute)];
+        if let Some(search) = self.search {
+            let query = json!({"type": "string", "description": "What the functions should do, in plain words."});
+            let limit = json!({"type": "integer", "description": "How many functions to answer with, 5 if not given."});
+            let parameters = json!({"type": "object", "properties": {"query": query, "limit": limit}, "required": ["query"], "additionalProperties": false});
+            tools.push((search, SEARCH_DESCRIPTION.replace("{execute}", self.execute), parameters));
+        }
+        tools
+    }
+
+    /// The functions' names, by namespace, as far as there is room for them.
+    fn names(&self) -> String {
+        let mut functions: Vec<_> = self.toolbox.catalog().functions().iter().collect();
+        functions.sort_by_key(|function| (&function.namespace, &function.identifier));
+        let namespaces: Vec<_> = functions.chunk_by(|a, b| a.namespace == b.namespace).collect();
+        let room = NAMES_BYTES_MAX / namespaces.len().max(1);
+        let mut text = String::new();
+        for functions in namespaces {
+            let mut line = match &functions[0].namespace {
+                Some(namespace) => format!("{namespace}.* ({}):", functions.len()),
+                None => format!("{} functions:", functions.len()),
+            };
+            let mut named = 0;
+            for function in functions {
+                if line.len() + function.identifier.len() > room {
+                    break;
+                }
+                let separator = if named == 0 { " " } else { ", " };
+                // Writing to a string cannot fail.
+                write!(line, "{separator}{}", function.identifier).unwrap_or_default();
+                named += 1;
+            }
+            let more = functions.len() - named;
+            if more > 0 {
+                write!(line, " and {more} more").unwrap_or_default();
+            }
+            text.push_str(&line);
+            text.push('\n');
+        }
+        text
+    }
+
+    /// What is wrong with a call of something that is not offered.
+    pub(crate) fn cannot_call(&self, name: &str, arguments: String) -> Mistake {
+        const CLOSEST_MAX: usize = 3;
+        let catalog = self.toolbox.catalog();
+        let function = catalog.functions().iter().find(|function| {
+            let exact = catalog.qualified_name(function.tool);
+            exact == name || function.identifier == name || function.aliases.iter().any(|alias| alias == name)
+        });
+        match function {
+            Some(function) => {
+                Mistake::OnlyPrograms { tool: name.to_owned(), expression: function.expression(), arguments }
+            }
+            None => Mistake::Unknown { name: name.to_owned(), closest: catalog.closest(name, CLOSEST_MAX) },
+        }
+    }
+}
+
+/// The prompt as it would be for any tools, for people to read.
+pub fn print_prompt() -> String {
+    format!(
+        "prompt version {PROMPT_VERSION}\n\n── {EXECUTE}, when the declarations fit\n{RULES}{DECLARED}<declarations>\n\n── {EXECUTE}, when they do not\n{RULES}{}<names>\n\n── {SEARCH}, when they do not\n{}\n",
+        SEARCHED.replace("{search}", SEARCH),
+        SEARCH_DESCRIPTION.replace("{execute}", EXECUTE),
+    )
+}

@@ -1,0 +1,190 @@
+//! Tool-call ids that carry a program's state, sealed so that only we can have made them.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dacapo_replay::{ArgsDigest, CallIndex};
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+
+use crate::ids::RunId;
+use crate::state::{Asked, RunState};
+
+const PREFIX: &str = "dc1_";
+const VERSION: u8 = 1;
+const MAC_BYTES: usize = 16;
+/// Decompressed; a program may have as many bytes as the step function lets in, and its reasoning comes on top.
+const STATE_BYTES_MAX: usize = 1 << 20;
+const CALLS_MAX: usize = 100_000;
+/// Ids at or above this are payloads, below it siblings.
+const SIBLING_CHARS_MAX: usize = 40;
+/// Part of the format: a new dictionary is a new version.
+const DICTIONARY: &[u8] = include_bytes!("dictionary_1.txt");
+/// `litellm` splits ids here.
+const RESERVED: &str = "__thought__";
+
+/// Makes and opens ids with one secret, for one tenant.
+#[derive(Clone)]
+pub struct Sealer {
+    mac: Hmac<Sha256>,
+}
+
+impl std::fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sealer")
+    }
+}
+
+/// An id that is ours.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Unsealed {
+    /// The first call of a round.
+    Round { state: Box<RunState>, run: RunId, round: u32, calls: Vec<Asked> },
+    /// Another call of the same round. It proves nothing by itself.
+    Sibling { run: RunId, round: u32, call: CallIndex },
+}
+
+impl Sealer {
+    pub fn new(secret: &[u8], tenant: &str) -> Sealer {
+        let mut key = <Hmac<Sha256> as KeyInit>::new_from_slice(secret).expect("any length is a key");
+        key.update(b"dacapo sealed ids 1\0");
+        key.update(tenant.as_bytes());
+        let key = key.finalize().into_bytes();
+        Sealer { mac: <Hmac<Sha256> as KeyInit>::new_from_slice(&key).expect("any length is a key") }
+    }
+
+    /// Is this text an id that we may have made?
+    pub fn claims(id: &str) -> bool {
+        id.starts_with(PREFIX)
+    }
+
+    /// The ids of a round's calls, in order; a pure function of its arguments.
+    pub fn seal(&self, state: &RunState, round: u32, calls: &[Asked]) -> Vec<String> {
+        let bytes = state.to_bytes();
+        let run = RunId::of(&bytes);
+        let compressed = deflate(&bytes);
+        let first = (0..=u8::MAX).map(|flags| self.payload(flags, round, calls, &compressed));
+        // The flags hold a number that is raised until the text is free of what others reserve.
+        let first = first.into_iter().find(|id| !id.contains(RESERVED)).expect("one of 256 MACs will do");
+        let siblings = calls.iter().skip(1).map(|asked| format!("{PREFIX}{run}_{round}_{}", asked.call.0));
+        std::iter::once(first).chain(siblings).collect()
+    }
+
+    fn payload(&self, flags: u8, round: u32, calls: &[Asked], compressed: &[u8]) -> String {
+        let mut payload = vec![VERSION, flags];
+        put(&mut payload, round);
+        put(&mut payload, calls.len() as u32);
+        let mut next = 0;
+        for asked in calls {
+            // Indexes rise, most of them by one.
+            put(&mut payload, asked.call.0.wrapping_sub(next));
+            next = asked.call.0 + 1;
+            payload.extend_from_slice(&asked.args.0);
+        }
+        payload.extend_from_slice(compressed);
+        let mac = self.mac(&payload).finalize().into_bytes();
+        payload.extend_from_slice(&mac[..MAC_BYTES]);
+        format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(payload))
+    }
+
+    /// `None` for anything that this server, or one with the same secret and tenant, did not make.
+    pub fn unseal(&self, id: &str) -> Option<Unsealed> {
+        let text = id.strip_prefix(PREFIX)?;
+        if id.len() < SIBLING_CHARS_MAX {
+            return sibling(text);
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (payload, mac) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
+        self.mac(payload).verify_truncated_left(mac).ok()?;
+        let (&[version, _flags], mut rest) = payload.split_first_chunk()?;
+        if version != VERSION {
+            return None;
+        }
+        let round = take(&mut rest)?;
+        let count = take(&mut rest)? as usize;
+        if count > CALLS_MAX {
+            return None;
+        }
+        let mut calls = Vec::new();
+        let mut next = 0_u32;
+        for _ in 0..count {
+            let call = next.checked_add(take(&mut rest)?)?;
+            next = call.checked_add(1)?;
+            let (args, after) = rest.split_first_chunk()?;
+            rest = after;
+            calls.push(Asked { call: CallIndex(call), args: ArgsDigest(*args) });
+        }
+        let state = inflate(rest)?;
+        let run = RunId::of(&state);
+        Some(Unsealed::Round { state: Box::new(RunState::from_bytes(&state)?), run, round, calls })
+    }
+
+    fn mac(&self, payload: &[u8]) -> Hmac<Sha256> {
+        self.mac.clone().chain_update(payload)
+    }
+}
+
+fn sibling(text: &str) -> Option<Unsealed> {
+    let (run, numbers) = text.split_at_checked(RunId::CHARS)?;
+    let (round, call) = numbers.strip_prefix('_')?.split_once('_')?;
+    let number = |text: &str| text.parse().ok().filter(|number: &u32| number.to_string() == text);
+    Some(Unsealed::Sibling { run: RunId::parse(run)?, round: number(round)?, call: CallIndex(number(call)?) })
+}
+
+/// Stands for a tool list, as far as a program's state is concerned.
+pub(crate) fn tools_digest(tools: &str) -> [u8; 8] {
+    let digest = Sha256::digest(tools.as_bytes());
+    std::array::from_fn(|i| digest[i])
+}
+
+/// Seven bits a byte, least first.
+fn put(bytes: &mut Vec<u8>, mut number: u32) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn take(bytes: &mut &[u8]) -> Option<u32> {
+    let mut number = 0_u64;
+    for shift in (0..35).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return u32::try_from(number).ok();
+        }
+    }
+    None
+}
+
+fn deflate(bytes: &[u8]) -> Vec<u8> {
+    let mut compress = Compress::new(Compression::best(), false);
+    compress.set_dictionary(DICTIONARY).expect("nothing was compressed before");
+    // Enough for what does not compress at all.
+    let mut compressed = Vec::with_capacity(bytes.len() + bytes.len() / 8 + 64);
+    loop {
+        let read = compress.total_in() as usize;
+        let status = compress.compress_vec(&bytes[read..], &mut compressed, FlushCompress::Finish);
+        match status.expect("the stream is in order") {
+            Status::StreamEnd => return compressed,
+            Status::Ok | Status::BufError => compressed.reserve(compressed.capacity().max(64)),
+        }
+    }
+}
+
+fn inflate(compressed: &[u8]) -> Option<Vec<u8>> {
+    let mut decompress = Decompress::new(false);
+    decompress.set_dictionary(DICTIONARY).ok()?;
+    let mut bytes = Vec::with_capacity((compressed.len() * 4).clamp(64, STATE_BYTES_MAX));
+    loop {
+        let read = decompress.total_in() as usize;
+        match decompress.decompress_vec(&compressed[read..], &mut bytes, FlushDecompress::Finish).ok()? {
+            Status::StreamEnd => return (decompress.total_in() as usize == compressed.len()).then_some(bytes),
+            Status::Ok | Status::BufError if bytes.len() < bytes.capacity() => return None,
+            Status::Ok | Status::BufError if bytes.capacity() >= STATE_BYTES_MAX => return None,
+            Status::Ok | Status::BufError => bytes.reserve(bytes.capacity().min(STATE_BYTES_MAX - bytes.len())),
+        }
+    }
+}

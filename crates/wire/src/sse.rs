@@ -1,0 +1,103 @@
+//! Server-sent events, as providers really send them.
+
+/// One event; its data lines are joined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    pub name: Option<String>,
+    pub data: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("an event is larger than {EVENT_BYTES_MAX} bytes")]
+pub struct SseError;
+
+/// No provider sends events near this size.
+const EVENT_BYTES_MAX: usize = 32 << 20;
+
+/// Cuts a stream of bytes into events. Comments and fields that are not known are skipped; lines may end in `\n`,
+/// `\r\n` or `\r`, and pieces may break anywhere.
+#[derive(Debug, Default)]
+pub struct SseReader {
+    line: Vec<u8>,
+    /// The last byte was a `\r`: a `\n` that follows belongs to it.
+    after_cr: bool,
+    name: Option<String>,
+    data: Option<String>,
+}
+
+impl SseReader {
+    pub fn read(&mut self, bytes: &[u8]) -> Result<Vec<Event>, SseError> {
+        let mut events = Vec::new();
+        let mut rest = bytes;
+        while let Some(&first) = rest.first() {
+            if std::mem::take(&mut self.after_cr) && first == b'\n' {
+                rest = &rest[1..];
+                continue;
+            }
+            let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
+                self.line.extend_from_slice(rest);
+                break;
+            };
+            self.line.extend_from_slice(&rest[..end]);
+            self.after_cr = rest[end] == b'\r';
+            rest = &rest[end + 1..];
+            events.extend(self.end_line());
+        }
+        let bytes = self.line.len() + self.data.as_ref().map_or(0, String::len);
+        if bytes > EVENT_BYTES_MAX { Err(SseError) } else { Ok(events) }
+    }
+
+    /// The stream is over: an event that lacks its empty line counts all the same.
+    pub fn finish(&mut self) -> Option<Event> {
+        self.end_line().or_else(|| self.end_event())
+    }
+
+    fn end_line(&mut self) -> Option<Event> {
+        let line = std::mem::take(&mut self.line);
+        if line.is_empty() {
+            return self.end_event();
+        }
+        let line = String::from_utf8_lossy(&line);
+        let line = line.strip_prefix('\u{feff}').unwrap_or(&line);
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => self.name = Some(value.to_owned()),
+            "data" => match &mut self.data {
+                None => self.data = Some(value.to_owned()),
+                Some(data) => {
+                    data.push('\n');
+                    data.push_str(value);
+                }
+            },
+            _ => {}
+        }
+        None
+    }
+
+    fn end_event(&mut self) -> Option<Event> {
+        let name = self.name.take();
+        self.data.take().map(|data| Event { name, data })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIRE: &str = "\u{feff}: hello\r\ndata: {\"a\":1}\r\n\r\n\n: keepalive\nevent: error\ndata: one\ndata:two\nretry: 3\n\nid: 7\n\rdata:\u{e9}\r\rdata: [DONE]";
+
+    #[test]
+    fn events_are_the_same_wherever_the_stream_is_cut() {
+        let event = |name: Option<&str>, data: &str| Event { name: name.map(str::to_owned), data: data.to_owned() };
+        let expected =
+            [event(None, "{\"a\":1}"), event(Some("error"), "one\ntwo"), event(None, "\u{e9}"), event(None, "[DONE]")];
+        for size in 1..WIRE.len() {
+            let mut reader = SseReader::default();
+            let mut events: Vec<Event> =
+                WIRE.as_bytes().chunks(size).flat_map(|piece| reader.read(piece).unwrap()).collect();
+            events.extend(reader.finish());
+            assert_eq!(events, expected, "in pieces of {size}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What rides in a sealed id: all that a program needs besides its answers.
+
+use dacapo_replay::{ArgsDigest, Call, CallIndex, Program};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::ids::{RunId, short_id};
+use crate::prompt::EXECUTE;
+use crate::saying::Saying;
+
+/// The part of a run's state that is the same in every round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunState {
+    /// Where chance comes from, for every program of the turn.
+    pub seed: String,
+    pub started_at_ms: u64,
+    /// Stands for the tool list that the program was written for.
+    pub tools: [u8; 8],
+    /// The failed run whose completed calls are not executed again.
+    pub continues: Option<RunId>,
+    /// What the model said in this turn: searches, mistakes, programs that called nothing. The last message holds
+    /// the program that waits.
+    pub sayings: Vec<Saying>,
+    /// Which call of the last message is the program.
+    pub at: usize,
+    pub code: String,
+}
+
+/// A call as it was handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    pub call: CallIndex,
+    pub args: ArgsDigest,
+}
+
+impl From<&Call> for Asked {
+    fn from(call: &Call) -> Asked {
+        Asked { call: call.call, args: call.args_digest() }
+    }
+}
+
+/// All but the code, which is kept as it is because it compresses better so.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    #[serde(rename = "s")]
+    seed: String,
+    #[serde(rename = "d")]
+    started_at_ms: u64,
+    #[serde(rename = "l")]
+    tools: u64,
+    #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
+    continues: Option<String>,
+    #[serde(rename = "p", default, skip_serializing_if = "is_zero")]
+    at: usize,
+    #[serde(rename = "m")]
+    sayings: Vec<Saying>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+impl RunState {
+    /// A short seed for programs that a provider's answer of this id holds.
+    pub fn seed_of(answer_id: &str) -> String {
+        short_id(answer_id, "", 0)
+    }
+
+    /// The program of message `at`. Programs of one turn share their clock, but not their chance.
+    pub fn program(&self, at: usize, code: &str) -> Program {
+        let mut program = Program::new(code);
+        program.seed = format!("{}.{at}", self.seed);
+        program.id.clone_from(&program.seed);
+        program.started_at_ms = self.started_at_ms as f64;
+        program
+    }
+
+    /// The program that waits.
+    pub fn waiting(&self) -> Program {
+        self.program(self.sayings.len().saturating_sub(1), &self.code)
+    }
+
+    pub fn run(&self) -> RunId {
+        RunId::of(&self.to_bytes())
+    }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut sayings = self.sayings.clone();
+        if let Some(call) = sayings.last_mut().and_then(|saying| saying.calls.get_mut(self.at)) {
+            call.arguments.clear();
+            if call.name == EXECUTE {
+                call.name.clear();
+            }
+        }
+        let header = Header {
+            seed: self.seed.clone(),
+            started_at_ms: self.started_at_ms,
+            tools: u64::from_le_bytes(self.tools),
+            continues: self.continues.map(|run| run.to_string()),
+            at: self.at,
+            sayings,
+        };
+        let mut bytes = serde_json::to_vec(&header).expect("it has text keys and finite numbers");
+        bytes.push(0);
+        bytes.extend_from_slice(self.code.as_bytes());
+        bytes
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<RunState> {
+        let end = bytes.iter().position(|byte| *byte == 0)?;
+        let header: Header = serde_json::from_slice(&bytes[..end]).ok()?;
+        let code = String::from_utf8(bytes[end + 1..].to_vec()).ok()?;
+        let continues = match header.continues {
+            Some(run) => Some(RunId::parse(&run)?),
+            None => None,
+        };
+        let mut sayings = header.sayings;
+        let call = sayings.last_mut()?.calls.get_mut(header.at)?;
+        if call.name.is_empty() {
+            EXECUTE.clone_into(&mut call.name);
+        }
+        call.arguments = arguments(&code);
+        Some(RunState {
+            seed: header.seed,
+            started_at_ms: header.started_at_ms,
+            tools: header.tools.to_le_bytes(),
+            continues,
+            sayings,
+            at: header.at,
+            code,
+        })
+    }
+}
+
+/// How a program stands in a call of `execute`.
+pub(crate) fn arguments(code: &str) -> String {
+    Value::to_string(&json!({"code": code}))
+}
