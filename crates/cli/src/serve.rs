@@ -8,12 +8,12 @@ use std::process::ExitCode;
 use anyhow::Context;
 use dacapo_gateway::{Config, Gateway, Options as Settings, UpstreamOptions};
 
-const EXAMPLE: &str = r#"Examples:
+const EXAMPLE: &str = "Examples:
   dacapo serve                                    forwards to OPENAI_BASE_URL, or to api.openai.com
   dacapo serve --upstream http://localhost:11434/v1
   dacapo serve --script turns.toml                every model is played from a file
 
-Then set the base URL of any OpenAI client to http://127.0.0.1:8787/v1. The model `demo` needs no key."#;
+Then set the base URL of any OpenAI client to http://127.0.0.1:8787/v1. The model `demo` needs no key.";
 
 /// Serve the gateway: OpenAI Chat Completions in code mode
 #[derive(Debug, clap::Args)]
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
 
-    /// Configuration [default: dacapo.toml here, if there is one; else the variable DACAPO_CONFIG]
+    /// Configuration [default: dacapo.toml here, if there is one; else the file that `DACAPO_CONFIG` names]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 

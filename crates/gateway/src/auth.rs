@@ -48,7 +48,7 @@ impl Client {
             return Ok(());
         }
         let seconds = (1.0 - bucket.left) * 60.0 / rate.max(f64::MIN_POSITIVE);
-        Err((seconds.ceil() as u64).clamp(1, 3_600))
+        Err(std::time::Duration::try_from_secs_f64(seconds.ceil()).map_or(3_600, |wait| wait.as_secs().clamp(1, 3_600)))
     }
 }
 

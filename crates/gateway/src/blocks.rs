@@ -60,7 +60,7 @@ impl Blocks<'_> {
         for (at, item) in conversation.items.iter().enumerate() {
             match item {
                 Item::Message(message) => transcript.message(message.clone()),
-                Item::Lost(lost) => transcript.lost(lost),
+                Item::Lost(calls) => transcript.lost(calls),
                 Item::Block(block) => {
                     let place = if at == last && block.result.is_none() { Place::Last } else { Place::Earlier };
                     match self.tell_block(block, place, &mut records, transcript)? {

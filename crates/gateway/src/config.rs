@@ -253,13 +253,11 @@ impl Options {
         for (at, options) in self.upstreams.iter().enumerate() {
             let place = match (&options.base_url, &options.script) {
                 (Some(url), None) => http(url, &format!("upstream[{at}].base_url"), errors).map(|base_url| {
-                    let key = options.api_key_env.as_ref().and_then(|name| match environment.get(name) {
-                        Some(key) => Some(Secret(key.clone())),
-                        None => {
-                            errors.push(format!("upstream[{at}].api_key_env: the variable {name} is not set"));
-                            None
-                        }
-                    });
+                    let name = options.api_key_env.as_ref();
+                    let key = name.and_then(|name| environment.get(name)).map(|key| Secret(key.clone()));
+                    if let (Some(name), None) = (name, &key) {
+                        errors.push(format!("upstream[{at}].api_key_env: the variable {name} is not set"));
+                    }
                     Place::Http { base_url, key, pass_client_key }
                 }),
                 (None, Some(script)) => match read_script(script) {

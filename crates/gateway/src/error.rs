@@ -13,12 +13,24 @@ pub(crate) enum TurnError {
     /// The request is wrong.
     Bad(BadRequest),
     /// The upstream answered with an error: it goes on as it came.
-    Upstream { status: StatusCode, headers: HeaderMap, body: Bytes },
+    Upstream(Box<UpstreamError>),
     /// Something of ours, or on the way to the upstream.
     Ours { status: StatusCode, kind: &'static str, message: String, retry_after_s: Option<u64> },
 }
 
+/// An error as the upstream told it.
+#[derive(Debug)]
+pub(crate) struct UpstreamError {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
 impl TurnError {
+    pub(crate) fn passed(status: StatusCode, headers: HeaderMap, body: Bytes) -> TurnError {
+        TurnError::Upstream(Box::new(UpstreamError { status, headers, body }))
+    }
+
     pub(crate) fn ours(status: StatusCode, kind: &'static str, message: impl Into<String>) -> TurnError {
         TurnError::Ours { status, kind, message: message.into(), retry_after_s: None }
     }
@@ -31,10 +43,10 @@ impl TurnError {
     /// For a stream that has begun: there is no status any more.
     pub(crate) fn event(&self) -> Value {
         match self {
-            TurnError::Upstream { body, status, .. } => match serde_json::from_slice::<Value>(body) {
+            TurnError::Upstream(error) => match serde_json::from_slice::<Value>(&error.body) {
                 Ok(body) if body.get("error").is_some() => body,
                 _ => {
-                    json!({"error": {"message": format!("the upstream answered {status}"), "type": "upstream_error", "param": null, "code": null}})
+                    json!({"error": {"message": format!("the upstream answered {}", error.status), "type": "upstream_error", "param": null, "code": null}})
                 }
             },
             TurnError::Bad(bad) => error_json(&bad.to_string(), "invalid_request_error", Some(&bad.param)),
@@ -47,10 +59,10 @@ impl TurnError {
         let mut response = Response::new(body);
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         match self {
-            TurnError::Upstream { status, headers, body } => {
-                *response.body_mut() = Body::from(body);
-                *response.status_mut() = status;
-                *response.headers_mut() = headers;
+            TurnError::Upstream(error) => {
+                *response.body_mut() = Body::from(error.body);
+                *response.status_mut() = error.status;
+                *response.headers_mut() = error.headers;
             }
             TurnError::Bad(_) => *response.status_mut() = StatusCode::BAD_REQUEST,
             TurnError::Ours { status, retry_after_s, .. } => {

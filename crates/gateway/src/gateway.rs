@@ -56,8 +56,8 @@ impl Gateway {
         let switch: Switch = of_model.unwrap_or(code_mode.default);
         Defaults { switch, declarations_tokens_max: code_mode.declarations_tokens_max }
     }
+}
 
-    pub(crate) fn now_ms(&self) -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-    }
+pub(crate) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -80,7 +80,7 @@ impl Outlet {
             }
         }
         self.message(message).await?;
-        self.reply.finish_reason = "tool_calls".to_owned();
+        "tool_calls".clone_into(&mut self.reply.finish_reason);
         Ok(())
     }
 
@@ -122,7 +122,7 @@ impl Outlet {
     }
 
     async fn delta(&mut self, delta: Value, finish_reason: Option<&str>) -> Result<(), TurnError> {
-        let chunk = self.head.as_ref().map(|head| head.chunk(delta, finish_reason));
+        let chunk = self.head.as_ref().map(|head| head.chunk(&delta, finish_reason));
         match chunk {
             Some(chunk) => self.event(&chunk).await,
             None => Ok(()),

@@ -14,7 +14,7 @@ use axum::routing::{get, post};
 use bytes::Bytes;
 use dacapo_replay::{Request as StepRequest, Step};
 use dacapo_wire::Sealer;
-use dacapo_wire::chat::{BadRequest, Reading, Switch, Turn};
+use dacapo_wire::chat::{BadRequest, Delivery, Reading, Switch, Turn};
 use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -60,7 +60,7 @@ pub async fn serve(
         tokio::time::sleep(deadline).await;
     };
     tokio::select! {
-        served = serving => served?,
+        ended = serving => ended?,
         () = overdue => tracing::warn!(seconds = deadline.as_secs(), "turns that still run are cut off"),
     }
     Ok(())
@@ -132,7 +132,9 @@ impl Server {
                 let body = changed.map_or(body, |body| Bytes::from(body.to_string()));
                 self.pass_through(&parts.headers, parts.uri.query(), &model, body, permit).await
             }
-            Reading::Turn(turn) if turn.stream => self.stream(*turn, parts.headers, sealer, permit).await,
+            Reading::Turn(turn) if turn.delivery != Delivery::Whole => {
+                self.stream(*turn, parts.headers, sealer, permit).await
+            }
             Reading::Turn(turn) => {
                 let done = Running::new(Arc::clone(gateway), *turn, parts.headers, sealer, None).run().await?;
                 tell(&model, &done);

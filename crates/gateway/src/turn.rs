@@ -7,7 +7,7 @@ use std::time::Instant;
 use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 use dacapo_replay::{Call, Journal, Reused};
-use dacapo_wire::chat::{Head, Listener, Reply, Said, Transcript, Turn, Usage};
+use dacapo_wire::chat::{Delivery, Head, Listener, Reply, Said, Transcript, Turn, Usage};
 use dacapo_wire::{Asked, Intent, RunId, RunState, Saying, Sealer, SseReader};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::blocks::{After, Blocks, Position, Run};
 use crate::error::TurnError;
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, now_ms};
 use crate::outlet::Outlet;
 use crate::upstream::Answer;
 
@@ -88,7 +88,7 @@ impl Running {
     pub(crate) async fn run(mut self) -> Result<Done, TurnError> {
         match self.walk().await {
             Ok(()) => {
-                let include_usage = self.turn.include_usage;
+                let include_usage = self.turn.delivery == Delivery::StreamWithUsage;
                 let body = self.outlet.finish(self.usage.to_json(), include_usage).await?;
                 Ok(Done { body, headers: self.returned, usage: self.usage })
             }
@@ -177,7 +177,7 @@ impl Running {
     fn begin(&mut self, head: &Head) {
         let so_far = &mut self.so_far;
         if so_far.seed.is_empty() {
-            let now = self.gateway.now_ms();
+            let now = now_ms();
             // Providers tell the time: taking theirs makes the turn the same on every replica.
             so_far.started_at_ms = head
                 .created()
@@ -331,7 +331,7 @@ impl Running {
             .map_err(|error| TurnError::upstream(format!("the upstream's answer is not JSON: {error}")))?;
         if body.get("error").is_some_and(|error| !error.is_null()) && body.get("choices").is_none() {
             let body = Bytes::from(body.to_string());
-            return Err(TurnError::Upstream { status: StatusCode::BAD_GATEWAY, headers: self.returned.clone(), body });
+            return Err(TurnError::passed(StatusCode::BAD_GATEWAY, self.returned.clone(), body));
         }
         Said::read(body).map_err(TurnError::upstream)
     }
@@ -364,11 +364,7 @@ impl Running {
                     .map_err(|error| TurnError::upstream(format!("the upstream's stream is not JSON: {error}")))?;
                 if chunk.get("error").is_some_and(|error| !error.is_null()) {
                     let body = Bytes::from(chunk.to_string());
-                    return Err(TurnError::Upstream {
-                        status: StatusCode::BAD_GATEWAY,
-                        headers: HeaderMap::new(),
-                        body,
-                    });
+                    return Err(TurnError::passed(StatusCode::BAD_GATEWAY, HeaderMap::new(), body));
                 }
                 let heard = listener.hear(chunk);
                 if let Some(head) = listener.head() {

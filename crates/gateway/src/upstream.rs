@@ -183,7 +183,7 @@ impl Answer {
     pub(crate) async fn into_error(self) -> TurnError {
         let (status, headers) = (self.status, self.headers.clone());
         match self.whole(ERROR_BYTES_MAX).await {
-            Ok(body) => TurnError::Upstream { status, headers, body },
+            Ok(body) => TurnError::passed(status, headers, body),
             Err(reason) => TurnError::upstream(format!("the upstream answered {status}, and then {reason}")),
         }
     }

@@ -10,5 +10,5 @@ mod transcript;
 
 pub use listener::{Heard, Listener, Said};
 pub use reply::{Head, Reply, Usage};
-pub use request::{BadRequest, Defaults, Reading, Switch, Turn};
+pub use request::{BadRequest, Defaults, Delivery, Reading, Switch, Turn};
 pub use transcript::Transcript;

@@ -151,6 +151,7 @@ impl Saying {
     }
 
     /// Drops the calls that the client executes: they travel as ordinary calls.
+    #[must_use]
     pub fn without_direct(mut self, offer: &Offer) -> Saying {
         self.calls.retain(|call| call.meaning(offer) != Meaning::Direct);
         self
@@ -158,6 +159,7 @@ impl Saying {
 
     /// Makes the message fit to be carried and to be shown to any provider: reasoning that is too large gives way to
     /// what its provider takes instead, and arguments become one JSON object.
+    #[must_use]
     pub fn normalized(mut self, offer: &Offer) -> Saying {
         if self.text.as_deref().is_some_and(|text| text.trim().is_empty()) {
             self.text = None;

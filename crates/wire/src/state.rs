@@ -62,6 +62,9 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl RunState {
+    /// When a program without a start time believes to run: 2026-01-01T00:00:00Z.
+    pub(crate) const STARTED_AT_DEFAULT_MS: u64 = 1_767_225_600_000;
+
     /// A short seed for programs that a provider's answer of this id holds.
     pub fn seed_of(answer_id: &str) -> String {
         short_id(answer_id, "", 0)
@@ -72,7 +75,9 @@ impl RunState {
         let mut program = Program::new(code);
         program.seed = format!("{}.{at}", self.seed);
         program.id.clone_from(&program.seed);
-        program.started_at_ms = self.started_at_ms as f64;
+        #[expect(clippy::cast_precision_loss, reason = "times have far fewer than 52 bits")]
+        let started_at_ms = self.started_at_ms as f64;
+        program.started_at_ms = started_at_ms;
         program
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dacapo_replay::{CallIndex, Catalog, Program};
+use dacapo_replay::{CallIndex, Catalog};
 use serde_json::{Map, Value, json};
 
 use super::fields;
@@ -105,7 +105,7 @@ impl Reader {
         };
         let id = text("id")?.ok_or_else(|| wrong(at, "id", "a `code` message needs an `id`"))?;
         let code = text("code")?.ok_or_else(|| wrong(at, "code", "a `code` message needs `code`: the program"))?;
-        let default = Program::new("").started_at_ms as u64;
+        let default = RunState::STARTED_AT_DEFAULT_MS;
         let started_at_ms = match message.get("started_at") {
             None | Some(Value::Null) => default,
             Some(value) => value

@@ -85,7 +85,9 @@ impl Listener {
         if let Some(delta) = choice.get_mut("delta").and_then(Value::as_object_mut) {
             for key in ["tool_calls", "toolCalls"] {
                 if let Some(Value::Array(calls)) = delta.shift_remove(key) {
-                    calls.iter().for_each(|call| self.hear_call(call));
+                    for call in &calls {
+                        self.hear_call(call);
+                    }
                 }
             }
             text_chars = self.hear_text(delta);

@@ -44,7 +44,7 @@ impl Head {
     }
 
     /// A piece of a stream.
-    pub fn chunk(&self, delta: Value, finish_reason: Option<&str>) -> Value {
+    pub fn chunk(&self, delta: &Value, finish_reason: Option<&str>) -> Value {
         let choice = json!({"index": 0, "delta": delta, "finish_reason": finish_reason});
         self.around(vec![choice], "chat.completion.chunk")
     }

@@ -45,6 +45,14 @@ pub struct Defaults {
     pub declarations_tokens_max: usize,
 }
 
+/// How the client wants its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    Whole,
+    Stream,
+    StreamWithUsage,
+}
+
 /// A request, read.
 #[derive(Debug)]
 pub enum Reading {
@@ -61,8 +69,7 @@ pub struct Turn {
     /// Stands for the tool list.
     pub tools: [u8; 8],
     pub explicit: bool,
-    pub stream: bool,
-    pub include_usage: bool,
+    pub delivery: Delivery,
     /// The client takes one call at a time.
     pub one_call: bool,
     /// The client wants a call, whatever the model would rather do.
@@ -136,8 +143,11 @@ impl Turn {
             offer: Offer::new(toolbox, split.direct, defaults.declarations_tokens_max),
             tools: if explicit { [0; 8] } else { tools_digest(&tools) },
             explicit,
-            stream: flag("stream") == Some(true),
-            include_usage: include_usage == Some(&Value::Bool(true)),
+            delivery: match (flag("stream"), include_usage) {
+                (Some(true), Some(Value::Bool(true))) => Delivery::StreamWithUsage,
+                (Some(true), _) => Delivery::Stream,
+                _ => Delivery::Whole,
+            },
             one_call: flag("parallel_tool_calls") == Some(false),
             must_call: body.get("tool_choice").and_then(Value::as_str) == Some("required"),
             passed_tools: split.passed,
@@ -164,7 +174,7 @@ impl Turn {
         if no_calls {
             body.insert("tool_choice".to_owned(), Value::from("none"));
         }
-        if self.stream {
+        if self.delivery != Delivery::Whole {
             let options = body.entry("stream_options").or_insert_with(|| json!({}));
             if let Some(options) = options.as_object_mut() {
                 options.insert("include_usage".to_owned(), Value::Bool(true));
