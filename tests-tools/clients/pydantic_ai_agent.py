@@ -1,0 +1,39 @@
+"""Pydantic AI: `run_sync` and `run_stream`."""
+
+import asyncio
+
+from pydantic_ai import Agent, ModelRetry
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+import shared
+
+args = shared.command_line()
+provider = OpenAIProvider(base_url=args.base_url, api_key="sk-test")
+agent = Agent(OpenAIChatModel(args.model, provider=provider), tools=[shared.web_search, shared.get_price])
+
+
+@agent.tool_plain
+def explode(reason: str) -> str:
+    """Try something that does not work."""
+    try:
+        return shared.explode(reason)
+    except RuntimeError as error:
+        # Any other exception ends the agent.
+        raise ModelRetry(str(error)) from error
+
+
+async def streamed():
+    async with agent.run_stream(args.task) as result:
+        answer = ""
+        async for piece in result.stream_text(delta=True):
+            answer += piece
+        return answer, result.usage
+
+
+if args.stream:
+    answer, usage = asyncio.run(streamed())
+else:
+    result = agent.run_sync(args.task)
+    answer, usage = result.output, result.usage
+shared.report(answer, usage.requests)

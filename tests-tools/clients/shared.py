@@ -1,0 +1,79 @@
+"""What the Python clients share: the tools, the tasks, the command line and the report."""
+
+import argparse
+import json
+
+TASKS = {
+    "parallel": "Compare the news of France and Spain",
+    "sequential": "What does the headline item cost?",
+    "failing": "Try the tool that explodes",
+}
+ROUNDS_MAX = 20
+
+calls = []
+
+
+def web_search(query: str) -> str:
+    """Search the web for headlines."""
+    calls.append({"tool": "web_search", "args": {"query": query}})
+    return json.dumps([{"title": f"{query} headline 1"}, {"title": f"{query} headline 2"}])
+
+
+def get_price(item: str, currency: str) -> str:
+    """Get the price of an item."""
+    calls.append({"tool": "get_price", "args": {"item": item, "currency": currency}})
+    return json.dumps({"item": item, "price": 10 * len(item)})
+
+
+def explode(reason: str) -> str:
+    """Try something that does not work."""
+    calls.append({"tool": "explode", "args": {"reason": reason}})
+    raise RuntimeError(f"tool exploded: {reason}")
+
+
+FUNCTIONS = [web_search, get_price, explode]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": function.__name__,
+            "description": function.__doc__,
+            "parameters": {
+                "type": "object",
+                "properties": {name: {"type": "string"} for name in parameters},
+                "required": parameters,
+                "additionalProperties": False,
+            },
+        },
+    }
+    for function, parameters in zip(FUNCTIONS, [["query"], ["item", "currency"], ["reason"]])
+]
+
+
+def run_tool(name: str, arguments: str) -> str:
+    """A tool that fails is told to the model; a call that names no tool or is not JSON ends the client."""
+    function = {function.__name__: function for function in FUNCTIONS}[name]
+    parsed = json.loads(arguments)
+    try:
+        return function(**parsed)
+    except Exception as error:
+        return f"Error: {error}"
+
+
+def command_line() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--base-url", required=True, help="what the SDK is given, with its /v1")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--scenario", required=True, choices=TASKS)
+    parser.add_argument("--stream", action="store_true")
+    args = parser.parse_args()
+    args.task = TASKS[args.scenario]
+    return args
+
+
+def report(answer: str, requests: int) -> None:
+    print(json.dumps({"answer": answer, "calls": calls, "requests": requests}, ensure_ascii=False))
+
+
+def give_up() -> None:
+    raise SystemExit(f"no answer after {ROUNDS_MAX} requests; calls: {json.dumps(calls)}")
