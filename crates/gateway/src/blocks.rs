@@ -49,6 +49,7 @@ pub(crate) enum Run {
     },
 }
 
+const NO_RESULT: &str = "the program returned no value; `return` what you need to see";
 /// Of the logs, what the model reads.
 const LOG_BYTES_SHOWN_MAX: usize = 8 << 10;
 
@@ -189,6 +190,9 @@ fn run(step: Step) -> Run {
         Err(failure) => json!({"status": "error", "error": failure}),
     };
     let result = told.clone();
+    if told.get("data") == Some(&Value::Null) {
+        told["note"] = json!(NO_RESULT);
+    }
     if let Some(logs) = logs(&step.logs) {
         told["logs"] = logs;
     }

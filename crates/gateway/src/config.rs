@@ -275,29 +275,24 @@ impl Options {
             if options.models.is_empty() {
                 errors.push(format!("upstream[{at}].models: is empty; [\"*\"] means all"));
             }
-            upstreams.extend(place.map(|place| Upstream {
-                name: options.name.clone(),
-                models: options.models.clone(),
-                place,
-                retries_max: options.retries_max.unwrap_or(2),
-                retry_wait_max: Duration::from_secs(options.retry_wait_seconds_max.unwrap_or(10)),
+            upstreams.extend(place.map(|place| {
+                let default = Upstream::new(&options.name, "", place);
+                Upstream {
+                    models: options.models.clone(),
+                    retries_max: options.retries_max.unwrap_or(default.retries_max),
+                    retry_wait_max: options.retry_wait_seconds_max.map_or(default.retry_wait_max, Duration::from_secs),
+                    ..default
+                }
             }));
         }
-        let default = |name: &str, models: &str, place| Upstream {
-            name: name.to_owned(),
-            models: vec![models.to_owned()],
-            place,
-            retries_max: 2,
-            retry_wait_max: Duration::from_secs(10),
-        };
         if !self.upstreams.iter().any(|upstream| upstream.models.iter().any(|model| model == "demo")) {
-            upstreams.insert(0, default("demo", "demo", Place::Scripted(Script::demo())));
+            upstreams.insert(0, Upstream::new("demo", "demo", Place::Scripted(Script::demo())));
         }
         if self.upstreams.is_empty() {
             let url = environment.get("OPENAI_BASE_URL").map_or("https://api.openai.com/v1", String::as_str);
             if let Some(base_url) = http(url, "OPENAI_BASE_URL", errors) {
                 let key = environment.get("OPENAI_API_KEY").map(|key| Secret(key.clone()));
-                upstreams.push(default("openai", "*", Place::Http { base_url, key, pass_client_key }));
+                upstreams.push(Upstream::new("openai", "*", Place::Http { base_url, key, pass_client_key }));
             }
         }
         upstreams
@@ -344,6 +339,13 @@ impl Options {
 }
 
 impl Config {
+    /// Plays the models that fit the pattern from a script, whatever else is configured.
+    #[must_use]
+    pub fn with_script(mut self, models: &str, script: Script) -> Config {
+        self.upstreams.insert(0, Upstream::new("script", models, Place::Scripted(script)));
+        self
+    }
+
     /// What is in force, as a file would say it, with the secrets hidden.
     pub fn to_toml(&self) -> String {
         let switch = |switch: Switch| match switch {

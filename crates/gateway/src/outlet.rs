@@ -1,5 +1,6 @@
 //! What a client hears of a turn: at once, or piece by piece.
 
+use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use dacapo_wire::chat::{Head, Reply};
 use serde_json::{Value, json};
@@ -7,10 +8,41 @@ use tokio::sync::mpsc;
 
 use crate::error::TurnError;
 
+/// How a call is streamed. Some clients read only whole calls, and the loop in `OpenAI`'s own guide only calls whose
+/// arguments come after their opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallDeltas {
+    Whole,
+    /// As `OpenAI` does it, with the arguments in one piece.
+    Opened,
+}
+
+impl CallDeltas {
+    pub(crate) fn for_client(headers: &HeaderMap) -> CallDeltas {
+        let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let is_openai = agent.contains("OpenAI/");
+        if is_openai { CallDeltas::Opened } else { CallDeltas::Whole }
+    }
+
+    fn of(self, index: usize, mut call: Value) -> Vec<Value> {
+        let Some(fields) = call.as_object_mut() else { return Vec::new() };
+        fields.shift_insert(0, "index".to_owned(), json!(index));
+        let arguments = fields.get_mut("function").and_then(|function| function.get_mut("arguments"));
+        match (self, arguments) {
+            (CallDeltas::Opened, Some(arguments)) => {
+                let arguments = std::mem::replace(arguments, json!(""));
+                vec![call, json!({"index": index, "function": {"arguments": arguments}})]
+            }
+            _ => vec![call],
+        }
+    }
+}
+
 /// Where a turn's answer goes.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     stream: Option<mpsc::Sender<Bytes>>,
+    deltas: CallDeltas,
     explicit: bool,
     head: Option<Head>,
     reply: Reply,
@@ -20,8 +52,8 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
-    pub(crate) fn new(stream: Option<mpsc::Sender<Bytes>>, explicit: bool) -> Outlet {
-        Outlet { stream, explicit, head: None, reply: Reply::default(), has_role: false, begun: false }
+    pub(crate) fn new(stream: Option<mpsc::Sender<Bytes>>, deltas: CallDeltas, explicit: bool) -> Outlet {
+        Outlet { stream, deltas, explicit, head: None, reply: Reply::default(), has_role: false, begun: false }
     }
 
     pub(crate) fn is_stream(&self) -> bool {
@@ -64,7 +96,7 @@ impl Outlet {
         Ok(())
     }
 
-    /// The last message, which hands out calls: each is one whole delta.
+    /// The last message, which hands out calls.
     pub(crate) async fn calls(&mut self, message: Value) -> Result<(), TurnError> {
         if self.is_stream() {
             if !self.has_role {
@@ -72,11 +104,10 @@ impl Outlet {
                 self.delta(json!({"role": "assistant", "content": null}), None).await?;
             }
             let calls = message.get("tool_calls").and_then(Value::as_array).cloned().unwrap_or_default();
-            for (index, mut call) in calls.into_iter().enumerate() {
-                if let Some(fields) = call.as_object_mut() {
-                    fields.shift_insert(0, "index".to_owned(), json!(index));
+            for (index, call) in calls.into_iter().enumerate() {
+                for piece in self.deltas.of(index, call) {
+                    self.delta(json!({"tool_calls": [piece]}), None).await?;
                 }
-                self.delta(json!({"tool_calls": [call]}), None).await?;
             }
         }
         self.message(message).await?;

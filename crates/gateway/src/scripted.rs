@@ -15,6 +15,7 @@ mod stream;
 mod strict;
 mod template;
 mod turn;
+mod watcher;
 mod when;
 
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use self::ids::Ids;
 use self::message::Message;
 use self::options::Options;
 use self::turn::{Answer, Break, Turn};
+use self::watcher::Watcher;
 
 /// What a script says, ready to answer requests.
 #[derive(Debug, Clone)]
@@ -38,6 +40,7 @@ pub struct Script {
     turns: Arc<[Turn]>,
     stamp: Stamp,
     count: fn(&str) -> usize,
+    watcher: Option<Watcher>,
 }
 
 /// What every answer of a script carries alike.
@@ -100,7 +103,8 @@ impl Script {
             );
         }
         let turns = turns.into_iter().enumerate().map(|(i, node)| Turn::read(node, &format!("turn {}", i + 1)));
-        Ok(Script { turns: turns.collect::<Result<_, _>>()?, stamp, count: |text| text.len().div_ceil(4) })
+        let turns = turns.collect::<Result<_, _>>()?;
+        Ok(Script { turns, stamp, count: |text| text.len().div_ceil(4), watcher: None })
     }
 
     /// The built-in script: runs the program in the user's message, or says how to send one.
@@ -115,12 +119,21 @@ impl Script {
         Script { count, ..self }
     }
 
+    /// Tells every request and its reply, in the order in which they are answered.
+    #[must_use]
+    pub fn watched_by(self, watch: impl Fn(&Value, &Reply) + Send + Sync + 'static) -> Script {
+        Script { watcher: Some(Watcher::new(watch)), ..self }
+    }
+
     /// Answers the body of a `POST /v1/chat/completions`.
     pub fn reply(&self, request: &Value) -> Reply {
         let ids = Ids::of(request);
         let mut reply = self.answer(request, &ids).unwrap_or_else(|failure| failure.reply(Duration::ZERO));
         if !reply.headers.iter().any(|(name, _)| name == "x-request-id") {
             reply.headers.push(("x-request-id".into(), ids.request()));
+        }
+        if let Some(watcher) = &self.watcher {
+            watcher.tell(request, &reply);
         }
         reply
     }

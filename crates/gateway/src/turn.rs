@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use crate::blocks::{After, Blocks, Position, Run};
 use crate::error::TurnError;
 use crate::gateway::{Gateway, now_ms};
-use crate::outlet::Outlet;
+use crate::outlet::{CallDeltas, Outlet};
 use crate::upstream::Answer;
 
 const PATH: &str = "/chat/completions";
@@ -69,7 +69,7 @@ impl Running {
         sealer: Sealer,
         stream: Option<mpsc::Sender<Bytes>>,
     ) -> Running {
-        let outlet = Outlet::new(stream, turn.explicit);
+        let outlet = Outlet::new(stream, CallDeltas::for_client(&headers), turn.explicit);
         Running {
             gateway,
             turn: Arc::new(turn),

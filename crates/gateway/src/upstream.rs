@@ -33,6 +33,18 @@ pub(crate) struct Upstream {
     pub retry_wait_max: Duration,
 }
 
+impl Upstream {
+    pub(crate) fn new(name: &str, models: &str, place: Place) -> Upstream {
+        Upstream {
+            name: name.to_owned(),
+            models: vec![models.to_owned()],
+            place,
+            retries_max: 2,
+            retry_wait_max: Duration::from_secs(10),
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
     Http { base_url: String, key: Option<Secret>, pass_client_key: bool },

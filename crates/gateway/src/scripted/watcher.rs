@@ -1,0 +1,29 @@
+//! Who is told what a script is asked and what it says.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Reply;
+
+type Watch = dyn Fn(&Value, &Reply) + Send + Sync;
+
+#[derive(Clone)]
+pub(super) struct Watcher(Arc<Watch>);
+
+impl Watcher {
+    pub(super) fn new(watch: impl Fn(&Value, &Reply) + Send + Sync + 'static) -> Watcher {
+        Watcher(Arc::new(watch))
+    }
+
+    pub(super) fn tell(&self, request: &Value, reply: &Reply) {
+        (self.0)(request, reply);
+    }
+}
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watcher")
+    }
+}

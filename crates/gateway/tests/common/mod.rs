@@ -1,0 +1,188 @@
+//! Real gateways on loopback, a scripted model behind them that remembers what it was asked, and a plain client.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Response, StatusCode};
+use axum::routing::post;
+use bytes::Bytes;
+use dacapo_gateway::scripted::{Ending, Script};
+use dacapo_gateway::{Gateway, Options, UpstreamOptions, serve};
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+pub const SECRET: &str = "a secret of at least 16 characters";
+
+/// A provider played from a script, over real HTTP.
+pub struct Model {
+    pub url: String,
+    pub seen: Arc<Mutex<Vec<Value>>>,
+    task: JoinHandle<()>,
+}
+
+impl Model {
+    pub async fn start(script: &str) -> Model {
+        let script = Script::parse(script).unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let router = Router::new()
+            .route("/v1/chat/completions", post(complete))
+            .layer(axum::extract::DefaultBodyLimit::disable())
+            .with_state((script, Arc::clone(&seen)));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Model { url, seen, task }
+    }
+
+    /// What it was asked since the last time.
+    pub fn asked(&self) -> Vec<Value> {
+        std::mem::take(&mut self.seen.lock().unwrap())
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn complete(State((script, seen)): State<(Script, Arc<Mutex<Vec<Value>>>)>, body: Bytes) -> Response<Body> {
+    let request: Value = serde_json::from_slice(&body).unwrap();
+    let reply = script.reply(&request);
+    seen.lock().unwrap().push(request);
+    let cut = (reply.ending == Ending::Cut).then(|| Err(std::io::Error::other("cut")));
+    let pieces = stream::iter(reply.pieces).then(|piece| async move {
+        tokio::time::sleep(piece.delay).await;
+        Ok(piece.bytes)
+    });
+    let mut response = Response::new(Body::from_stream(pieces.chain(stream::iter(cut))));
+    *response.status_mut() = StatusCode::from_u16(reply.status).unwrap();
+    for (name, value) in reply.headers {
+        response.headers_mut().insert(axum::http::HeaderName::try_from(name).unwrap(), value.try_into().unwrap());
+    }
+    response
+}
+
+/// A gateway that can be stopped at any moment.
+pub struct Running {
+    pub url: String,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    pub async fn start(options: Options) -> Running {
+        let config = options.resolve(&BTreeMap::new()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let gateway = Gateway::new(config).unwrap();
+        let task = tokio::spawn(async move { serve(gateway, listener, std::future::pending()).await.unwrap() });
+        Running { url, task }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Everything goes to this model.
+pub fn options(model: &Model) -> Options {
+    let mut options = Options { secret: Some(SECRET.to_owned()), ..Options::default() };
+    options.warm.programs_max = Some(100);
+    options.upstreams.push(UpstreamOptions {
+        name: "model".to_owned(),
+        models: vec!["*".to_owned()],
+        base_url: Some(model.url.clone()),
+        api_key_env: None,
+        script: None,
+        retries_max: None,
+        retry_wait_seconds_max: None,
+    });
+    options
+}
+
+/// Status, headers and body of an answer.
+pub struct Answered {
+    pub status: u16,
+    pub headers: reqwest::header::HeaderMap,
+    pub text: String,
+}
+
+impl Answered {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    /// The chunks of a stream, put together as a client would.
+    pub fn streamed(&self) -> Value {
+        let mut message = json!({"role": "assistant", "content": null});
+        let mut whole = json!({});
+        let (mut calls, mut text, mut finish_reason) = (Vec::new(), String::new(), Value::Null);
+        let mut messages = Vec::new();
+        for line in self.text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]") {
+            let chunk: Value = serde_json::from_str(line).unwrap();
+            if chunk.get("error").is_some() {
+                return chunk;
+            }
+            if let Some(usage) = chunk.get("usage") {
+                whole["usage"] = usage.clone();
+            }
+            let delta = &chunk["choices"][0]["delta"];
+            text.push_str(delta["content"].as_str().unwrap_or_default());
+            calls.extend(delta["tool_calls"].as_array().cloned().unwrap_or_default());
+            messages.extend(delta.get("message").cloned());
+            if let Some(reasoning) = delta["reasoning_content"].as_str() {
+                let so_far = message["reasoning_content"].as_str().unwrap_or_default();
+                message["reasoning_content"] = json!(format!("{so_far}{reasoning}"));
+            }
+            if let reason @ Value::String(_) = &chunk["choices"][0]["finish_reason"] {
+                finish_reason = reason.clone();
+            }
+        }
+        if !text.is_empty() {
+            message["content"] = json!(text);
+        }
+        if !calls.is_empty() {
+            for call in &mut calls {
+                call.as_object_mut().unwrap().shift_remove("index");
+            }
+            message["tool_calls"] = json!(calls);
+        }
+        whole["choices"] = json!([{"message": message, "finish_reason": finish_reason}]);
+        if !messages.is_empty() {
+            whole["choices"][0]["messages"] = json!(messages);
+        }
+        whole
+    }
+}
+
+pub async fn post_json(url: &str, body: &Value) -> Answered {
+    post_with(url, body, &[]).await
+}
+
+pub async fn post_with(url: &str, body: &Value, headers: &[(&str, &str)]) -> Answered {
+    let mut request = reqwest::Client::new().post(format!("{url}/chat/completions")).body(body.to_string());
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let response = request.send().await.unwrap();
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    Answered { status, headers, text: response.text().await.unwrap_or_else(|error| format!("broken: {error}")) }
+}
+
+/// A function tool with string parameters.
+pub fn tool(name: &str, parameters: &[&str]) -> Value {
+    let properties: serde_json::Map<String, Value> =
+        parameters.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect();
+    json!({"type": "function", "function": {
+        "name": name,
+        "description": format!("Does {name}."),
+        "parameters": {"type": "object", "properties": properties, "required": parameters},
+    }})
+}
