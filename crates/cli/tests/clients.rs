@@ -1,0 +1,106 @@
+//! Real clients, changed in nothing but their base URL. `scripts/test-tools` installs them.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use common::Served;
+use serde_json::{Value, json};
+
+/// One client's run of one scenario.
+struct Run {
+    name: String,
+    argv: Vec<String>,
+    scenario: &'static str,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Those that are installed; the ones that the product names must be.
+fn runs() -> Vec<Run> {
+    let list = std::fs::read_to_string(root().join("tests-tools/clients/clients.json")).expect("the list of clients");
+    let clients: Vec<Value> = serde_json::from_str(&list).expect("JSON");
+    let mut runs = Vec::new();
+    for client in clients {
+        let argv: Vec<String> = serde_json::from_value(client["argv"].clone()).expect("a command");
+        let is_installed = !argv[0].contains('/') || root().join(&argv[0]).exists();
+        assert!(is_installed || client["core"] == false, "run scripts/test-tools first: {} is missing", argv[0]);
+        if is_installed {
+            let run = |scenario| Run { name: client["name"].to_string(), argv: argv.clone(), scenario };
+            runs.extend(["parallel", "sequential", "failing"].map(run));
+        }
+    }
+    runs
+}
+
+#[test]
+fn every_client_gets_the_right_answer_from_its_own_tools() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients.toml");
+    let gateway = Served::start(&["--script", script.to_str().expect("UTF-8")]);
+    let waiting = Mutex::new(runs());
+    let wrong = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(run) = { waiting.lock().expect("no panic").pop() } {
+                    if let Err(reason) = run.is_right(&gateway.url) {
+                        wrong.lock().expect("no panic").push(format!("{} {}: {reason}", run.name, run.scenario));
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().expect("no panic");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+impl Run {
+    fn is_right(&self, url: &str) -> Result<(), String> {
+        let output = Command::new(&self.argv[0])
+            .args(&self.argv[1..])
+            .args(["--base-url", url, "--model", "gpt-scripted", "--scenario", self.scenario])
+            .current_dir(root())
+            .output()
+            .map_err(|error| error.to_string())?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        let said = String::from_utf8_lossy(&output.stdout);
+        let last = said.lines().last().unwrap_or_default();
+        let report: Value = serde_json::from_str(last).map_err(|error| format!("{error}: {said}"))?;
+        let mut calls: Vec<String> = report["calls"].as_array().into_iter().flatten().map(Value::to_string).collect();
+        // Some clients run tools in threads.
+        calls.sort();
+        let (expected_calls, expected_answer) = self.expected();
+        if calls != expected_calls {
+            return Err(format!("executed {calls:?}"));
+        }
+        let answer = report["answer"].as_str().unwrap_or_default();
+        // How a failure is told is the client's affair, and some keep its reason to themselves.
+        let is_right =
+            if self.scenario == "failing" { answer.starts_with(expected_answer) } else { answer == expected_answer };
+        if is_right { Ok(()) } else { Err(format!("answered {answer:?}")) }
+    }
+
+    fn expected(&self) -> (Vec<String>, &'static str) {
+        let call = |tool: &str, args: Value| json!({"tool": tool, "args": args}).to_string();
+        match self.scenario {
+            "parallel" => (
+                vec![call("web_search", json!({"query": "France"})), call("web_search", json!({"query": "Spain"}))],
+                "France: France headline 1; Spain: Spain headline 2.",
+            ),
+            "sequential" => (
+                vec![
+                    call("get_price", json!({"item": "item headline 1", "currency": "EUR"})),
+                    call("web_search", json!({"query": "item"})),
+                ],
+                "item headline 1 costs 150 EUR.",
+            ),
+            _ => (vec![call("explode", json!({"reason": "a test"}))], "The tool said: {"),
+        }
+    }
+}
