@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use dacapo_replay::{CallIndex, Catalog};
 use serde_json::{Map, Value, json};
 
-use super::fields;
 use super::request::BadRequest;
+use super::{fields, plain};
 use crate::conversation::{Block, Conversation, Expected, HandedOut, Item, Round};
 use crate::ids::RunId;
 use crate::prompt::EXECUTE;
@@ -17,18 +17,22 @@ pub(super) const CODE: &str = "code";
 pub(super) const CODE_RESULT: &str = "code_result";
 
 pub(super) fn read(messages: Vec<Value>, catalog: &Catalog) -> Result<Conversation, BadRequest> {
-    let mut reader = Reader { conversation: Conversation::default(), open: None, runs: BTreeMap::new() };
+    let mut reader = Reader::default();
     for (at, message) in messages.into_iter().enumerate() {
         reader.read(at, message, catalog)?;
     }
+    reader.end_messages();
     if let Some(open) = reader.open.take() {
         reader.conversation.items.push(Item::Block(open.block));
     }
     Ok(reader.conversation)
 }
 
+#[derive(Default)]
 struct Reader {
     conversation: Conversation,
+    /// Outside of blocks.
+    messages: Vec<Value>,
     open: Option<Open>,
     /// Blocks by the ids of their code messages.
     runs: BTreeMap<String, RunId>,
@@ -59,6 +63,7 @@ impl Reader {
                     direct: Vec::new(),
                     result: None,
                 };
+                self.end_messages();
                 self.runs.insert(id.clone(), block.run);
                 let block = Box::new(block);
                 self.open = Some(Open { block, id, at, handed_out: Vec::new(), calls: 0, answers: 0 });
@@ -70,7 +75,7 @@ impl Reader {
                     "this `code_result` closes no `code` message; remove it, or put the `code` message before it",
                 ));
             }
-            (None, _) => self.conversation.items.push(Item::Message(message)),
+            (None, _) => self.messages.push(message),
             (Some(open), "assistant") if !fields::tool_calls(&message).is_empty() => {
                 open.round(at, &message, catalog)?;
             }
@@ -95,6 +100,12 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// A client may have brought ids of plain mode along, which no provider takes.
+    fn end_messages(&mut self) {
+        let messages = std::mem::take(&mut self.messages);
+        self.conversation.items.extend(plain::as_ordinary(messages).items);
     }
 
     fn code(&self, at: usize, message: &Value) -> Result<(String, RunState), BadRequest> {

@@ -16,13 +16,12 @@ pub(super) fn role(message: &Value) -> &str {
 }
 
 pub(super) fn tool_calls(message: &Value) -> &[Value] {
-    let calls = message.get("tool_calls").or_else(|| message.get("toolCalls"));
-    calls.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    let calls = ["tool_calls", "toolCalls"].iter().find_map(|key| message.get(key)?.as_array());
+    calls.map_or(&[], Vec::as_slice)
 }
 
 pub(super) fn tool_call_id(message: &Value) -> &str {
-    let id = message.get("tool_call_id").or_else(|| message.get("toolCallId"));
-    id.and_then(Value::as_str).unwrap_or_default()
+    ["tool_call_id", "toolCallId"].iter().find_map(|key| message.get(key)?.as_str()).unwrap_or_default()
 }
 
 pub(super) fn id(call: &Value) -> &str {

@@ -1,0 +1,95 @@
+//! Histories that clients have put together in their own way.
+
+use dacapo_replay::{ArgsDigest, CallIndex, Toolboxes};
+use dacapo_wire::chat::{Defaults, Reading, Switch, Transcript, Turn};
+use dacapo_wire::{Asked, Item, ModelCall, RunState, Saying, Sealer};
+use serde_json::{Map, Value, json};
+
+fn sealer() -> Sealer {
+    Sealer::new(b"a secret of some length", "")
+}
+
+fn turn(messages: &Value) -> Box<Turn> {
+    let tools = json!([{"type": "function", "function": {"name": "get_weather"}}]);
+    let body = json!({"model": "m", "messages": messages, "tools": tools}).to_string();
+    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000 };
+    match Turn::read(body.as_bytes(), None, defaults, &sealer(), &Toolboxes::default()) {
+        Ok(Reading::Turn(turn)) => turn,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn sealed_id() -> String {
+    let code = "return await get_weather({})";
+    let call = ModelCall {
+        name: "execute".to_owned(),
+        arguments: json!({"code": code}).to_string(),
+        id: String::new(),
+        opaque: Map::new(),
+    };
+    let state = RunState {
+        seed: "seed".to_owned(),
+        started_at_ms: 1_767_225_600_000,
+        tools: [0; 8],
+        continues: None,
+        sayings: vec![Saying { text: None, opaque: Map::new(), calls: vec![call] }],
+        at: 0,
+        code: code.to_owned(),
+    };
+    sealer().seal(&state, 0, &[Asked { call: CallIndex(0), args: ArgsDigest([0; 4]) }]).remove(0)
+}
+
+/// What the model gets of all that is no program.
+fn asked(turn: &Turn) -> Value {
+    let mut transcript = Transcript::default();
+    for item in &turn.conversation.items {
+        match item {
+            Item::Message(message) => transcript.message(message.clone()),
+            Item::Lost(lost) => transcript.lost(lost),
+            Item::Block(_) => {}
+        }
+    }
+    turn.ask(&transcript, false)["messages"].clone()
+}
+
+#[test]
+fn calls_of_plain_mode_among_explicit_programs_reach_the_model_as_ordinary_ones() {
+    let id = sealed_id();
+    let turn = turn(&json!([
+        {"role": "user", "content": "How is the weather?"},
+        {"role": "assistant", "content": null, "tool_calls": [
+            {"id": id, "type": "function", "function": {"name": "get_weather", "arguments": "{}"}},
+        ]},
+        {"role": "tool", "tool_call_id": id, "content": "sunny"},
+        {"role": "code", "id": "c", "code": "return 1"},
+        {"role": "code_result", "id": "c", "result": {"status": "success", "data": 1}},
+        {"role": "user", "content": "Thanks."},
+    ]));
+    let short = "YxwCsEAb3";
+    let lost = "(These calls were made by a program whose state was lost on its way back, so it did not go on.)";
+    assert!(turn.explicit);
+    assert_eq!(
+        asked(&turn),
+        json!([
+            {"role": "user", "content": "How is the weather?"},
+            {"role": "assistant", "content": lost, "tool_calls": [
+                {"id": short, "type": "function", "function": {"name": "get_weather", "arguments": "{}"}},
+            ]},
+            {"role": "tool", "tool_call_id": short, "content": "sunny"},
+            {"role": "user", "content": "Thanks."},
+        ])
+    );
+}
+
+#[test]
+fn calls_are_found_in_either_spelling_when_the_other_holds_nothing() {
+    let id = sealed_id();
+    let turn = turn(&json!([
+        {"role": "assistant", "tool_calls": null, "toolCalls": [
+            {"id": id, "type": "function", "function": {"name": "get_weather", "arguments": "{}"}},
+        ]},
+        {"role": "tool", "tool_call_id": null, "toolCallId": id, "content": "sunny"},
+    ]));
+    let live = turn.conversation.live().expect("the program goes on");
+    assert_eq!(live.journal().entries().len(), 1);
+}

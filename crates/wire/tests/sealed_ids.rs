@@ -1,0 +1,208 @@
+//! Ids that carry a program's state: what is opened is what was sealed, and nothing else is opened.
+
+use dacapo_replay::{ArgsDigest, CallIndex};
+use dacapo_wire::{Asked, ModelCall, RunState, Saying, Sealer, Unsealed};
+use insta::assert_snapshot;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+const SECRET: &[u8] = b"a secret of some length";
+
+const THREE_LINES: &str = r#"const [here, there] = await Promise.all(["Berlin", "Paris"].map((city) => get_weather({ city })));
+const difference = Math.abs(here.temperature - there.temperature);
+return { warmer: here.temperature > there.temperature ? "Berlin" : "Paris", difference };
+"#;
+
+const TWENTY_FIVE_LINES: &str = r##"// Unpaid invoices of the last quarter, by customer, with the ones to call first.
+const since = new Date(Date.UTC(2026, 0, 1)).toISOString().slice(0, 10);
+const invoices = [];
+for (let page = 1; ; page++) {
+  const batch = await list_invoices({ status: "unpaid", since, page, page_size: 100 });
+  invoices.push(...batch.items);
+  if (!batch.has_more) break;
+}
+const byCustomer = new Map<string, { total: number; count: number; oldest: string }>();
+for (const invoice of invoices) {
+  const entry = byCustomer.get(invoice.customer_id) ?? { total: 0, count: 0, oldest: invoice.due_date };
+  entry.total += invoice.amount;
+  entry.count += 1;
+  if (invoice.due_date < entry.oldest) entry.oldest = invoice.due_date;
+  byCustomer.set(invoice.customer_id, entry);
+}
+const top = [...byCustomer.entries()].sort(([, a], [, b]) => b.total - a.total).slice(0, 5);
+const customers = await Promise.all(top.map(([id]) => get_customer({ customer_id: id })));
+const report = top.map(([id, { total, count, oldest }], i) => {
+  const { name, phone, account_manager } = customers[i];
+  const days = Math.round((Date.now() - Date.parse(oldest)) / 86_400_000);
+  return { name, phone, account_manager, total: total.toFixed(2), count, days };
+});
+await send_message({ channel: "#accounting", text: report.map((r) => `${r.name}: ${r.total} EUR`).join("\n") });
+return { customers: byCustomer.size, invoices: invoices.length, report };
+"##;
+
+/// Programs that have little in common, in a row.
+fn hundred_and_twenty_lines() -> String {
+    let programs = [
+        TWENTY_FIVE_LINES,
+        include_str!("../../../bench/programs/fifty_lines.ts"),
+        include_str!("../../../bench/programs/two_tools.js"),
+        include_str!("../../../examples/news/program.ts"),
+    ];
+    programs.concat()
+}
+
+fn call(name: &str, arguments: String) -> ModelCall {
+    ModelCall { name: name.to_owned(), arguments, id: String::new(), opaque: Map::new() }
+}
+
+fn state(code: &str) -> RunState {
+    let calls = vec![call("execute", json!({"code": code}).to_string())];
+    RunState {
+        seed: RunState::seed_of("chatcmpl-CkTb8vHqqNdGpTXAWtyFnYdq3rEMW"),
+        started_at_ms: 1_767_225_600_000,
+        tools: [7, 1, 129, 30, 4, 255, 0, 66],
+        continues: None,
+        sayings: vec![Saying { text: None, opaque: Map::new(), calls }],
+        at: 0,
+        code: code.to_owned(),
+    }
+}
+
+fn asked(calls: std::ops::Range<u32>) -> Vec<Asked> {
+    calls.map(|call| Asked { call: CallIndex(call), args: ArgsDigest((call * 77_777_777).to_le_bytes()) }).collect()
+}
+
+#[test]
+fn a_round_comes_back_as_it_was_sealed() {
+    let sealer = Sealer::new(SECRET, "tenant");
+    let earlier = state(THREE_LINES);
+    let mut state = state(TWENTY_FIVE_LINES);
+    state.continues = Some(earlier.run());
+    let mut before = Saying { text: Some("Let me look.".to_owned()), ..Saying::default() };
+    before.opaque.insert("reasoning_content".to_owned(), json!("The user wants to know who has not paid."));
+    before.calls = vec![call("search", r#"{"query":"invoices"}"#.to_owned())];
+    state.sayings.insert(0, before);
+    let calls = asked(5..8);
+
+    let ids = sealer.seal(&state, 300, &calls);
+
+    let run = state.run();
+    let round = Unsealed::Round { state: Box::new(state.clone()), run, round: 300, calls };
+    let sibling = |call| Unsealed::Sibling { run, round: 300, call: CallIndex(call) };
+    let opened: Vec<_> = ids.iter().map(|id| sealer.unseal(id)).collect();
+    assert_eq!(opened, [Some(round), Some(sibling(6)), Some(sibling(7))]);
+    assert_eq!(ids[1..], [format!("dc1_{run}_300_6"), format!("dc1_{run}_300_7")]);
+}
+
+#[test]
+fn an_id_with_any_bit_flipped_is_refused() {
+    let sealer = Sealer::new(SECRET, "tenant");
+    // Three sizes, so that the last character uses two, four and six of its bits.
+    for code in ["return 1", "return 12", "return 123", TWENTY_FIVE_LINES] {
+        let id = &sealer.seal(&state(code), 0, &asked(0..2))[0];
+        for (at, bit) in (0..id.len()).flat_map(|at| (0..7).map(move |bit| (at, bit))) {
+            let mut bytes = id.clone().into_bytes();
+            bytes[at] ^= 1 << bit;
+            let changed = String::from_utf8(bytes).expect("seven bits stay seven bits");
+            assert_eq!(sealer.unseal(&changed), None, "bit {bit} of character {at}");
+        }
+    }
+}
+
+#[test]
+fn an_id_that_is_cut_or_longer_is_refused() {
+    let sealer = Sealer::new(SECRET, "tenant");
+    let id = &sealer.seal(&state(TWENTY_FIVE_LINES), 0, &asked(0..2))[0];
+    assert!((0..id.len()).all(|length| sealer.unseal(&id[..length]).is_none()));
+    for more in ["A", "AA", "AAAA", "=", "==", " ", "\n", "é"] {
+        assert_eq!(sealer.unseal(&format!("{id}{more}")), None, "{more:?}");
+        assert_eq!(sealer.unseal(&format!("{more}{id}")), None, "{more:?}");
+    }
+}
+
+#[test]
+fn an_id_has_one_last_character_only() {
+    let sealer = Sealer::new(SECRET, "tenant");
+    for code in ["return 1", "return 12", "return 123"] {
+        let id = &sealer.seal(&state(code), 0, &asked(0..1))[0];
+        let (rest, last) = id.split_at(id.len() - 1);
+        let accepted: Vec<char> =
+            ('\0'..='\u{7f}').filter(|other| sealer.unseal(&format!("{rest}{other}")).is_some()).collect();
+        assert_eq!(accepted, last.chars().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn ids_of_other_tenants_and_secrets_are_refused() {
+    let id = &Sealer::new(SECRET, "tenant").seal(&state(THREE_LINES), 0, &asked(0..2))[0];
+    assert!(Sealer::new(SECRET, "tenant").unseal(id).is_some());
+    for other in [Sealer::new(SECRET, "tenant2"), Sealer::new(SECRET, ""), Sealer::new(b"another secret", "tenant")] {
+        assert_eq!(other.unseal(id), None);
+    }
+}
+
+#[test]
+fn siblings_have_one_spelling() {
+    let sealer = Sealer::new(SECRET, "");
+    for wrong in ["dc1_0123456789AB_01_2", "dc1_0123456789AB_1_+2", "dc1_0123456789A_1_2", "dc1_0123456789-B_1_2"] {
+        assert_eq!(sealer.unseal(wrong), None, "{wrong}");
+    }
+    assert!(sealer.unseal("dc1_0123456789AB_4294967295_4294967295").is_some());
+    assert_eq!(sealer.unseal("dc1_0123456789AB_4294967296_0"), None);
+}
+
+#[test]
+fn ids_are_small() {
+    let sealer = Sealer::new(SECRET, "tenant");
+    let hundred_and_twenty = hundred_and_twenty_lines();
+    let size = |code: &str, calls| {
+        let id = &sealer.seal(&state(code), 0, &asked(0..calls))[0];
+        format!("{} lines of {} bytes, {calls} calls: {} characters\n", code.lines().count(), code.len(), id.len())
+    };
+    let sizes = [(THREE_LINES, 2), (TWENTY_FIVE_LINES, 1), (TWENTY_FIVE_LINES, 5), (&hundred_and_twenty, 5)];
+    assert_snapshot!(sizes.map(|(code, calls)| size(code, calls)).concat());
+    assert!(sealer.seal(&state(TWENTY_FIVE_LINES), 0, &asked(0..5))[0].len() < 1_024);
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 12, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((any::<String>(), inner), 0..4)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_state_comes_back(
+        code in any::<String>(),
+        text in any::<Option<String>>(),
+        reasoning in any_json(),
+        signature in any_json(),
+        seed in any::<String>(),
+        started_at_ms: u64,
+        round: u32,
+        calls in 1_u32..40,
+    ) {
+        let sealer = Sealer::new(SECRET, "tenant");
+        let mut state = state(&code);
+        let saying = &mut state.sayings[0];
+        saying.text = text;
+        saying.opaque.insert("reasoning_details".to_owned(), reasoning);
+        saying.calls[0].opaque.insert("extra_content".to_owned(), signature);
+        (state.seed, state.started_at_ms) = (seed, started_at_ms);
+        let calls = asked(0..calls);
+        let ids = sealer.seal(&state, round, &calls);
+        let expected = Unsealed::Round { run: state.run(), state: Box::new(state), round, calls };
+        prop_assert_eq!(sealer.unseal(&ids[0]), Some(expected));
+    }
+}
