@@ -17,7 +17,7 @@ mod turn;
 mod upstream;
 
 pub use auth::{key_sha256, random_hex};
-pub use config::{Config, ConfigError, Options, UpstreamOptions};
+pub use config::{ClientOptions, Config, ConfigError, Options, UpstreamOptions};
 pub use dacapo_wire::print_prompt;
 pub use gateway::{Gateway, StartError};
 pub use server::serve;

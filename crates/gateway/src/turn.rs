@@ -343,7 +343,7 @@ impl Running {
         let mut listener = Listener::default();
         let mut held = Vec::new();
         let mut chars = 0;
-        let mut is_over = false;
+        let (mut is_over, mut was_told) = (false, false);
         while !is_over {
             let piece = answer.body.next().await;
             is_over = piece.is_none();
@@ -357,7 +357,7 @@ impl Running {
             };
             for event in events {
                 if event.data.trim() == "[DONE]" {
-                    is_over = true;
+                    (is_over, was_told) = (true, true);
                     break;
                 }
                 let chunk: Value = serde_json::from_str(&event.data)
@@ -385,7 +385,7 @@ impl Running {
             }
         }
         let said = listener
-            .finish()
+            .finish(was_told)
             .ok_or_else(|| TurnError::upstream("the upstream's stream ended before the answer did"))?;
         let is_for_client = no_calls
             || said.is_cut()

@@ -145,11 +145,11 @@ impl Listener {
         }
     }
 
-    /// The stream is over. `None` if it ended before the model did.
-    pub fn finish(mut self) -> Option<Said> {
+    /// The stream is over, and said so or not. `None` if it ended before the model did.
+    pub fn finish(mut self, was_told: bool) -> Option<Said> {
         let head = self.head?;
         self.saying.calls = self.calls.into_iter().map(|partial| partial.call).collect();
-        if self.finish_reason.is_none() && self.saying.calls.is_empty() {
+        if self.finish_reason.is_none() && !was_told {
             return None;
         }
         Some(Said {

@@ -16,17 +16,17 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-pub const SECRET: &str = "a secret of at least 16 characters";
+pub(crate) const SECRET: &str = "a secret of at least 16 characters";
 
 /// A provider played from a script, over real HTTP.
-pub struct Model {
-    pub url: String,
-    pub seen: Arc<Mutex<Vec<Value>>>,
+pub(crate) struct Model {
+    pub(crate) url: String,
+    pub(crate) seen: Arc<Mutex<Vec<Value>>>,
     task: JoinHandle<()>,
 }
 
 impl Model {
-    pub async fn start(script: &str) -> Model {
+    pub(crate) async fn start(script: &str) -> Model {
         let script = Script::parse(script).unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let router = Router::new()
@@ -40,7 +40,7 @@ impl Model {
     }
 
     /// What it was asked since the last time.
-    pub fn asked(&self) -> Vec<Value> {
+    pub(crate) fn asked(&self) -> Vec<Value> {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
 }
@@ -69,13 +69,13 @@ async fn complete(State((script, seen)): State<(Script, Arc<Mutex<Vec<Value>>>)>
 }
 
 /// A gateway that can be stopped at any moment.
-pub struct Running {
-    pub url: String,
+pub(crate) struct Running {
+    pub(crate) url: String,
     task: JoinHandle<()>,
 }
 
 impl Running {
-    pub async fn start(options: Options) -> Running {
+    pub(crate) async fn start(options: Options) -> Running {
         let config = options.resolve(&BTreeMap::new()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -92,7 +92,7 @@ impl Drop for Running {
 }
 
 /// Everything goes to this model.
-pub fn options(model: &Model) -> Options {
+pub(crate) fn options(model: &Model) -> Options {
     let mut options = Options { secret: Some(SECRET.to_owned()), ..Options::default() };
     options.warm.programs_max = Some(100);
     options.upstreams.push(UpstreamOptions {
@@ -108,19 +108,19 @@ pub fn options(model: &Model) -> Options {
 }
 
 /// Status, headers and body of an answer.
-pub struct Answered {
-    pub status: u16,
-    pub headers: reqwest::header::HeaderMap,
-    pub text: String,
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    pub(crate) headers: reqwest::header::HeaderMap,
+    pub(crate) text: String,
 }
 
 impl Answered {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 
     /// The chunks of a stream, put together as a client would.
-    pub fn streamed(&self) -> Value {
+    pub(crate) fn streamed(&self) -> Value {
         let mut message = json!({"role": "assistant", "content": null});
         let mut whole = json!({});
         let (mut calls, mut text, mut finish_reason) = (Vec::new(), String::new(), Value::Null);
@@ -162,12 +162,14 @@ impl Answered {
     }
 }
 
-pub async fn post_json(url: &str, body: &Value) -> Answered {
+pub(crate) async fn post_json(url: &str, body: &Value) -> Answered {
     post_with(url, body, &[]).await
 }
 
-pub async fn post_with(url: &str, body: &Value, headers: &[(&str, &str)]) -> Answered {
-    let mut request = reqwest::Client::new().post(format!("{url}/chat/completions")).body(body.to_string());
+pub(crate) async fn post_with(url: &str, body: &Value, headers: &[(&str, &str)]) -> Answered {
+    // Loading the system's certificates takes longer than all the rest.
+    let client = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
+    let mut request = client.post(format!("{url}/chat/completions")).body(body.to_string());
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -177,7 +179,7 @@ pub async fn post_with(url: &str, body: &Value, headers: &[(&str, &str)]) -> Ans
 }
 
 /// A function tool with string parameters.
-pub fn tool(name: &str, parameters: &[&str]) -> Value {
+pub(crate) fn tool(name: &str, parameters: &[&str]) -> Value {
     let properties: serde_json::Map<String, Value> =
         parameters.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect();
     json!({"type": "function", "function": {

@@ -2,12 +2,10 @@
 //!
 //! `DACAPO_UPDATE=1` writes what came of it into the files, for a look at the difference.
 
-mod common;
-
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use common::{Model, Running, options, post_json, tool};
+use crate::common::{Model, Running, options, post_json, tool};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]

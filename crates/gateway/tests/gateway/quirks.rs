@@ -1,0 +1,200 @@
+//! What providers do differently on the wire, and breaks of the wire itself.
+
+use crate::common::{Answered, Model, Running, options, post_json, tool};
+use serde_json::{Value, json};
+
+/// Asks, answers the calls, and asks again: what the client hears first and last.
+async fn converse(url: &str, quirk: &str, stream: bool) -> (Value, Value) {
+    let read = |answered: Answered| if stream { answered.streamed() } else { answered.json() };
+    let mut body = json!({"model": "m", "stream": stream, "tools": [tool("web_search", &["query"])],
+        "messages": [{"role": "user", "content": quirk}]});
+    if stream {
+        body["stream_options"] = json!({"include_usage": true});
+    }
+    let first = read(post_json(url, &body).await);
+    let message = first["choices"][0]["message"].clone();
+    let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(message);
+    messages.extend(calls.iter().map(|call| json!({"role": "tool", "tool_call_id": call["id"], "content": "found"})));
+    let last = read(post_json(url, &body).await);
+    (first, last)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quirks_of_providers_do_not_reach_the_client() {
+    const QUIRKS: [&str; 13] = [
+        "no_index",
+        "repeat_id",
+        "repeat_name",
+        "crlf",
+        "comments",
+        "no_done",
+        "usage_in_last_chunk",
+        "object_arguments",
+        "no_finish_reason",
+        "many_calls_in_one_delta",
+        "empty_first_choice",
+        "role_in_every_delta",
+        "null_content",
+    ];
+    let mut script = String::new();
+    for quirk in QUIRKS {
+        for chars in [1, 7] {
+            let name = format!("{quirk}-{chars}.");
+            script.push_str(&format!(
+                r#"
+[[turn]]
+when = {{ user = "{name}", after = "user" }}
+text = "Wait."
+program = "return await web_search({{ query: '{name}' }});"
+quirks = ["{quirk}"]
+chunk_chars = {chars}
+
+[[turn]]
+when = {{ user = "{name}", after = "tool" }}
+text = "It says: {{{{result/data}}}}"
+quirks = ["{quirk}"]
+chunk_chars = {chars}
+"#
+            ));
+        }
+    }
+    let model = Model::start(&script).await;
+    let gateway = Running::start(options(&model)).await;
+    for quirk in QUIRKS {
+        for (chars, stream) in [(1, true), (7, true), (7, false)] {
+            let name = format!("{quirk}-{chars}.");
+            let (first, last) = converse(&gateway.url, &name, stream).await;
+            let call = &first["choices"][0]["message"]["tool_calls"][0];
+            assert_eq!(call["function"]["arguments"], json!({"query": name}).to_string(), "{name} {stream}: {first}");
+            assert_eq!(first["choices"][0]["finish_reason"], "tool_calls", "{name}");
+            assert_eq!(last["choices"][0]["message"]["content"], "It says: found", "{name} {stream}: {last}");
+            assert_eq!(last["choices"][0]["finish_reason"], "stop", "{name} {stream}");
+            assert!(last["usage"]["total_tokens"].as_u64().unwrap() > 0, "{name} {stream}: {last}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_share_an_index_or_come_without_one_are_told_apart() {
+    let chunk = |calls: Value, reason: Value| {
+        let choice = json!({"index": 0, "delta": {"role": "assistant", "tool_calls": calls}, "finish_reason": reason});
+        format!("data: {}\n\n", json!({"id": "x", "created": 1_767_225_600, "model": "m", "choices": [choice]}))
+    };
+    let whole = |id: &str, question: &str| {
+        let arguments = json!({"question": question}).to_string();
+        json!([{"id": id, "index": 0, "type": "function", "function": {"name": "ask_user", "arguments": arguments}}])
+    };
+    let raw = [
+        chunk(whole("a", "one"), Value::Null),
+        chunk(whole("b", "two"), Value::Null),
+        chunk(json!([{"id": "c", "function": {"name": "ask_user", "arguments": "{\"question\":"}}]), Value::Null),
+        chunk(json!([{"function": {"arguments": " \"three\"}"}}]), json!("tool_calls")),
+    ];
+    let raw = raw.concat();
+    let script = format!("[[turn]]\nraw = '''{raw}'''\ncontent_type = \"text/event-stream\"\nchunk_chars = 11\n");
+    let model = Model::start(&script).await;
+    let gateway = Running::start(options(&model)).await;
+    let mut ask_user = tool("ask_user", &["question"]);
+    ask_user["allowed_callers"] = json!(["direct"]);
+    let body = json!({"model": "m", "stream": true, "tools": [ask_user, tool("other", &[])],
+        "messages": [{"role": "user", "content": "hi"}]});
+    let heard = post_json(&gateway.url, &body).await.streamed();
+    let calls = heard["choices"][0]["message"]["tool_calls"].as_array().unwrap();
+    let told: Vec<(&str, Value)> = calls
+        .iter()
+        .map(|call| {
+            (
+                call["id"].as_str().unwrap(),
+                serde_json::from_str(call["function"]["arguments"].as_str().unwrap()).unwrap(),
+            )
+        })
+        .collect();
+    let question = |text: &str| json!({"question": text});
+    assert_eq!(told, [("a", question("one")), ("b", question("two")), ("c", question("three"))]);
+}
+
+const BREAKS: &str = r#"
+[[turn]]
+when = { user = "refused" }
+error = { status = 429, message = "Slow down.", type = "rate_limit_error", code = "slow", retry_after = 77 }
+
+[[turn]]
+when = { user = "in the middle" }
+text = "one two three four"
+error = { status = 500, message = "I broke.", type = "server_error" }
+error_after = 3
+
+[[turn]]
+when = { user = "cut" }
+text = "one two three four"
+cut_after = 3
+
+[[turn]]
+when = { user = "no json" }
+raw = "<html>Bad gateway</html>"
+content_type = "text/html"
+
+[[turn]]
+when = { user = "long" }
+program = "return await web_search({ query: 'x' });"
+finish_reason = "length"
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_the_upstream_reach_the_client_as_they_are() {
+    let model = Model::start(BREAKS).await;
+    let gateway = Running::start(options(&model)).await;
+    let ask = |user: &'static str, stream: bool| {
+        let body = json!({"model": "m", "stream": stream, "tools": [tool("web_search", &["query"])],
+            "messages": [{"role": "user", "content": user}]});
+        let url = gateway.url.clone();
+        async move { post_json(&url, &body).await }
+    };
+    for stream in [false, true] {
+        let refused = ask("refused", stream).await;
+        assert_eq!((refused.status, refused.headers["retry-after"].to_str().unwrap()), (429, "77"));
+        let expected =
+            json!({"error": {"message": "Slow down.", "type": "rate_limit_error", "param": null, "code": "slow"}});
+        assert_eq!(refused.json(), expected);
+    }
+    let broken = ask("in the middle", true).await;
+    assert_eq!(broken.status, 200);
+    assert_eq!(broken.streamed()["error"]["message"], "I broke.");
+    assert!(!broken.text.contains("[DONE]"));
+    let cut = ask("cut", true).await;
+    let message = cut.streamed()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("the upstream broke off"), "{message}");
+    let cut = ask("cut", false).await;
+    assert_eq!((cut.status, cut.json()["error"]["type"].clone()), (502, json!("upstream_error")));
+    let page = ask("no json", false).await;
+    assert_eq!((page.status, page.json()["error"]["type"].clone()), (502, json!("upstream_error")));
+    let cut_short = ask("long", false).await.json();
+    assert_eq!(cut_short["choices"][0]["finish_reason"], "length");
+    assert_eq!(cut_short["choices"][0]["message"].get("tool_calls"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_sent_again_only_when_the_upstream_says_so() {
+    let script = r#"
+[[turn]]
+when = { user = "soon" }
+error = { status = 503, message = "Busy.", retry_after = 0 }
+
+[[turn]]
+when = { user = "whenever" }
+error = { status = 503, message = "Busy." }
+
+[[turn]]
+when = { user = "wrong" }
+error = { status = 400, message = "No.", retry_after = 0 }
+"#;
+    let model = Model::start(script).await;
+    let gateway = Running::start(options(&model)).await;
+    for (user, times) in [("soon", 3), ("whenever", 1), ("wrong", 1)] {
+        let body = json!({"model": "m", "tools": [tool("web_search", &["query"])], "messages": [{"role": "user", "content": user}]});
+        let answered = post_json(&gateway.url, &body).await;
+        assert_eq!((answered.status >= 400, model.asked().len()), (true, times), "{user}");
+    }
+}

@@ -1,0 +1,206 @@
+//! The gateway as a service: who may use it, how much, and how it ends.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use dacapo_gateway::{Gateway, Options, key_sha256, serve};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::common::{Model, Running, options, post_json, post_with, tool};
+
+const SCRIPT: &str = r#"
+[[turn]]
+when = { user = "slow" }
+text = "late"
+delay_ms = 600
+
+[[turn]]
+when = { user = "endless", after = "user" }
+program = "while (true) {}"
+
+[[turn]]
+when = { user = "calls", after = "user" }
+program = "return await web_search({ query: 'x' });"
+
+[[turn]]
+when = { after = "tool" }
+text = "{{result}}"
+
+[[turn]]
+text = "hi"
+"#;
+
+fn ask(user: &str) -> serde_json::Value {
+    json!({"model": "m", "messages": [{"role": "user", "content": user}], "tools": [tool("web_search", &["query"])]})
+}
+
+fn client(name: &str, key: &str, requests_per_minute: Option<u32>) -> dacapo_gateway::ClientOptions {
+    dacapo_gateway::ClientOptions { name: name.to_owned(), key_sha256: key_sha256(key), requests_per_minute }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_clients_with_a_key_are_served_each_bound_to_its_own_conversations() {
+    let model = Model::start(SCRIPT).await;
+    let mut options = options(&model);
+    options.clients = vec![client("ann", "key of ann", None), client("bob", "key of bob", Some(3))];
+    let gateway = Running::start(options).await;
+    let bearer = |key: &str| format!("Bearer {key}");
+    assert_eq!(post_json(&gateway.url, &ask("hi")).await.status, 401);
+    assert_eq!(post_with(&gateway.url, &ask("hi"), &[("authorization", &bearer("key of eve"))]).await.status, 401);
+
+    let mut request = ask("calls");
+    let first = post_with(&gateway.url, &request, &[("authorization", &bearer("key of ann"))]).await.json();
+    let message = first["choices"][0]["message"].clone();
+    let messages = request["messages"].as_array_mut().unwrap();
+    messages.push(message.clone());
+    messages.push(json!({"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "found"}));
+    model.asked();
+    post_with(&gateway.url, &request, &[("authorization", &bearer("key of ann"))]).await;
+    assert_eq!(model.asked()[0]["messages"][1]["tool_calls"][0]["function"]["name"], "execute");
+    // Bob has got hold of Ann's conversation: her program is not run for him.
+    post_with(&gateway.url, &request, &[("authorization", &bearer("key of bob"))]).await;
+    assert_eq!(model.asked()[0]["messages"][1]["tool_calls"][0]["function"]["name"], "web_search");
+
+    for status in [200, 200, 429] {
+        let answered = post_with(&gateway.url, &ask("hi"), &[("authorization", &bearer("key of bob"))]).await;
+        assert_eq!(answered.status, status);
+        assert_eq!(answered.headers.contains_key("retry-after"), status == 429);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_and_turns_have_a_limit() {
+    let model = Model::start(SCRIPT).await;
+    let mut options = options(&model);
+    options.body_bytes_max = Some(2_000);
+    options.turns_max = Some(1);
+    let gateway = Running::start(options).await;
+    let large = post_json(&gateway.url, &ask(&"x".repeat(2_000))).await;
+    assert_eq!(large.status, 413);
+    let (slow, request) = (ask("slow"), ask("hi"));
+    let busy = async {
+        while model.seen.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        post_json(&gateway.url, &request).await
+    };
+    let (slow, refused) = tokio::join!(post_json(&gateway.url, &slow), busy);
+    assert_eq!((slow.status, refused.status), (200, 503));
+    assert_eq!(refused.headers["retry-after"], "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_runs_may_finish_when_the_gateway_is_stopped() {
+    let model = Model::start(SCRIPT).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let gateway = Gateway::new(options(&model).resolve(&BTreeMap::new()).unwrap()).unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let served = tokio::spawn(async move { serve(gateway, listener, async { stopped.await.unwrap() }).await });
+    let slow = tokio::spawn({
+        let url = url.clone();
+        async move { post_json(&url, &ask("slow")).await.json()["choices"][0]["message"]["content"].clone() }
+    });
+    while model.seen.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    stop.send(()).unwrap();
+    assert_eq!(slow.await.unwrap(), "late");
+    served.await.unwrap().unwrap();
+    assert!(reqwest::get(format!("{url}/models")).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_takes_its_program_along() {
+    let model = Model::start(SCRIPT).await;
+    let mut options = options(&model);
+    options.limits.insert("fuel".to_owned(), 1_000_000_000_000);
+    let gateway = Running::start(options).await;
+    let client = reqwest::Client::builder().tls_certs_only([]).timeout(Duration::from_millis(300)).build().unwrap();
+    for stream in [false, true] {
+        let mut request = ask("endless");
+        request["stream"] = json!(stream);
+        // More than there are places for running programs: if they went on, nobody else would get one.
+        let leaving =
+            (0..12).map(|_| client.post(format!("{}/chat/completions", gateway.url)).body(request.to_string()).send());
+        for left in futures_util::future::join_all(leaving).await {
+            let text = match left {
+                Ok(response) => response.text().await,
+                Err(error) => Err(error),
+            };
+            assert!(text.is_err_and(|error| error.is_timeout()));
+        }
+        let asked = Instant::now();
+        assert_eq!(post_json(&gateway.url, &ask("calls")).await.status, 200);
+        assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_step_function_and_the_small_routes_answer() {
+    let model = Model::start(SCRIPT).await;
+    let gateway = Running::start(options(&model)).await;
+    let client = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
+    let post = |body: &'static str| client.post(format!("{}/step", gateway.url)).body(body).send();
+    let stepped = post(r#"{"program": {"code": "return 6 * 7"}}"#).await.unwrap().text().await.unwrap();
+    assert!(stepped.starts_with(r#"{"status":"finished","result":{"status":"success","data":42}"#), "{stepped}");
+    let wrong = post(r#"{"programme": 1}"#).await.unwrap();
+    assert_eq!(wrong.status(), 400);
+    let root = gateway.url.trim_end_matches("/v1");
+    for (path, status, text) in [("/healthz", 200, "ok\n"), ("/readyz", 200, "ready\n")] {
+        let response = client.get(format!("{root}{path}")).send().await.unwrap();
+        assert_eq!((response.status().as_u16(), response.text().await.unwrap().as_str()), (status, text));
+    }
+    let models = client.get(format!("{}/models", gateway.url)).send().await.unwrap().text().await.unwrap();
+    assert!(models.contains(r#""id":"demo""#), "{models}");
+    for (path, status) in [("/v1/nothing", 404), ("/v1/chat/completions", 405)] {
+        let response = client.get(format!("{root}{path}")).send().await.unwrap();
+        assert_eq!(response.status().as_u16(), status);
+        assert!(response.text().await.unwrap().contains("\"error\""));
+    }
+}
+
+#[test]
+fn a_configuration_is_checked_as_a_whole() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = r#"
+listen = "0.0.0.0:80"
+secret = "short"
+[code_mode]
+default = "on"
+[limits]
+fuel = 0
+speed = 3
+[[client]]
+name = "ann"
+key_sha256 = "abc"
+[[upstream]]
+name = "u"
+models = ["*"]
+base_url = "localhost"
+"#;
+    std::fs::write(file.path(), text).unwrap();
+    let none = BTreeMap::new();
+    let error = Options::load(Some(file.path()), &none).unwrap().resolve(&none).unwrap_err();
+    insta::assert_snapshot!(error.to_string());
+
+    let environment: BTreeMap<String, String> = [
+        ("DACAPO_TURNS_MAX", "7"),
+        ("DACAPO_CODE_MODE_DEFAULT", "off"),
+        ("OPENAI_API_KEY", "sk-hidden"),
+        ("DACAPO_SECRET", "0123456789abcdef"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    let config = Options::load(None, &environment).unwrap().resolve(&environment).unwrap();
+    let shown = config.to_toml();
+    insta::assert_snapshot!(shown);
+    assert!(!shown.contains("sk-hidden") && !shown.contains("0123456789abcdef"));
+
+    for (name, value) in [("DACAPO_TURN_MAX", "7"), ("DACAPO_TURNS_MAX", "many")] {
+        let environment: BTreeMap<String, String> = [(name.to_owned(), value.to_owned())].into();
+        let error = Options::load(None, &environment).unwrap_err().to_string();
+        assert!(error.contains(if value == "7" { "DACAPO_TURN_MAX" } else { "expected usize" }), "{error}");
+    }
+}
