@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dacapo_replay::{
-    ANSWER_TOKENS_DEFAULT, Call, Journal, Limits, LogLine, Outcome, Patience, Program, Request, Reused, Step,
+    ANSWER_TOKENS_DEFAULT, Call, ErrorKind, Journal, Limits, LogLine, Outcome, Patience, Program, Request, Reused, Step,
     StepError, Stepper,
 };
 use dacapo_wire::chat::Transcript;
@@ -49,6 +49,8 @@ pub(crate) enum Run {
     },
 }
 
+/// A divergence in the words of a conversation.
+const CHANGED: &str = "an answer in the conversation, or the tools, were changed after the program had gone on, so that its calls are not those that were answered; it was stopped there: write a new program";
 const NO_RESULT: &str = "the program returned no value; `return` what you need to see";
 /// Of the logs, what the model reads.
 const LOG_BYTES_SHOWN_MAX: usize = 8 << 10;
@@ -187,7 +189,13 @@ fn run(step: Step) -> Run {
     let is_error = result.is_err();
     let mut told = match result {
         Ok(data) => json!({"status": "success", "data": data}),
-        Err(failure) => json!({"status": "error", "error": failure}),
+        Err(failure) => {
+            let mut told = json!({"status": "error", "error": failure});
+            if let ErrorKind::Diverged { .. } = failure.kind {
+                told["error"]["message"] = json!(CHANGED);
+            }
+            told
+        }
     };
     let result = told.clone();
     if told.get("data") == Some(&Value::Null) {
