@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use dacapo_replay::{
-    ANSWER_TOKENS_DEFAULT, Call, ErrorKind, Journal, Limits, LogLine, Outcome, Patience, Program, Request, Reused, Step,
-    StepError, Stepper,
+    ANSWER_TOKENS_DEFAULT, Call, ErrorKind, Journal, Limits, LogLine, Outcome, Patience, Program, Request, Reused,
+    Step, StepError, Stepper,
 };
 use dacapo_wire::chat::Transcript;
 use dacapo_wire::{Block, Conversation, Intent, Item, Offer, Response, RunId, Saying, SearchQuery};

@@ -162,6 +162,28 @@ async fn the_step_function_and_the_small_routes_answer() {
 }
 
 #[test]
+fn the_documented_configuration_is_one() {
+    let page = include_str!("../../../../docs/configuration.md");
+    let text = page.split("```toml\n").nth(1).unwrap().split("\n```").next().unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    let environment: BTreeMap<String, String> = [("OPENAI_API_KEY".to_owned(), "sk".to_owned())].into();
+    let documented = Options::load(Some(file.path()), &environment).unwrap().resolve(&environment).unwrap().to_toml();
+    let default = Options::default().resolve(&environment).unwrap().to_toml();
+    let settings = |shown: &str| {
+        let shown = shown.split("[[").next().unwrap().to_owned();
+        shown
+            .replace("client = []\n", "")
+            .replace("(random)", "(hidden)")
+            .replace("\"o1-*\" = \"off\"\n", "")
+            .trim()
+            .to_owned()
+    };
+    // The defaults that the page tells are those that hold.
+    assert_eq!(settings(&documented), settings(&default));
+}
+
+#[test]
 fn a_configuration_is_checked_as_a_whole() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let text = r#"
