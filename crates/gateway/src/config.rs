@@ -12,6 +12,7 @@ use toml::Table;
 
 use crate::auth::{Client, Clients};
 use crate::scripted::Script;
+use crate::store::StoreConfig;
 use crate::upstream::{Place, Secret, Upstream};
 
 /// What was written, by whomever; every key is optional.
@@ -31,6 +32,7 @@ pub struct Options {
     pub code_mode: CodeModeOptions,
     pub warm: WarmOptions,
     pub timeouts: TimeoutOptions,
+    pub store: StoreOptions,
     pub limits: BTreeMap<String, u64>,
     #[serde(rename = "client")]
     pub clients: Vec<ClientOptions>,
@@ -63,6 +65,16 @@ pub struct WarmOptions {
 pub struct TimeoutOptions {
     pub connect_seconds: Option<u64>,
     pub idle_seconds: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StoreOptions {
+    /// `off`, `memory` or `redis`.
+    pub kind: Option<String>,
+    pub url: Option<String>,
+    pub ttl_seconds: Option<u64>,
+    pub bytes_max: Option<usize>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -98,6 +110,7 @@ pub struct Config {
     pub(crate) clients: Clients,
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) code_mode: CodeMode,
+    pub(crate) store: Option<StoreConfig>,
     pub(crate) limits: Limits,
     pub(crate) warm: WarmPrograms,
     pub(crate) body_bytes_max: usize,
@@ -128,7 +141,7 @@ pub struct ConfigError(Vec<String>);
 const NOT_OURS: [&str; 3] = ["DACAPO_CLANG", "DACAPO_WASM_LD", "DACAPO_CONFIG"];
 
 /// Keys that an environment variable may set: `code_mode.default` is `DACAPO_CODE_MODE_DEFAULT`.
-const FROM_ENVIRONMENT: [&str; 18] = [
+const FROM_ENVIRONMENT: [&str; 22] = [
     "listen",
     "secret",
     "allow_unauthenticated",
@@ -146,10 +159,17 @@ const FROM_ENVIRONMENT: [&str; 18] = [
     "warm.bytes_max",
     "timeouts.connect_seconds",
     "timeouts.idle_seconds",
+    "store.kind",
+    "store.url",
+    "store.ttl_seconds",
+    "store.bytes_max",
     "limits.output_bytes",
 ];
 
 const HIDDEN: &str = "(hidden)";
+/// Conversations rest for a night in the middle of a program, not for a week.
+const STORE_TTL_S: u64 = 86_400;
+const STORE_BYTES_MAX: usize = 256 << 20;
 /// What a program may return by default: the model has to read it.
 const OUTPUT_BYTES: u64 = 128 << 10;
 
@@ -211,6 +231,7 @@ impl Options {
             upstreams: self.upstreams(environment, clients.is_empty(), &mut errors),
             clients,
             code_mode: self.code_mode(&mut errors),
+            store: self.store(&mut errors),
             limits: self.limits(&mut errors),
             warm: WarmPrograms {
                 count_max: self.warm.programs_max.unwrap_or(WarmPrograms::default().count_max),
@@ -321,6 +342,31 @@ impl Options {
         }
     }
 
+    fn store(&self, errors: &mut Vec<String>) -> Option<StoreConfig> {
+        let ttl = Duration::from_secs(self.store.ttl_seconds.unwrap_or(STORE_TTL_S).max(1));
+        match (self.store.kind.as_deref().unwrap_or("off"), &self.store.url) {
+            ("off", _) => None,
+            ("memory", _) => {
+                Some(StoreConfig::Memory { bytes_max: self.store.bytes_max.unwrap_or(STORE_BYTES_MAX), ttl })
+            }
+            ("redis", Some(url)) => match redis::Client::open(url.as_str()) {
+                Ok(client) => Some(StoreConfig::Redis { client, ttl }),
+                Err(_) => {
+                    errors.push("store.url: is not an address; write it like redis://127.0.0.1:6379/0".to_owned());
+                    None
+                }
+            },
+            ("redis", None) => {
+                errors.push("store.url: is missing; write it like redis://127.0.0.1:6379/0".to_owned());
+                None
+            }
+            (kind, _) => {
+                errors.push(format!("store.kind: `{kind}` is not known; use off, memory or redis"));
+                None
+            }
+        }
+    }
+
     fn limits(&self, errors: &mut Vec<String>) -> Limits {
         let mut limits = Limits::default();
         limits.set(Limit::OutputBytes, OUTPUT_BYTES).expect("it is within its range");
@@ -380,6 +426,21 @@ impl Config {
                 connect_seconds: Some(self.connect_timeout.as_secs()),
                 idle_seconds: Some(self.idle_timeout.as_secs()),
             },
+            store: match &self.store {
+                None => StoreOptions { kind: Some("off".to_owned()), ..StoreOptions::default() },
+                Some(StoreConfig::Memory { bytes_max, ttl }) => StoreOptions {
+                    kind: Some("memory".to_owned()),
+                    url: None,
+                    ttl_seconds: Some(ttl.as_secs()),
+                    bytes_max: Some(*bytes_max),
+                },
+                Some(StoreConfig::Redis { ttl, .. }) => StoreOptions {
+                    kind: Some("redis".to_owned()),
+                    url: Some(HIDDEN.to_owned()),
+                    ttl_seconds: Some(ttl.as_secs()),
+                    bytes_max: None,
+                },
+            },
             limits: Limit::ALL.iter().map(|limit| (limit.name().to_owned(), self.limits.get(*limit))).collect(),
             clients: self
                 .clients
@@ -425,7 +486,7 @@ fn variable(key: &str) -> String {
 
 /// A value from the environment has the type that its text looks like, unless a text is wanted.
 fn set(table: &mut Table, key: &str, text: &str) {
-    const TEXTS: [&str; 4] = ["listen", "secret", "log", "code_mode.default"];
+    const TEXTS: [&str; 6] = ["listen", "secret", "log", "code_mode.default", "store.kind", "store.url"];
     let number = text.parse().map(toml::Value::Integer);
     let value = match (number, text) {
         _ if TEXTS.contains(&key) => toml::Value::from(text),

@@ -8,6 +8,7 @@ use dacapo_wire::chat::{Defaults, Switch};
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
+use crate::store::Store;
 use crate::upstream::{Upstreams, matches};
 
 /// A running gateway.
@@ -17,6 +18,8 @@ pub struct Gateway {
     pub(crate) stepper: Stepper,
     pub(crate) toolboxes: Toolboxes,
     pub(crate) upstreams: Upstreams,
+    /// For clients that clip ids.
+    pub(crate) store: Option<Store>,
     /// Programs that run at the same moment.
     pub(crate) steps: Arc<Semaphore>,
     /// Turns that run at the same moment.
@@ -43,6 +46,7 @@ impl Gateway {
             stepper: Stepper::new(config.warm)?,
             toolboxes: Toolboxes::default(),
             upstreams: Upstreams::new(config.upstreams.clone(), config.connect_timeout, config.idle_timeout)?,
+            store: config.store.as_ref().map(Store::new),
             steps: Arc::new(Semaphore::new(steps)),
             turns: Arc::new(Semaphore::new(config.turns_max)),
             config,

@@ -13,6 +13,7 @@ mod gateway;
 mod outlet;
 pub mod scripted;
 mod server;
+mod store;
 mod turn;
 mod upstream;
 

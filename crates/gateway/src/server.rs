@@ -14,7 +14,7 @@ use axum::routing::{get, post};
 use bytes::Bytes;
 use dacapo_replay::{Request as StepRequest, Step};
 use dacapo_wire::Sealer;
-use dacapo_wire::chat::{BadRequest, Delivery, Reading, Switch, Turn};
+use dacapo_wire::chat::{BadRequest, Delivery, Kept, Reading, Switch, Turn};
 use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 
 use crate::error::TurnError;
 use crate::gateway::{Gateway, StartError};
-use crate::turn::{Done, Running};
+use crate::turn::{Done, Running, Tenant};
 use crate::upstream::Answer;
 
 /// A silence that proxies might take for a dead connection.
@@ -127,16 +127,18 @@ impl Server {
         let header = mode_header(&parts.headers)?;
         let model = model_of(&body);
         let sealer = Sealer::new(gateway.config.secret.0.as_bytes(), &tenant);
-        match Turn::read(&body, header, gateway.defaults(&model), &sealer, &gateway.toolboxes)? {
+        let kept = self.kept(&tenant, &body).await?;
+        let tenant = Tenant { name: tenant, sealer };
+        match Turn::read(&body, header, gateway.defaults(&model), &tenant.sealer, &kept, &gateway.toolboxes)? {
             Reading::PassThrough(changed) => {
                 let body = changed.map_or(body, |body| Bytes::from(body.to_string()));
                 self.pass_through(&parts.headers, parts.uri.query(), &model, body, permit).await
             }
             Reading::Turn(turn) if turn.delivery != Delivery::Whole => {
-                self.stream(*turn, parts.headers, sealer, permit).await
+                self.stream(*turn, parts.headers, tenant, permit).await
             }
             Reading::Turn(turn) => {
-                let done = Running::new(Arc::clone(gateway), *turn, parts.headers, sealer, None).run().await?;
+                let done = Running::new(Arc::clone(gateway), *turn, parts.headers, tenant, None).run().await?;
                 tell(&model, &done);
                 let mut response = json_response(&done.body.unwrap_or(Value::Null));
                 response.headers_mut().extend(about(&done.headers));
@@ -146,17 +148,29 @@ impl Server {
         }
     }
 
+    /// States of programs that the client's ids do not carry.
+    async fn kept(&self, tenant: &str, body: &[u8]) -> Result<Kept, TurnError> {
+        let mut kept = Kept::default();
+        let Some(store) = &self.gateway.store else { return Ok(kept) };
+        for (run, round) in Kept::wanted(body) {
+            if let Some(sealed) = store.get(tenant, run, round).await? {
+                kept.insert(run, round, sealed);
+            }
+        }
+        Ok(kept)
+    }
+
     /// The first piece decides: before it there is a status to be told, after it there is not.
     async fn stream(
         &self,
         turn: Turn,
         headers: HeaderMap,
-        sealer: Sealer,
+        tenant: Tenant,
         permit: OwnedSemaphorePermit,
     ) -> Result<Response<Body>, TurnError> {
         let (sender, mut receiver) = mpsc::channel(QUEUE);
         let model = turn.model().to_owned();
-        let running = Running::new(Arc::clone(&self.gateway), turn, headers, sealer, Some(sender));
+        let running = Running::new(Arc::clone(&self.gateway), turn, headers, tenant, Some(sender));
         let mut task = Task(tokio::spawn(async move {
             let done = running.run().await;
             if let Ok(done) = &done {

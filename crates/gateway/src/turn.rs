@@ -30,7 +30,7 @@ pub(crate) struct Running {
     gateway: Arc<Gateway>,
     turn: Arc<Turn>,
     headers: HeaderMap,
-    sealer: Sealer,
+    tenant: Tenant,
     outlet: Outlet,
     transcript: Transcript,
     usage: Usage,
@@ -39,6 +39,12 @@ pub(crate) struct Running {
     so_far: SoFar,
     /// Of the last answer of an upstream.
     pub returned: HeaderMap,
+}
+
+/// Whose conversation it is.
+pub(crate) struct Tenant {
+    pub name: String,
+    pub sealer: Sealer,
 }
 
 /// What the model said in this turn that no id carries yet.
@@ -66,7 +72,7 @@ impl Running {
         gateway: Arc<Gateway>,
         turn: Turn,
         headers: HeaderMap,
-        sealer: Sealer,
+        tenant: Tenant,
         stream: Option<mpsc::Sender<Bytes>>,
     ) -> Running {
         let outlet = Outlet::new(stream, CallDeltas::for_client(&headers), turn.explicit);
@@ -74,7 +80,7 @@ impl Running {
             gateway,
             turn: Arc::new(turn),
             headers,
-            sealer,
+            tenant,
             outlet,
             transcript: Transcript::default(),
             usage: Usage::default(),
@@ -274,7 +280,13 @@ impl Running {
             Reply::explicit_ids(state.run(), round, &calls)
         } else {
             let asked: Vec<Asked> = calls.iter().map(Asked::from).collect();
-            self.sealer.seal(state, round, &asked)
+            let mut ids = self.tenant.sealer.seal(state, round, &asked);
+            if let Some(store) = &self.gateway.store {
+                let run = state.run();
+                store.put(&self.tenant.name, run, round, &ids[0]).await?;
+                ids = Sealer::short(run, round, &asked);
+            }
+            ids
         };
         self.usage.rounds += 1;
         self.usage.calls += calls.len() as u64;

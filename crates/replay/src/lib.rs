@@ -30,6 +30,7 @@ pub use dacapo_sandbox::{Level, Patience, SandboxError};
 pub use journal::{Answer, ArgsDigest, CallIndex, Entry, Journal, JsonText, Reused};
 pub use limits::{Limit, Limits};
 pub use program::{Program, undefined_functions};
+pub use recent::Recent;
 pub use request::{Request, RequestError};
 pub use step::{Asking, Call, ErrorKind, Failure, LogLine, MadeCall, Outcome, Step, Usage};
 pub use stepper::{StepError, Stepper, WarmPrograms};

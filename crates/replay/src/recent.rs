@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 pub(crate) type Key = [u8; 32];
 
 #[derive(Debug)]
-pub(crate) struct Recent<T> {
+pub struct Recent<T> {
     count_max: usize,
     bytes_max: usize,
     bytes: usize,
@@ -23,12 +23,12 @@ struct Kept<T> {
 }
 
 impl<T> Recent<T> {
-    pub(crate) fn new(count_max: usize, bytes_max: usize) -> Recent<T> {
+    pub fn new(count_max: usize, bytes_max: usize) -> Recent<T> {
         Recent { count_max, bytes_max, bytes: 0, kept: HashMap::new(), order: BTreeMap::new(), clock: 0 }
     }
 
     /// A thing that stays, and counts as used.
-    pub(crate) fn get(&mut self, key: &Key) -> Option<&T> {
+    pub fn get(&mut self, key: &[u8; 32]) -> Option<&T> {
         let kept = self.kept.get_mut(key)?;
         self.clock += 1;
         self.order.remove(&kept.used);
@@ -37,7 +37,7 @@ impl<T> Recent<T> {
         Some(&kept.thing)
     }
 
-    pub(crate) fn take(&mut self, key: &Key) -> Option<T> {
+    pub fn take(&mut self, key: &[u8; 32]) -> Option<T> {
         let kept = self.kept.remove(key)?;
         self.order.remove(&kept.used);
         self.bytes -= kept.bytes;
@@ -45,7 +45,7 @@ impl<T> Recent<T> {
     }
 
     /// Returns what had to make room, for the caller to drop where nobody waits for it.
-    pub(crate) fn put(&mut self, key: Key, thing: T, bytes: usize) -> Vec<T> {
+    pub fn put(&mut self, key: [u8; 32], thing: T, bytes: usize) -> Vec<T> {
         let mut evicted: Vec<T> = self.take(&key).into_iter().collect();
         self.clock += 1;
         self.bytes += bytes;
@@ -58,7 +58,7 @@ impl<T> Recent<T> {
     }
 
     /// What nobody has asked for the longest.
-    pub(crate) fn evict(&mut self) -> Option<T> {
+    pub fn evict(&mut self) -> Option<T> {
         let key = *self.order.first_key_value()?.1;
         self.take(&key)
     }

@@ -9,6 +9,7 @@ mod request;
 mod transcript;
 
 pub use listener::{Heard, Listener, Said};
+pub use plain::Kept;
 pub use reply::{Head, Reply, Usage};
 pub use request::{BadRequest, Defaults, Delivery, Reading, Switch, Turn};
 pub use transcript::Transcript;

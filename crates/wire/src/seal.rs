@@ -58,20 +58,43 @@ impl Sealer {
         id.starts_with(PREFIX)
     }
 
+    /// Does it have the form of an id that carries a state?
+    pub(crate) fn is_sealed(id: &str) -> bool {
+        Sealer::claims(id) && id.len() >= SIBLING_CHARS_MAX
+    }
+
+    /// What a short id says of itself.
+    pub(crate) fn run_and_round(id: &str) -> Option<(RunId, u32)> {
+        match sibling(id.strip_prefix(PREFIX).filter(|_| id.len() < SIBLING_CHARS_MAX)?)? {
+            Unsealed::Sibling { run, round, .. } => Some((run, round)),
+            Unsealed::Round { .. } => None,
+        }
+    }
+
     /// The ids of a round's calls, in order; a pure function of its arguments.
     pub fn seal(&self, state: &RunState, round: u32, calls: &[Asked]) -> Vec<String> {
         let bytes = state.to_bytes();
         let run = RunId::of(&bytes);
         let compressed = deflate(&bytes);
-        let first = (0..=u8::MAX).map(|flags| self.payload(flags, round, calls, &compressed));
-        // The flags hold a number that is raised until the text is free of what others reserve.
-        let first = first.into_iter().find(|id| !id.contains(RESERVED)).expect("one of 256 MACs will do");
-        let siblings = calls.iter().skip(1).map(|asked| format!("{PREFIX}{run}_{round}_{}", asked.call.0));
+        let mut first = self.payload(0, round, calls, &compressed);
+        for mask in 1..=u8::MAX {
+            if !first.contains(RESERVED) {
+                break;
+            }
+            first = self.payload(mask, round, calls, &compressed);
+        }
+        let siblings = calls.iter().skip(1).map(|asked| sibling_id(run, round, asked.call));
         std::iter::once(first).chain(siblings).collect()
     }
 
-    fn payload(&self, flags: u8, round: u32, calls: &[Asked], compressed: &[u8]) -> String {
-        let mut payload = vec![VERSION, flags];
+    /// Short ids for all calls, for a state that is kept elsewhere under its run and round.
+    pub fn short(run: RunId, round: u32, calls: &[Asked]) -> Vec<String> {
+        calls.iter().map(|asked| sibling_id(run, round, asked.call)).collect()
+    }
+
+    /// The mask changes every byte of the state: there is one that makes the text free of what others reserve.
+    fn payload(&self, mask: u8, round: u32, calls: &[Asked], compressed: &[u8]) -> String {
+        let mut payload = vec![VERSION, mask];
         put(&mut payload, round);
         put(&mut payload, calls.len() as u32);
         let mut next = 0;
@@ -81,7 +104,7 @@ impl Sealer {
             next = asked.call.0 + 1;
             payload.extend_from_slice(&asked.args.0);
         }
-        payload.extend_from_slice(compressed);
+        payload.extend(compressed.iter().map(|byte| byte ^ mask));
         let mac = self.mac(&payload).finalize().into_bytes();
         payload.extend_from_slice(&mac[..MAC_BYTES]);
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(payload))
@@ -96,7 +119,7 @@ impl Sealer {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let (payload, mac) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
         self.mac(payload).verify_truncated_left(mac).ok()?;
-        let (&[version, _flags], mut rest) = payload.split_first_chunk()?;
+        let (&[version, mask], mut rest) = payload.split_first_chunk()?;
         if version != VERSION {
             return None;
         }
@@ -114,7 +137,8 @@ impl Sealer {
             rest = after;
             calls.push(Asked { call: CallIndex(call), args: ArgsDigest(*args) });
         }
-        let state = inflate(rest)?;
+        let compressed: Vec<u8> = rest.iter().map(|byte| byte ^ mask).collect();
+        let state = inflate(&compressed)?;
         let run = RunId::of(&state);
         Some(Unsealed::Round { state: Box::new(RunState::from_bytes(&state)?), run, round, calls })
     }
@@ -122,6 +146,10 @@ impl Sealer {
     fn mac(&self, payload: &[u8]) -> Hmac<Sha256> {
         self.mac.clone().chain_update(payload)
     }
+}
+
+fn sibling_id(run: RunId, round: u32, call: CallIndex) -> String {
+    format!("{PREFIX}{run}_{round}_{}", call.0)
 }
 
 fn sibling(text: &str) -> Option<Unsealed> {

@@ -226,3 +226,62 @@ base_url = "localhost"
         assert!(error.contains(if value == "7" { "DACAPO_TURN_MAX" } else { "expected usize" }), "{error}");
     }
 }
+
+/// Redis on a port of its own, killed when it is dropped.
+struct Redis(std::process::Child, String);
+
+impl Redis {
+    async fn start() -> Redis {
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        let child = std::process::Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("run scripts/test-tools first: redis-server is missing");
+        let redis = Redis(child, format!("redis://127.0.0.1:{port}/0"));
+        while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        redis
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_store_ids_are_short_and_clients_may_clip_them() {
+    let model = Model::start(SCRIPT).await;
+    let redis = Redis::start().await;
+    let mut shared = options(&model);
+    shared.store.kind = Some("redis".to_owned());
+    shared.store.url = Some(redis.1.clone());
+    let replicas = [Running::start(shared.clone()).await, Running::start(shared).await];
+    let mut own = options(&model);
+    own.store.kind = Some("memory".to_owned());
+    let alone = Running::start(own.clone()).await;
+    for (first, second) in [(&replicas[0].url, &replicas[1].url), (&alone.url, &alone.url)] {
+        let mut request = ask("calls");
+        let message = post_json(first, &request).await.json()["choices"][0]["message"].clone();
+        let id = message["tool_calls"][0]["id"].as_str().unwrap().to_owned();
+        assert!(id.starts_with("dc1_") && id.len() < 40, "{id}");
+        let messages = request["messages"].as_array_mut().unwrap();
+        messages.push(message);
+        messages.push(json!({"role": "tool", "tool_call_id": id, "content": "found"}));
+        model.asked();
+        let answered = post_json(second, &request).await.json();
+        assert_eq!(answered["choices"][0]["message"]["content"], r#"{"status":"success","data":"found"}"#);
+        // Where the state is not, it is not guessed at.
+        let elsewhere = Running::start(own.clone()).await;
+        model.asked();
+        post_json(&elsewhere.url, &request).await;
+        assert_eq!(model.asked()[0]["messages"][1]["tool_calls"][0]["function"]["name"], "web_search");
+    }
+    drop(redis);
+    let gone = post_json(&replicas[0].url, &ask("calls")).await;
+    assert_eq!((gone.status, gone.headers["retry-after"].to_str().unwrap()), (503, "1"));
+}

@@ -1,5 +1,7 @@
 //! Plain mode: the state of programs is in the ids of their calls.
 
+use std::collections::BTreeMap;
+
 use dacapo_replay::Catalog;
 use serde_json::Value;
 
@@ -9,8 +11,31 @@ use crate::ids::RunId;
 use crate::seal::{Sealer, Unsealed};
 use crate::state::{Asked, RunState};
 
-pub(super) fn read(messages: Vec<Value>, sealer: &Sealer, catalog: &Catalog) -> Conversation {
-    walk(messages, &|message, answers| HandedOutMessage::read(message, answers, sealer, catalog))
+/// Sealed ids of rounds whose calls have short ids only, from wherever they were kept.
+#[derive(Debug, Clone, Default)]
+pub struct Kept(BTreeMap<(RunId, u32), String>);
+
+impl Kept {
+    /// Run and round of each message in which no id is sealed.
+    pub fn wanted(body: &[u8]) -> Vec<(RunId, u32)> {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let messages = body.get("messages").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let wanted = |message: &Value| {
+            let calls = fields::tool_calls(message);
+            let is_sealed = calls.iter().any(|call| Sealer::is_sealed(fields::id(call)));
+            let short = calls.iter().find_map(|call| Sealer::run_and_round(fields::id(call)));
+            short.filter(|_| !is_sealed)
+        };
+        messages.iter().filter_map(wanted).collect()
+    }
+
+    pub fn insert(&mut self, run: RunId, round: u32, sealed: String) {
+        self.0.insert((run, round), sealed);
+    }
+}
+
+pub(super) fn read(messages: Vec<Value>, sealer: &Sealer, kept: &Kept, catalog: &Catalog) -> Conversation {
+    walk(messages, &|message, answers| HandedOutMessage::read(message, answers, sealer, kept, catalog))
 }
 
 /// Without programs: their calls are calls like others.
@@ -49,14 +74,24 @@ struct HandedOutMessage {
 }
 
 impl HandedOutMessage {
-    fn read(message: &Value, answers: &[Value], sealer: &Sealer, catalog: &Catalog) -> Option<HandedOutMessage> {
+    fn read(
+        message: &Value,
+        answers: &[Value],
+        sealer: &Sealer,
+        kept: &Kept,
+        catalog: &Catalog,
+    ) -> Option<HandedOutMessage> {
         let calls = fields::tool_calls(message);
         let unsealed = |call: &Value| sealer.unseal(fields::id(call));
-        let (at, first) = calls.iter().enumerate().find_map(|(at, call)| match unsealed(call) {
-            Some(Unsealed::Round { state, run, round, calls }) => Some((at, (state, run, round, calls))),
-            _ => None,
-        })?;
-        let (state, run, number, asked) = first;
+        let carried = calls.iter().position(|call| Sealer::is_sealed(fields::id(call)));
+        let sealed = match carried {
+            Some(at) => fields::id(&calls[at]),
+            None => {
+                let short = calls.iter().find_map(|call| Sealer::run_and_round(fields::id(call)))?;
+                kept.0.get(&short)?
+            }
+        };
+        let Unsealed::Round { state, run, round: number, calls: asked } = sealer.unseal(sealed)? else { return None };
         let mut message =
             HandedOutMessage { state, run, round: Round { number, calls: Vec::new() }, direct: Vec::new() };
         let mut heard = vec![false; answers.len()];
@@ -71,7 +106,7 @@ impl HandedOutMessage {
                 message.direct.push(Given { call: call.clone(), answer });
                 continue;
             }
-            let asked: Asked = if place == at {
+            let asked: Asked = if Some(place) == carried {
                 *asked.first()?
             } else {
                 match unsealed(call)? {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dacapo_replay::{Toolbox, Toolboxes};
 use serde_json::{Map, Value, json};
 
+use super::plain::Kept;
 use super::{Transcript, explicit, fields, plain};
 use crate::conversation::{Conversation, Item};
 use crate::prompt::Offer;
@@ -89,6 +90,7 @@ impl Turn {
         header: Option<Switch>,
         defaults: Defaults,
         sealer: &Sealer,
+        kept: &Kept,
         toolboxes: &Toolboxes,
     ) -> Result<Reading, BadRequest> {
         let body: Value = serde_json::from_slice(body).map_err(|error| bad("body", format!("is not JSON: {error}")))?;
@@ -134,7 +136,7 @@ impl Turn {
         let conversation = if explicit {
             explicit::read(messages, toolbox.catalog())?
         } else {
-            plain::read(messages, sealer, toolbox.catalog())
+            plain::read(messages, sealer, kept, toolbox.catalog())
         };
         let flag = |key: &str| body.get(key).and_then(Value::as_bool);
         let include_usage = body.get("stream_options").and_then(|options| options.get("include_usage"));

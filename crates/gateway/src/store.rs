@@ -1,0 +1,115 @@
+//! States kept on our side, for clients that clip ids. Whatever is kept is sealed, so the store need not be trusted.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use dacapo_replay::Recent;
+use dacapo_wire::RunId;
+use redis::AsyncCommands;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use sha2::{Digest, Sha256};
+use tokio::sync::OnceCell;
+
+use crate::error::TurnError;
+
+/// Where sealed ids are kept, by tenant, run and round.
+pub(crate) enum Store {
+    /// In this process: for a single replica.
+    Memory { kept: Mutex<Recent<(Instant, String)>>, ttl: Duration },
+    /// In anything that speaks Redis' protocol: for several.
+    Redis { client: redis::Client, connection: OnceCell<ConnectionManager>, ttl: Duration },
+}
+
+/// What a configuration says of a store.
+#[derive(Debug, Clone)]
+pub(crate) enum StoreConfig {
+    Memory { bytes_max: usize, ttl: Duration },
+    Redis { client: redis::Client, ttl: Duration },
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Store::Memory { .. } => "Memory",
+            Store::Redis { .. } => "Redis",
+        })
+    }
+}
+
+/// A store that does not answer must not hold up a turn for long.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Store {
+    pub(crate) fn new(config: &StoreConfig) -> Store {
+        match config {
+            StoreConfig::Memory { bytes_max, ttl } => {
+                Store::Memory { kept: Mutex::new(Recent::new(usize::MAX, *bytes_max)), ttl: *ttl }
+            }
+            StoreConfig::Redis { client, ttl } => {
+                Store::Redis { client: client.clone(), connection: OnceCell::new(), ttl: *ttl }
+            }
+        }
+    }
+
+    pub(crate) async fn put(&self, tenant: &str, run: RunId, round: u32, sealed: &str) -> Result<(), TurnError> {
+        let key = key(tenant, run, round);
+        match self {
+            Store::Memory { kept, ttl } => {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                drop(kept.put(digest(&key), (Instant::now() + *ttl, sealed.to_owned()), sealed.len()));
+                Ok(())
+            }
+            Store::Redis { ttl, .. } => {
+                let mut connection = self.connection().await?;
+                connection.set_ex::<_, _, ()>(&key, sealed, ttl.as_secs()).await.map_err(|error| unreachable(&error))
+            }
+        }
+    }
+
+    pub(crate) async fn get(&self, tenant: &str, run: RunId, round: u32) -> Result<Option<String>, TurnError> {
+        let key = key(tenant, run, round);
+        match self {
+            Store::Memory { kept, .. } => {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let found = kept.get(&digest(&key)).filter(|(until, _)| Instant::now() < *until);
+                Ok(found.map(|(_, sealed)| sealed.clone()))
+            }
+            Store::Redis { .. } => {
+                let mut connection = self.connection().await?;
+                connection.get(&key).await.map_err(|error| unreachable(&error))
+            }
+        }
+    }
+
+    async fn connection(&self) -> Result<ConnectionManager, TurnError> {
+        let Store::Redis { client, connection, .. } = self else { return Err(TurnError::upstream("no store")) };
+        let config = ConnectionManagerConfig::new()
+            .set_connection_timeout(Some(PATIENCE))
+            .set_response_timeout(Some(PATIENCE))
+            .set_number_of_retries(1);
+        let connected = connection.get_or_try_init(|| client.get_connection_manager_with_config(config)).await;
+        connected.cloned().map_err(|error| unreachable(&error))
+    }
+}
+
+fn key(tenant: &str, run: RunId, round: u32) -> String {
+    // The tenant may be called anything; its name stays ours.
+    let tenant = Sha256::digest(tenant.as_bytes());
+    let tenant: String = tenant[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("dacapo:1:{tenant}:{run}:{round}")
+}
+
+fn digest(key: &str) -> [u8; 32] {
+    Sha256::digest(key.as_bytes()).into()
+}
+
+fn unreachable(error: &redis::RedisError) -> TurnError {
+    tracing::error!(kind = ?error.kind(), "the store cannot be reached");
+    TurnError::Ours {
+        status: StatusCode::SERVICE_UNAVAILABLE,
+        kind: "server_error",
+        message: "the store of running programs cannot be reached; try again".to_owned(),
+        retry_after_s: Some(1),
+    }
+}
