@@ -1,7 +1,7 @@
 //! Histories that clients have put together in their own way.
 
 use dacapo_replay::{ArgsDigest, CallIndex, Toolboxes};
-use dacapo_wire::chat::{Defaults, Reading, Switch, Transcript, Turn};
+use dacapo_wire::chat::{Defaults, Kept, Reading, Switch, Transcript, Turn};
 use dacapo_wire::{Asked, Item, ModelCall, RunState, Saying, Sealer};
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ fn turn(messages: &Value) -> Box<Turn> {
     let tools = json!([{"type": "function", "function": {"name": "get_weather"}}]);
     let body = json!({"model": "m", "messages": messages, "tools": tools}).to_string();
     let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000 };
-    match Turn::read(body.as_bytes(), None, defaults, &sealer(), &Toolboxes::default()) {
+    match Turn::read(body.as_bytes(), None, defaults, &sealer(), &Kept::default(), &Toolboxes::default()) {
         Ok(Reading::Turn(turn)) => turn,
         other => panic!("{other:?}"),
     }
