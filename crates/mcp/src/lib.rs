@@ -1,5 +1,14 @@
 //! MCP both ways: programs over the tools of any number of MCP servers, offered as one MCP server.
 
+mod approval;
 mod ask;
+mod execution;
+mod policy;
+mod run;
+mod stopwatch;
 
+pub use approval::{Approval, Approver, question};
 pub use ask::{Ask, Attachment, Owners, Refusal, Told};
+pub use execution::{Execution, Fault, StopKind, Stopped};
+pub use policy::{Decision, Policy, Rule};
+pub use run::{Moment, Progress, RunLimits, Runner, Watcher};

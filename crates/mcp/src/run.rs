@@ -1,0 +1,363 @@
+//! Runs a program to its end, with its calls executed by their owners.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use dacapo_replay::{
+    Answer, Call, CallIndex, Entry, Limits, LogLine, MadeCall, Outcome, Program, Request, SandboxError, Step,
+    StepError, Stepper, Toolbox, WarmPrograms,
+};
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::approval::{Approval, Approver};
+use crate::ask::{Ask, Attachment, Owners, Refusal, Told};
+use crate::execution::{Execution, Fault, StopKind, Stopped};
+use crate::policy::{Decision, Denial, Policy};
+use crate::stopwatch::Stopwatch;
+
+/// What a program may use up here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunLimits {
+    pub program: Limits,
+    /// Wall-clock time, without the time that a person takes to approve calls.
+    pub wall: Duration,
+    /// Bytes of content that is not text, held until the program ends.
+    pub attachment_bytes: usize,
+}
+
+impl Default for RunLimits {
+    fn default() -> RunLimits {
+        RunLimits { program: Limits::default(), wall: Duration::from_mins(5), attachment_bytes: 64 << 20 }
+    }
+}
+
+/// Runs programs. One per process; shared by all who have programs to run.
+#[derive(Debug)]
+pub struct Runner {
+    stepper: Arc<Stepper>,
+    policy: Policy,
+    limits: RunLimits,
+}
+
+/// A call that began or ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress<'a> {
+    /// `server.tool`
+    pub tool: &'a str,
+    pub moment: Moment,
+    /// Calls that have ended so far.
+    pub done: usize,
+    /// Calls that the program has made so far.
+    pub made: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    Began,
+    Answered,
+    Failed,
+}
+
+/// Who is told of progress.
+pub type Watcher<'a> = &'a (dyn Fn(Progress<'_>) + Send + Sync);
+
+/// Programs that stay in memory while their calls run; more are replayed, which takes longer and changes nothing.
+const WARM: WarmPrograms = WarmPrograms { count_max: 64, bytes_max: 2 << 30 };
+
+/// Calls that are no longer needed may take this long to say so to their servers.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+impl Runner {
+    pub fn new(policy: Policy, limits: RunLimits) -> Result<Runner, SandboxError> {
+        Ok(Runner { stepper: Arc::new(Stepper::new(WARM)?), policy, limits })
+    }
+
+    /// Ends when the program has, or soon after `cancel`. Calls that are then in flight are cancelled.
+    pub async fn run(
+        &self,
+        program: &str,
+        owners: &dyn Owners,
+        approver: &dyn Approver,
+        watcher: Watcher<'_>,
+        cancel: &CancellationToken,
+    ) -> Execution {
+        let began = Instant::now();
+        let toolbox = owners.toolbox();
+        let mut request = Request::new(fresh(program), Arc::clone(&toolbox));
+        request.limits = self.limits.program.clone();
+        let inner = cancel.child_token();
+        let world = World {
+            runner: self,
+            owners,
+            approver,
+            toolbox: &toolbox,
+            stopwatch: Arc::new(Stopwatch::start(self.limits.wall)),
+            cancel: &inner,
+        };
+        let mut round = Round { flying: FuturesUnordered::new(), flights: Flights::default(), watcher };
+        let end = world.play(request, &mut round).await;
+        inner.cancel();
+        let Round { mut flying, flights, .. } = round;
+        let farewell = async { while flying.next().await.is_some() {} };
+        // Whoever does not end in time is dropped.
+        tokio::time::timeout(FAREWELL, farewell).await.unwrap_or_default();
+        let (result, logs) = match end {
+            Ok((result, logs)) => (result, logs),
+            Err(kind) => (Err(Fault::Stopped(Box::new(self.stopped(kind, &flights)))), flights.logs),
+        };
+        let attachments = match &result {
+            Ok(data) => in_order_of_handles(flights.attachments, data.get()),
+            Err(_) => Vec::new(),
+        };
+        Execution { result, logs, calls: flights.calls, attachments, duration: began.elapsed() }
+    }
+
+    fn stopped(&self, why: Why, flights: &Flights) -> Stopped {
+        let (kind, message) = match why {
+            Why::WallTime => {
+                let seconds = self.limits.wall.as_secs_f64();
+                let waiting = match flights.unfinished().len() {
+                    0 => "while it computed".to_owned(),
+                    calls => format!("while it waited for {calls} of its calls"),
+                };
+                let advice = "do less in one program, or raise `limits.wall_seconds` in the configuration";
+                (StopKind::Limit, format!("the program was stopped after {seconds} s, {waiting}; {advice}"))
+            }
+            Why::Cancelled => (StopKind::Cancelled, "the program was cancelled".to_owned()),
+            Why::Broken(message) => (StopKind::Internal, message),
+        };
+        let (completed, unfinished) = (flights.completed.clone(), flights.unfinished());
+        Stopped { kind, name: kind.name(), message, completed, unfinished }
+    }
+}
+
+/// A program in a world of its own: a run here is not repeated elsewhere.
+fn fresh(code: &str) -> Program {
+    let mut program = Program::new(code);
+    let mut chance = [0; 16];
+    getrandom::fill(&mut chance).expect("the system has randomness");
+    program.seed = u128::from_le_bytes(chance).to_string();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    program.started_at_ms = (now.as_secs_f64() * 1000.0).trunc();
+    program
+}
+
+/// Why a program was ended from outside.
+enum Why {
+    WallTime,
+    Cancelled,
+    Broken(String),
+}
+
+type End = (Result<Box<serde_json::value::RawValue>, Fault>, Vec<LogLine>);
+
+/// What the calls of one program share.
+struct World<'a> {
+    runner: &'a Runner,
+    owners: &'a dyn Owners,
+    approver: &'a dyn Approver,
+    toolbox: &'a Toolbox,
+    stopwatch: Arc<Stopwatch>,
+    cancel: &'a CancellationToken,
+}
+
+struct Round<'a> {
+    flying: FuturesUnordered<BoxFuture<'a, Landed>>,
+    flights: Flights,
+    watcher: Watcher<'a>,
+}
+
+/// A call that has come back.
+struct Landed {
+    call: Call,
+    told: Result<Told, Refusal>,
+    executed: bool,
+}
+
+/// What is known of a program's calls.
+#[derive(Default)]
+struct Flights {
+    issued: BTreeSet<CallIndex>,
+    open: BTreeMap<CallIndex, String>,
+    completed: Vec<MadeCall>,
+    calls: BTreeMap<String, u64>,
+    attachments: Vec<Attachment>,
+    attachment_bytes: usize,
+    logs: Vec<LogLine>,
+}
+
+impl Flights {
+    fn unfinished(&self) -> Vec<MadeCall> {
+        self.open.iter().map(|(call, tool)| MadeCall { call: *call, tool: tool.clone() }).collect()
+    }
+}
+
+impl<'a> World<'a> {
+    async fn play<'r>(&'r self, mut request: Request, round: &mut Round<'r>) -> Result<End, Why> {
+        loop {
+            if self.cancel.is_cancelled() {
+                return Err(Why::Cancelled);
+            }
+            if self.stopwatch.is_over() {
+                return Err(Why::WallTime);
+            }
+            let mut landed = Vec::new();
+            let step;
+            (request, step) = self.step(request, round, &mut landed).await?;
+            match step.outcome {
+                Outcome::Finished { result } => return Ok((result.map_err(Fault::Failed), step.logs)),
+                Outcome::Paused { calls } => self.issue(calls, round),
+            }
+            round.flights.logs = step.logs;
+            if landed.is_empty() {
+                tokio::select! {
+                    biased;
+                    () = self.cancel.cancelled() => return Err(Why::Cancelled),
+                    () = self.stopwatch.over() => return Err(Why::WallTime),
+                    next = round.flying.next() => match next {
+                        Some(next) => landed.push(next),
+                        None => return Err(Why::Broken("the program waits, and none of its calls is on its way".to_owned())),
+                    },
+                }
+            }
+            while let Some(Some(next)) = round.flying.next().now_or_never() {
+                landed.push(next);
+            }
+            for landed in landed {
+                request.journal.push(self.settle(landed, round));
+            }
+        }
+    }
+
+    /// Computes, while calls in flight go on.
+    async fn step(
+        &self,
+        request: Request,
+        round: &mut Round<'_>,
+        landed: &mut Vec<Landed>,
+    ) -> Result<(Request, Step), Why> {
+        let (stepper, stopwatch) = (Arc::clone(&self.runner.stepper), Arc::clone(&self.stopwatch));
+        let cancel = self.cancel.clone();
+        let mut stepping = tokio::task::spawn_blocking(move || {
+            let step = stepper.step(&request, &|| !cancel.is_cancelled() && !stopwatch.is_over());
+            (request, step)
+        });
+        let (request, step) = loop {
+            tokio::select! {
+                biased;
+                done = &mut stepping => break done.map_err(|error| Why::Broken(error.to_string()))?,
+                Some(next) = round.flying.next(), if !round.flying.is_empty() => landed.push(next),
+            }
+        };
+        match step {
+            Ok(step) => Ok((request, step)),
+            Err(StepError::Interrupted) if self.cancel.is_cancelled() => Err(Why::Cancelled),
+            Err(StepError::Interrupted) => Err(Why::WallTime),
+            Err(error) => Err(Why::Broken(error.to_string())),
+        }
+    }
+
+    /// Sends out the calls that are not on their way already.
+    fn issue<'r>(&'r self, calls: Vec<Call>, round: &mut Round<'r>) {
+        for call in calls {
+            if !round.flights.issued.insert(call.call) {
+                continue;
+            }
+            round.flights.open.insert(call.call, call.tool.clone());
+            round.tell(&call.tool, Moment::Began);
+            round.flying.push(self.execute(call).boxed());
+        }
+    }
+
+    async fn execute(&self, call: Call) -> Landed {
+        let catalog = self.toolbox.catalog();
+        let tool = catalog.find(&call.tool).map(|tool| &catalog.tools()[tool.0 as usize]);
+        let (Some(tool), Value::Object(args)) = (tool, &call.args) else {
+            let refusal = Refusal(format!("`{}` is not a tool that takes an object", call.tool));
+            return Landed { call, told: Err(refusal), executed: false };
+        };
+        let ask = Ask {
+            server: tool.server.clone().unwrap_or_default(),
+            tool: tool.name.clone(),
+            args: args.clone(),
+            key: call.key.clone(),
+        };
+        if let Err(denial) = self.authorise(&ask).await {
+            let refusal = Refusal(denial.message(&ask.server, &ask.tool));
+            return Landed { call, told: Err(refusal), executed: false };
+        }
+        Landed { call, told: self.owners.call(&ask, self.cancel).await, executed: true }
+    }
+
+    async fn authorise(&self, ask: &Ask) -> Result<(), Denial> {
+        let annotations = self.owners.annotations(&ask.server, &ask.tool);
+        match self.runner.policy.decide(&ask.server, &ask.tool, &annotations) {
+            Decision::Allow => Ok(()),
+            Decision::Deny => Err(Denial::ByPolicy),
+            Decision::Ask => {
+                let pause = self.stopwatch.pause();
+                let approval = self.approver.approve(ask).await;
+                drop(pause);
+                match approval {
+                    Approval::Given => Ok(()),
+                    Approval::Declined => Err(Denial::ByPerson),
+                    Approval::Nobody => Err(Denial::NobodyToAsk),
+                }
+            }
+        }
+    }
+
+    fn settle(&self, landed: Landed, round: &mut Round<'_>) -> Entry {
+        let Landed { call, told, executed } = landed;
+        let flights = &mut round.flights;
+        flights.open.remove(&call.call);
+        flights.completed.push(MadeCall { call: call.call, tool: call.tool.clone() });
+        if executed {
+            *flights.calls.entry(call.tool.clone()).or_default() += 1;
+        }
+        let answer = match told {
+            Ok(told) => self.keep(told, flights),
+            Err(Refusal(message)) => Answer::Error { message, data: None },
+        };
+        let moment = if matches!(answer, Answer::Ok(_)) { Moment::Answered } else { Moment::Failed };
+        round.tell(&call.tool, moment);
+        Entry::new(call.call, call.tool, Some(&call.args), answer)
+    }
+
+    fn keep(&self, told: Told, flights: &mut Flights) -> Answer {
+        let bytes: usize = told.attachments.iter().map(|attachment| attachment.block.to_string().len()).sum();
+        let max = self.runner.limits.attachment_bytes;
+        if flights.attachment_bytes + bytes > max {
+            let message = format!(
+                "the answer's images and files would take the program beyond the limit `attachment_bytes` of {max}"
+            );
+            return Answer::Error { message, data: None };
+        }
+        flights.attachment_bytes += bytes;
+        flights.attachments.extend(told.attachments);
+        told.answer
+    }
+}
+
+impl Round<'_> {
+    fn tell(&self, tool: &str, moment: Moment) {
+        let (done, made) = (self.flights.completed.len(), self.flights.issued.len());
+        (self.watcher)(Progress { tool, moment, done, made });
+    }
+}
+
+/// Those whose handles occur in the data. A handle is a string without escapes, so it can be found in the text.
+fn in_order_of_handles(attachments: Vec<Attachment>, data: &str) -> Vec<Attachment> {
+    let place = |attachment: Attachment| {
+        let quoted = Value::from(attachment.handle.as_str()).to_string();
+        data.find(&quoted).map(|at| (at, attachment))
+    };
+    let mut found: Vec<(usize, Attachment)> = attachments.into_iter().filter_map(place).collect();
+    found.sort_by_key(|(at, _)| *at);
+    found.into_iter().map(|(_, attachment)| attachment).collect()
+}

@@ -1,0 +1,262 @@
+//! Programs whose calls are executed while they run.
+
+mod common;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::Desk;
+use dacapo_mcp::{
+    Approval, Approver, Ask, Execution, Fault, Moment, Policy, Progress, RunLimits, Runner, StopKind, Stopped,
+};
+use dacapo_replay::Limit;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+fn runner(limits: RunLimits) -> Runner {
+    Runner::new(Policy::default(), limits).expect("the sandbox starts")
+}
+
+async fn run(desk: &Desk, program: &str) -> Execution {
+    runner(RunLimits::default()).run(program, desk, &Approval::Nobody, &|_| {}, &CancellationToken::new()).await
+}
+
+fn data(execution: &Execution) -> Value {
+    let data = execution.result.as_ref().unwrap_or_else(|fault| panic!("{fault:?}"));
+    serde_json::from_str(data.get()).expect("data is JSON")
+}
+
+fn stopped(execution: &Execution) -> &Stopped {
+    match &execution.result {
+        Err(Fault::Stopped(stopped)) => stopped,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn calls_that_the_program_makes_together_run_at_the_same_time() {
+    let desk = Desk::new();
+    let program = "return await Promise.all([1, 2, 3, 4].map(value => desk.echo({value, after_ms: 100})))";
+    let execution = run(&desk, program).await;
+    assert_eq!(data(&execution), json!([1, 2, 3, 4]));
+    assert_eq!(desk.running_most.load(Ordering::SeqCst), 4);
+    assert_eq!(execution.calls, [("desk.echo".to_owned(), 4)].into());
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_each_other_run_one_after_the_other() {
+    let desk = Desk::new();
+    let program = "let sum = 0; for (let i = 0; i < 5; i++) sum += await desk.echo({value: i}); return sum";
+    assert_eq!(data(&run(&desk, program).await), json!(10));
+    assert_eq!(desk.running_most.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_race_is_won_by_the_answer_that_comes_first_and_the_loser_is_cancelled() {
+    let desk = Desk::new();
+    let program = "return await Promise.race([desk.hang({}), desk.echo({value: 'quick', after_ms: 20})])";
+    let began = Instant::now();
+    assert_eq!(data(&run(&desk, program).await), json!("quick"));
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert_eq!(desk.cancelled.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_round_does_not_wait_for_its_slowest_call() {
+    let desk = Desk::new();
+    let program = "
+        const chain = async (value, after_ms) => desk.echo({value: await desk.echo({value, after_ms})});
+        const order = [];
+        await Promise.all([chain('slow', 300).then(v => order.push(v)), chain('quick', 10).then(v => order.push(v))]);
+        return order";
+    let execution = run(&desk, program).await;
+    assert_eq!(data(&execution), json!(["quick", "slow"]));
+    assert_eq!(desk.asked()["echo"], 4, "no call is executed twice");
+    let third = desk.asked.lock().expect("free")[2].args["value"].clone();
+    assert_eq!(third, json!("quick"), "the quick chain went on while the slow call was in flight");
+}
+
+#[tokio::test]
+async fn every_call_has_its_own_key() {
+    let desk = Desk::new();
+    run(&desk, "await Promise.all([desk.echo({value: 1}), desk.echo({value: 1})])").await;
+    let asked = desk.asked.lock().expect("free");
+    assert_ne!(asked[0].key, asked[1].key);
+}
+
+#[tokio::test]
+async fn cancelling_stops_the_program_and_its_calls() {
+    let desk = Arc::new(Desk::new());
+    let cancel = CancellationToken::new();
+    let soon = cancel.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        soon.cancel();
+    });
+    let program = "await desk.echo({value: 1}); await Promise.all([desk.hang({}), desk.hang({})])";
+    let execution = runner(RunLimits::default()).run(program, &*desk, &Approval::Nobody, &|_| {}, &cancel).await;
+    let stopped = stopped(&execution);
+    assert_eq!(stopped.kind, StopKind::Cancelled);
+    assert_eq!((stopped.completed.len(), stopped.unfinished.len()), (1, 2));
+    assert_eq!(desk.cancelled.load(Ordering::SeqCst), 2);
+    assert_eq!(desk.running.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn cancelling_stops_a_program_that_computes() {
+    let cancel = CancellationToken::new();
+    let soon = cancel.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        soon.cancel();
+    });
+    let mut limits = RunLimits::default();
+    limits.program.set(Limit::Fuel, 1_000_000_000_000).expect("it is the greatest value");
+    let execution = runner(limits).run("for (;;) {}", &Desk::new(), &Approval::Nobody, &|_| {}, &cancel).await;
+    assert_eq!(stopped(&execution).kind, StopKind::Cancelled);
+}
+
+#[tokio::test]
+async fn a_program_may_take_so_much_time_and_no_more() {
+    let desk = Desk::new();
+    let limits = RunLimits { wall: Duration::from_millis(100), ..RunLimits::default() };
+    let program = "console.log('before'); await desk.echo({value: 1}); await desk.hang({})";
+    let execution = runner(limits).run(program, &desk, &Approval::Nobody, &|_| {}, &CancellationToken::new()).await;
+    let stopped = stopped(&execution);
+    assert_eq!(stopped.kind, StopKind::Limit);
+    assert!(stopped.message.contains("after 0.1 s") && stopped.message.contains("wall_seconds"), "{stopped:?}");
+    assert_eq!(stopped.unfinished[0].tool, "desk.hang");
+    assert_eq!(execution.logs[0].text, "before");
+    assert_eq!(desk.cancelled.load(Ordering::SeqCst), 1);
+}
+
+/// Thinks for a while before it answers.
+struct Person {
+    thinks: Duration,
+    approval: Approval,
+    asked: AtomicUsize,
+}
+
+impl Approver for Person {
+    fn approve<'a>(&'a self, _: &'a Ask) -> Pin<Box<dyn Future<Output = Approval> + Send + 'a>> {
+        Box::pin(async {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(self.thinks).await;
+            self.approval
+        })
+    }
+}
+
+#[tokio::test]
+async fn time_that_a_person_takes_to_decide_is_not_the_programs() {
+    let person = Person { thinks: Duration::from_millis(400), approval: Approval::Given, asked: AtomicUsize::new(0) };
+    let limits = RunLimits { wall: Duration::from_millis(200), ..RunLimits::default() };
+    let execution = runner(limits)
+        .run("return await desk.erase({what: 'all'})", &Desk::new(), &person, &|_| {}, &CancellationToken::new())
+        .await;
+    assert_eq!(data(&execution), json!("erased"));
+    assert_eq!(person.asked.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_is_not_allowed_rejects_and_the_program_may_go_on() {
+    let program = "
+        try { await desk.erase({what: 'all'}) }
+        catch (error) { return [error instanceof ToolError, error.tool, error.message, await desk.echo({value: 'on'})] }";
+    let desk = Desk::new();
+    let execution = run(&desk, program).await;
+    let message = "not allowed: `desk.erase` needs the user's approval, and this client has no way to ask; to allow it, \
+                   the user can add {\"server\":\"desk\",\"tool\":\"erase\",\"decision\":\"allow\"} to `dacapo.policy` in \
+                   the configuration";
+    assert_eq!(data(&execution), json!([true, "desk.erase", message, "on"]));
+    assert_eq!(desk.asked(), [("echo".to_owned(), 1)].into());
+    assert_eq!(execution.calls, [("desk.echo".to_owned(), 1)].into());
+}
+
+#[tokio::test]
+async fn a_person_may_decline_and_a_policy_may_deny() {
+    let program = "return await desk.erase({}).catch(error => error.message)";
+    let person = Person { thinks: Duration::ZERO, approval: Approval::Declined, asked: AtomicUsize::new(0) };
+    let cancel = CancellationToken::new();
+    let execution = runner(RunLimits::default()).run(program, &Desk::new(), &person, &|_| {}, &cancel).await;
+    assert_eq!(data(&execution), json!("not allowed: the user was asked about `desk.erase` and declined"));
+
+    let rules = serde_json::from_value(json!([{ "tool": "er*", "decision": "deny" }])).expect("these are rules");
+    let strict = Runner::new(Policy::new(rules), RunLimits::default()).expect("the sandbox starts");
+    let execution = strict.run(program, &Desk::new(), &Approval::Given, &|_| {}, &cancel).await;
+    assert_eq!(data(&execution), json!("not allowed: the configured policy denies `desk.erase`"));
+}
+
+#[tokio::test]
+async fn what_a_server_refuses_is_told_in_the_programs_source() {
+    let execution = run(&Desk::new(), "await desk.echo({value: 1});\nawait desk.fail({message: 'out of ink'})").await;
+    let Err(Fault::Failed(failure)) = &execution.result else { panic!("{:?}", execution.result) };
+    assert_eq!((failure.name.as_str(), failure.message.as_str()), ("ToolError", "out of ink"));
+    assert_eq!(failure.line, Some(2));
+    assert!(failure.frame.as_ref().is_some_and(|frame| frame.contains("desk.fail")));
+    assert_eq!(failure.completed.len(), 2);
+}
+
+#[tokio::test]
+async fn only_pictures_whose_handles_are_returned_come_back_in_the_order_of_the_data() {
+    let program = "
+        const [a, b, c] = await Promise.all(['a', 'b', 'c'].map(name => desk.draw({name})));
+        return {best: c, other: a.handle}";
+    let execution = run(&Desk::new(), program).await;
+    let handles: Vec<&str> = execution.attachments.iter().map(|attachment| attachment.handle.as_str()).collect();
+    assert_eq!(handles, ["picture-c", "picture-a"]);
+    assert_eq!(execution.attachments[0].block["type"], "image");
+}
+
+#[tokio::test]
+async fn pictures_beyond_the_limit_are_refused() {
+    let limits = RunLimits { attachment_bytes: 100, ..RunLimits::default() };
+    let program = "
+        await desk.draw({name: 'a'});
+        return await desk.draw({name: 'b'}).catch(error => error.message)";
+    let execution =
+        runner(limits).run(program, &Desk::new(), &Approval::Nobody, &|_| {}, &CancellationToken::new()).await;
+    assert!(data(&execution).as_str().is_some_and(|text| text.contains("`attachment_bytes` of 100")));
+}
+
+#[tokio::test]
+async fn whoever_watches_hears_of_every_call() {
+    let heard = Mutex::new(Vec::new());
+    let watcher = |progress: Progress<'_>| {
+        heard.lock().expect("free").push((progress.moment, progress.tool.to_owned(), progress.done, progress.made));
+    };
+    let program = "await desk.echo({value: 1}); await desk.fail({message: 'no'}).catch(() => 0)";
+    runner(RunLimits::default())
+        .run(program, &Desk::new(), &Approval::Nobody, &watcher, &CancellationToken::new())
+        .await;
+    let (echo, fail) = ("desk.echo".to_owned(), "desk.fail".to_owned());
+    let expected = [
+        (Moment::Began, echo.clone(), 0, 1),
+        (Moment::Answered, echo, 1, 1),
+        (Moment::Began, fail.clone(), 1, 2),
+        (Moment::Failed, fail, 2, 2),
+    ];
+    assert_eq!(*heard.lock().expect("free"), expected);
+}
+
+#[tokio::test]
+async fn too_many_calls_end_the_program() {
+    let mut limits = RunLimits::default();
+    limits.program.set(Limit::Calls, 3).expect("it is in range");
+    let program = "for (;;) await desk.echo({value: 1})";
+    let desk = Desk::new();
+    let execution = runner(limits).run(program, &desk, &Approval::Nobody, &|_| {}, &CancellationToken::new()).await;
+    assert!(matches!(&execution.result, Err(Fault::Failed(failure)) if failure.message.contains("`calls` of 3")));
+    assert_eq!(desk.asked()["echo"], 3);
+}
+
+#[tokio::test]
+async fn every_run_has_its_own_time_and_chance() {
+    let program = "return [Math.random(), Date.now()]";
+    let (one, other) = (data(&run(&Desk::new(), program).await), data(&run(&Desk::new(), program).await));
+    assert_ne!(one[0], other[0]);
+    assert!(one[1].as_f64() > Some(1.79e12));
+}
