@@ -23,7 +23,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
 
-    /// Configuration [default: dacapo.toml here, if there is one; else the file that `DACAPO_CONFIG` names]
+    /// Configuration [default: the file that `DACAPO_CONFIG` names; else dacapo.toml here, if there is one]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -63,11 +63,7 @@ pub(crate) fn serve(options: &Options) -> anyhow::Result<ExitCode> {
         write!(io::stdout(), "{}", config.to_toml())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let filter: tracing_subscriber::filter::LevelFilter = config
-        .log
-        .parse()
-        .with_context(|| format!("log: `{}` is not a level; use error, warn, info, debug, trace or off", config.log))?;
-    tracing_subscriber::fmt().with_max_level(filter).with_writer(io::stderr).with_target(false).init();
+    tracing_subscriber::fmt().with_max_level(config.log).with_writer(io::stderr).with_target(false).init();
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(listen(config))?;
     Ok(ExitCode::SUCCESS)
 }

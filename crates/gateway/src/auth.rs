@@ -100,7 +100,7 @@ fn refused(message: &str) -> TurnError {
     TurnError::ours(StatusCode::UNAUTHORIZED, "authentication_error", message)
 }
 
-/// In constant time: MACs under a fresh key are compared instead of the digests themselves.
+/// In constant time: MACs are compared instead of the digests themselves.
 fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
     let mac = |message: &[u8]| Hmac::<Sha256>::new_from_slice(a).expect("any length is a key").chain_update(message);
     mac(b).verify(&mac(a).finalize().into_bytes()).is_ok()

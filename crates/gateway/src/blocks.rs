@@ -1,21 +1,32 @@
 //! Programs in a history: run again, so that the model is shown what they came to.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dacapo_replay::{
     ANSWER_TOKENS_DEFAULT, Call, ErrorKind, Journal, Limits, LogLine, Outcome, Patience, Program, Request, Reused,
     Step, StepError, Stepper,
 };
 use dacapo_wire::chat::Transcript;
-use dacapo_wire::{Block, Conversation, Intent, Item, Offer, Response, RunId, Saying, SearchQuery};
+use dacapo_wire::{Block, Conversation, Gap, Intent, Item, Offer, Response, RunId, Saying, SearchQuery};
 use serde_json::{Value, json};
 
 /// Runs programs of one turn.
 pub(crate) struct Blocks<'a> {
     pub stepper: &'a Stepper,
     pub offer: &'a Offer,
+    /// Stands for the tool list.
+    pub tools: [u8; 8],
+    /// Whether the client takes calls.
+    pub calls: Calls,
     pub limits: &'a Limits,
     pub patience: Patience<'a>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Calls {
+    Taken,
+    Refused,
 }
 
 /// Where a history leaves us.
@@ -23,18 +34,17 @@ pub(crate) struct Blocks<'a> {
 pub(crate) enum Position {
     /// It is the model's turn.
     Model(After),
-    /// The last program waits for these calls.
-    Waiting { calls: Vec<Call> },
+    /// The last program waits for these calls; its journal stands for the answers so far.
+    Waiting { calls: Vec<Call>, answered: [u8; 8] },
 }
 
 /// What the next program of the turn inherits from the last one.
 #[derive(Debug, Default)]
 pub(crate) struct After {
-    /// The program that was just finished, with its result.
-    pub finished: Option<Value>,
+    /// What the last program came to, if its answers have just come, and how many bytes they had.
+    pub finished: Option<(Value, usize)>,
     /// The run that failed, whose completed calls are not executed again.
-    pub continues: Option<RunId>,
-    pub record: Vec<Reused>,
+    pub failed: Option<(RunId, Vec<Reused>)>,
 }
 
 /// What a program came to.
@@ -42,15 +52,12 @@ pub(crate) enum Run {
     Paused(Vec<Call>),
     Finished {
         /// As the model reads it.
-        told: String,
-        result: Value,
+        shown: Value,
         is_error: bool,
         record: Vec<Reused>,
     },
 }
 
-/// A divergence in the words of a conversation.
-const CHANGED: &str = "an answer in the conversation, or the tools, were changed after the program had gone on, so that its calls are not those that were answered; it was stopped there: write a new program";
 const NO_RESULT: &str = "the program returned no value; `return` what you need to see";
 /// Of the logs, what the model reads.
 const LOG_BYTES_SHOWN_MAX: usize = 8 << 10;
@@ -59,22 +66,29 @@ impl Blocks<'_> {
     /// Writes the history for the model, and says where it ends.
     pub(crate) fn tell(&self, conversation: &Conversation, transcript: &mut Transcript) -> Result<Position, StepError> {
         let mut records = BTreeMap::new();
+        let mut after = After::default();
         let last = conversation.items.len().saturating_sub(1);
         for (at, item) in conversation.items.iter().enumerate() {
+            after.finished = None;
             match item {
-                Item::Message(message) => transcript.message(message.clone()),
+                Item::Message(message) => {
+                    // Who asks for something new may want it done once more.
+                    if message["role"] == "user" {
+                        after.failed = None;
+                    }
+                    transcript.message(message.clone());
+                }
                 Item::Lost(calls) => transcript.lost(calls),
                 Item::Block(block) => {
                     let place = if at == last && block.result.is_none() { Place::Last } else { Place::Earlier };
                     match self.tell_block(block, place, &mut records, transcript)? {
-                        Position::Model(after) if at == last => return Ok(Position::Model(after)),
-                        Position::Model(_) => {}
+                        Position::Model(told) => after = told,
                         waiting @ Position::Waiting { .. } => return Ok(waiting),
                     }
                 }
             }
         }
-        Ok(Position::Model(After::default()))
+        Ok(Position::Model(after))
     }
 
     fn tell_block(
@@ -87,78 +101,105 @@ impl Blocks<'_> {
         let state = &block.state;
         let inherited = state.continues.map_or(Some(Vec::new()), |run| records.get(&run).cloned());
         let mut record = inherited.clone().unwrap_or_default();
-        let (waiting, before) =
-            state.sayings.split_last().map_or((None, &[][..]), |(last, before)| (Some(last), before));
+        let Some((waiting, before)) = state.sayings.split_last() else {
+            return Ok(Position::Model(After::default()));
+        };
         for (at, saying) in before.iter().enumerate() {
             let told = self.respond(saying, |code| {
-                let run = self.run(state.program(at, code), &Journal::default(), &record)?;
-                Ok(match run {
-                    Run::Paused(_) => note("its calls are not in the conversation any more"),
-                    Run::Finished { told, is_error, record: completed, .. } => {
-                        record = if is_error { completed } else { Vec::new() };
-                        told
+                let (shown, completed) = match self.run(state.program(at, code), &Journal::default(), &record) {
+                    Ok(Run::Finished { shown, record, is_error }) => {
+                        (shown, if is_error { record } else { Vec::new() })
                     }
-                })
-            })?;
+                    Ok(Run::Paused(_)) => (note("it now makes calls that it did not make then"), Vec::new()),
+                    Err(_) => (note(TOO_SLOW), Vec::new()),
+                };
+                record = completed;
+                shown.to_string()
+            });
             transcript.saying(saying, &told, &[]);
         }
-        let Some(saying) = waiting else { return Ok(Position::Model(After::default())) };
         let mut after = After::default();
-        let told = if let Some(result) = &block.result {
-            // Only what a later program may have inherited makes it worth running again.
-            let run = if result["status"] == "error" { self.replay(block, &record).ok() } else { None };
-            if let Some(Run::Finished { record, .. }) = run {
-                records.insert(block.run, record);
+        let is_lost = inherited.is_none() || block.is_orphan;
+        let run = match (&block.result, block.journal()) {
+            (Some(result), journal) => {
+                // Only what a later program may have inherited makes it worth running again.
+                let is_error = result["status"] == "error";
+                let run = journal.ok().filter(|_| is_error && !is_lost);
+                let run = run.and_then(|journal| self.run(state.waiting(), &journal, &record).ok());
+                let record = match run {
+                    Some(Run::Finished { record, .. }) => record,
+                    _ => Vec::new(),
+                };
+                Ok((Run::Finished { shown: result.clone(), is_error, record }, 0))
             }
-            shown(result)
-        } else if inherited.is_none() {
-            note("the program before it, whose calls it relied on, is not in the conversation any more")
-        } else if !block.is_whole() {
-            note(&format!("answers to its calls are not in the conversation any more{}", completed(block)))
-        } else {
-            match self.replay(block, &record)? {
-                Run::Paused(calls) if place == Place::Last => return Ok(Position::Waiting { calls }),
-                Run::Paused(_) => {
-                    note(&format!("the conversation went on before all its calls were answered{}", completed(block)))
+            (None, _) if is_lost => Err(note("the program before it, whose calls it relied on, is not there any more")),
+            (None, Err(Gap::Trimmed)) => Err(note("answers to its calls are not in the conversation any more")),
+            (None, Err(Gap::Edited)) => Err(note("an answer to one of its calls was changed in the conversation")),
+            (None, Ok(journal)) => match self.run(state.waiting(), &journal, &record) {
+                Ok(Run::Paused(calls)) if place == Place::Last && self.calls == Calls::Taken => {
+                    return Ok(Position::Waiting { calls, answered: journal.fingerprint() });
                 }
-                Run::Finished { told, result, is_error, record } => {
-                    after.finished = Some(result);
-                    if is_error {
-                        after.continues = Some(block.run);
-                        after.record.clone_from(&record);
-                        records.insert(block.run, record);
-                    }
-                    told
+                Ok(Run::Paused(_)) if place == Place::Last => Err(note("the client takes no more calls")),
+                Ok(Run::Paused(_)) => Err(note("the conversation went on before all its calls were answered")),
+                Ok(finished @ Run::Finished { .. }) => Ok((self.explained(finished, block), journal.bytes())),
+                Err(error) if place == Place::Last => return Err(error),
+                Err(_) => Err(note(TOO_SLOW)),
+            },
+        };
+        let (shown, bytes) = match run {
+            Ok((Run::Finished { shown, is_error, record }, bytes)) => {
+                if is_error {
+                    records.insert(block.run, record.clone());
+                    after.failed = Some((block.run, record));
                 }
+                (shown, bytes)
+            }
+            Ok((Run::Paused(_), _)) => (note(TOO_SLOW), 0),
+            Err(mut note) => {
+                note["error"]["completed"] = block.answered_tools().map(|tool| json!({"tool": tool})).collect();
+                (note, 0)
             }
         };
-        let told = self.respond(saying, |_| Ok(told.clone()))?;
-        transcript.saying(saying, &told, &block.direct);
+        let mut told = self.respond(waiting, |_| String::new());
+        if let Some(result) = told.get_mut(state.at) {
+            *result = shown.to_string();
+        }
+        transcript.saying(waiting, &told, &block.direct);
+        if place == Place::Last {
+            after.finished = Some((shown, bytes));
+        }
         Ok(Position::Model(after))
     }
 
-    fn replay(&self, block: &Block, record: &[Reused]) -> Result<Run, StepError> {
-        self.run(block.state.waiting(), &block.journal(), record)
+    /// A divergence in the words of a conversation.
+    fn explained(&self, run: Run, block: &Block) -> Run {
+        match run {
+            Run::Finished { mut shown, is_error, record } if shown["error"]["kind"] == "diverged" => {
+                let reason = if block.state.tools == self.tools {
+                    "an answer in the conversation was changed after the program had gone on"
+                } else {
+                    "the tools were changed while the program waited"
+                };
+                shown["error"]["message"] =
+                    json!(format!("{reason}, so that its calls are not those that were answered; write a new program"));
+                Run::Finished { shown, is_error, record }
+            }
+            run => run,
+        }
     }
 
     /// The answers to a message's calls that we give, with the program's filled in.
-    pub(crate) fn respond(
-        &self,
-        saying: &Saying,
-        mut program: impl FnMut(&str) -> Result<String, StepError>,
-    ) -> Result<Vec<String>, StepError> {
+    pub(crate) fn respond(&self, saying: &Saying, mut program: impl FnMut(&str) -> String) -> Vec<String> {
         let code = match saying.intent(self.offer) {
             Intent::Program { code, .. } => code,
             _ => String::new(),
         };
         let responses = saying.responses(self.offer, &|query| self.search(query));
-        responses
-            .into_iter()
-            .map(|response| match response {
-                Response::Now(told) => Ok(told),
-                Response::Program => program(&code),
-            })
-            .collect()
+        let responses = responses.into_iter().map(|response| match response {
+            Response::Now(told) => told,
+            Response::Program => program(&code),
+        });
+        responses.collect()
     }
 
     fn search(&self, query: &SearchQuery) -> String {
@@ -166,7 +207,7 @@ impl Blocks<'_> {
     }
 
     pub(crate) fn run(&self, program: Program, journal: &Journal, record: &[Reused]) -> Result<Run, StepError> {
-        let mut request = Request::new(program, std::sync::Arc::clone(self.offer.toolbox()));
+        let mut request = Request::new(program, Arc::clone(self.offer.toolbox()));
         request.journal = journal.clone();
         request.reuse = record.to_vec();
         request.limits = self.limits.clone();
@@ -174,6 +215,8 @@ impl Blocks<'_> {
         Ok(run(step))
     }
 }
+
+const TOO_SLOW: &str = "running it again took too long";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -187,35 +230,28 @@ fn run(step: Step) -> Run {
         Outcome::Finished { result } => result,
     };
     let is_error = result.is_err();
-    let mut told = match result {
+    let mut shown = match result {
         Ok(data) => json!({"status": "success", "data": data}),
         Err(failure) => {
-            let mut told = json!({"status": "error", "error": failure});
-            if let ErrorKind::Diverged { .. } = failure.kind {
-                told["error"]["message"] = json!(CHANGED);
+            let is_internal = matches!(failure.kind, ErrorKind::Internal);
+            if is_internal {
+                tracing::error!(message = failure.message, "the guest died");
             }
-            told
+            let mut error = json!(failure);
+            if let Some(fields) = error.as_object_mut().filter(|fields| fields.contains_key("frame")) {
+                // It says nothing that the frame does not show.
+                fields.shift_remove("stack");
+            }
+            json!({"status": "error", "error": error})
         }
     };
-    let result = told.clone();
-    if told.get("data") == Some(&Value::Null) {
-        told["note"] = json!(NO_RESULT);
+    if shown.get("data") == Some(&Value::Null) {
+        shown["note"] = json!(NO_RESULT);
     }
     if let Some(logs) = logs(&step.logs) {
-        told["logs"] = logs;
+        shown["logs"] = logs;
     }
-    Run::Finished { told: shown(&told), result, is_error, record: step.record }
-}
-
-/// A result as the model reads it: the stack says nothing that the frame does not show.
-fn shown(result: &Value) -> String {
-    let mut result = result.clone();
-    if let Some(error) = result.get_mut("error").and_then(Value::as_object_mut)
-        && error.contains_key("frame")
-    {
-        error.shift_remove("stack");
-    }
-    result.to_string()
+    Run::Finished { shown, is_error, record: step.record }
 }
 
 fn logs(lines: &[LogLine]) -> Option<Value> {
@@ -238,17 +274,6 @@ fn logs(lines: &[LogLine]) -> Option<Value> {
 }
 
 /// The result of a program that will never finish.
-fn note(reason: &str) -> String {
+fn note(reason: &str) -> Value {
     json!({"status": "error", "error": {"kind": "abandoned", "message": format!("the program did not finish: {reason}")}})
-        .to_string()
-}
-
-fn completed(block: &Block) -> String {
-    let journal = block.journal();
-    let tools: Vec<&str> = journal.entries().iter().map(|entry| entry.tool.as_str()).collect();
-    if tools.is_empty() {
-        "; no call was completed".to_owned()
-    } else {
-        format!("; completed calls: {}", tools.join(", "))
-    }
 }

@@ -9,6 +9,7 @@ use dacapo_replay::{Limit, Limits, WarmPrograms};
 use dacapo_wire::chat::Switch;
 use serde::{Deserialize, Serialize};
 use toml::Table;
+use tracing::level_filters::LevelFilter;
 
 use crate::auth::{Client, Clients};
 use crate::scripted::Script;
@@ -119,7 +120,8 @@ pub struct Config {
     pub(crate) step_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) idle_timeout: Duration,
-    pub log: String,
+    pub log: LevelFilter,
+    allow_unauthenticated: bool,
 }
 
 #[derive(Debug)]
@@ -137,8 +139,8 @@ pub(crate) struct CodeMode {
 #[error("{}", .0.join("\n"))]
 pub struct ConfigError(Vec<String>);
 
-/// Variables that belong to the build.
-const NOT_OURS: [&str; 3] = ["DACAPO_CLANG", "DACAPO_WASM_LD", "DACAPO_CONFIG"];
+/// Variables that are no settings: of the build, and where the settings are.
+const NO_SETTINGS: [&str; 3] = ["DACAPO_CLANG", "DACAPO_WASM_LD", "DACAPO_CONFIG"];
 
 /// Keys that an environment variable may set: `code_mode.default` is `DACAPO_CODE_MODE_DEFAULT`.
 const FROM_ENVIRONMENT: [&str; 22] = [
@@ -181,8 +183,7 @@ impl Options {
             Some(path) => {
                 let text = std::fs::read_to_string(path)
                     .map_err(|error| ConfigError(vec![format!("{}: {error}", path.display())]))?;
-                text.parse()
-                    .map_err(|error: toml::de::Error| ConfigError(vec![format!("{}: {error}", path.display())]))?
+                text.parse().map_err(|error: toml::de::Error| misread(path, &text, &error))?
             }
         };
         let mut errors = Vec::new();
@@ -190,8 +191,11 @@ impl Options {
             let key = FROM_ENVIRONMENT.iter().find(|key| variable(key) == *name);
             match key {
                 Some(key) => set(&mut table, key, value),
-                None if NOT_OURS.contains(&name.as_str()) => {}
-                None => errors.push(format!("{name}: no setting has this name; `dacapo serve --help` lists them")),
+                None if NO_SETTINGS.contains(&name.as_str()) => {}
+                None => {
+                    let known: Vec<String> = FROM_ENVIRONMENT.iter().map(|key| variable(key)).collect();
+                    errors.push(format!("{name}: no setting has this name; there are {}", known.join(", ")));
+                }
             }
         }
         if !errors.is_empty() {
@@ -237,15 +241,24 @@ impl Options {
                 count_max: self.warm.programs_max.unwrap_or(WarmPrograms::default().count_max),
                 bytes_max: self.warm.bytes_max.unwrap_or(WarmPrograms::default().bytes_max),
             },
-            body_bytes_max: self.body_bytes_max.unwrap_or(64 << 20),
+            body_bytes_max: positive("body_bytes_max", self.body_bytes_max.unwrap_or(64 << 20), &mut errors),
             turns_max: positive("turns_max", self.turns_max.unwrap_or(1_024), &mut errors),
-            shutdown: Duration::from_secs(self.shutdown_seconds.unwrap_or(30)),
-            step_timeout: Duration::from_secs(self.step_seconds_max.unwrap_or(30)),
-            connect_timeout: Duration::from_secs(self.timeouts.connect_seconds.unwrap_or(10)),
-            idle_timeout: Duration::from_secs(self.timeouts.idle_seconds.unwrap_or(600)),
-            log: self.log.clone().unwrap_or_else(|| "info".to_owned()),
+            shutdown: seconds("shutdown_seconds", self.shutdown_seconds, 30, &mut errors),
+            step_timeout: seconds("step_seconds_max", self.step_seconds_max, 30, &mut errors),
+            connect_timeout: seconds("timeouts.connect_seconds", self.timeouts.connect_seconds, 10, &mut errors),
+            idle_timeout: seconds("timeouts.idle_seconds", self.timeouts.idle_seconds, 600, &mut errors),
+            log: self.log(&mut errors),
+            allow_unauthenticated: self.allow_unauthenticated == Some(true),
         };
         if errors.is_empty() { Ok(config) } else { Err(ConfigError(errors)) }
+    }
+
+    fn log(&self, errors: &mut Vec<String>) -> LevelFilter {
+        let Some(text) = &self.log else { return LevelFilter::INFO };
+        text.parse().unwrap_or_else(|_| {
+            errors.push(format!("log: `{text}` is not a level; use off, error, warn, info, debug or trace"));
+            LevelFilter::INFO
+        })
     }
 
     fn clients(&self, errors: &mut Vec<String>) -> Clients {
@@ -275,7 +288,7 @@ impl Options {
             let place = match (&options.base_url, &options.script) {
                 (Some(url), None) => http(url, &format!("upstream[{at}].base_url"), errors).map(|base_url| {
                     let name = options.api_key_env.as_ref();
-                    let key = name.and_then(|name| environment.get(name)).map(|key| Secret(key.clone()));
+                    let key = name.and_then(|name| key(environment, name, errors));
                     if let (Some(name), None) = (name, &key) {
                         errors.push(format!("upstream[{at}].api_key_env: the variable {name} is not set"));
                     }
@@ -300,6 +313,8 @@ impl Options {
                 let default = Upstream::new(&options.name, "", place);
                 Upstream {
                     models: options.models.clone(),
+                    key_from: options.api_key_env.clone(),
+                    script_from: options.script.clone(),
                     retries_max: options.retries_max.unwrap_or(default.retries_max),
                     retry_wait_max: options.retry_wait_seconds_max.map_or(default.retry_wait_max, Duration::from_secs),
                     ..default
@@ -307,13 +322,17 @@ impl Options {
             }));
         }
         if !self.upstreams.iter().any(|upstream| upstream.models.iter().any(|model| model == "demo")) {
-            upstreams.insert(0, Upstream::new("demo", "demo", Place::Scripted(Script::demo())));
+            let script_from = Some("demo".to_owned());
+            upstreams
+                .insert(0, Upstream { script_from, ..Upstream::new("demo", "demo", Place::Scripted(Script::demo())) });
         }
         if self.upstreams.is_empty() {
             let url = environment.get("OPENAI_BASE_URL").map_or("https://api.openai.com/v1", String::as_str);
             if let Some(base_url) = http(url, "OPENAI_BASE_URL", errors) {
-                let key = environment.get("OPENAI_API_KEY").map(|key| Secret(key.clone()));
-                upstreams.push(Upstream::new("openai", "*", Place::Http { base_url, key, pass_client_key }));
+                let key = key(environment, "OPENAI_API_KEY", errors);
+                let key_from = key.as_ref().map(|_| "OPENAI_API_KEY".to_owned());
+                let place = Place::Http { base_url, key, pass_client_key };
+                upstreams.push(Upstream { key_from, ..Upstream::new("openai", "*", place) });
             }
         }
         upstreams
@@ -332,9 +351,12 @@ impl Options {
             .models
             .iter()
             .map(|(model, text)| (model.clone(), switch(&format!("code_mode.models.\"{model}\""), text)));
+        let mut models: Vec<(String, Switch)> = models.collect();
+        // The most particular pattern is asked first.
+        models.sort_by_key(|(pattern, _)| std::cmp::Reverse(pattern.chars().filter(|letter| *letter != '*').count()));
         CodeMode {
             default,
-            models: models.collect(),
+            models,
             declarations_tokens_max: options.declarations_tokens_max.unwrap_or(4_000),
             hold_text_chars: options.hold_text_chars.unwrap_or(300),
             attempts_max: options.attempts_max.unwrap_or(5),
@@ -402,12 +424,12 @@ impl Config {
         let options = Options {
             listen: Some(self.listen.to_string()),
             secret: Some(if self.secret_is_random { "(random)" } else { HIDDEN }.to_owned()),
-            allow_unauthenticated: None,
+            allow_unauthenticated: self.allow_unauthenticated.then_some(true),
             body_bytes_max: Some(self.body_bytes_max),
             turns_max: Some(self.turns_max),
             shutdown_seconds: Some(self.shutdown.as_secs()),
             step_seconds_max: Some(self.step_timeout.as_secs()),
-            log: Some(self.log.clone()),
+            log: Some(self.log.to_string()),
             code_mode: CodeModeOptions {
                 default: Some(switch(self.code_mode.default).to_owned()),
                 declarations_tokens_max: Some(self.code_mode.declarations_tokens_max),
@@ -458,14 +480,11 @@ impl Config {
                     name: upstream.name.clone(),
                     models: upstream.models.clone(),
                     base_url: match &upstream.place {
-                        Place::Http { base_url, .. } => Some(base_url.clone()),
+                        Place::Http { base_url, .. } => Some(without_secrets(base_url)),
                         Place::Scripted(_) => None,
                     },
-                    api_key_env: match &upstream.place {
-                        Place::Http { key: Some(_), .. } => Some(HIDDEN.to_owned()),
-                        _ => None,
-                    },
-                    script: matches!(upstream.place, Place::Scripted(_)).then(|| upstream.name.clone()),
+                    api_key_env: upstream.key_from.clone(),
+                    script: upstream.script_from.clone(),
                     retries_max: Some(upstream.retries_max),
                     retry_wait_seconds_max: Some(upstream.retry_wait_max.as_secs()),
                 })
@@ -473,11 +492,13 @@ impl Config {
         };
         toml::to_string(&options).expect("it is made of tables and plain values")
     }
+}
 
-    /// Settings that environment variables can make, with their names.
-    pub fn variables() -> impl Iterator<Item = (String, &'static str)> {
-        FROM_ENVIRONMENT.iter().map(|key| (variable(key), *key))
-    }
+/// Where a file is not TOML. Its lines are not shown: they may hold secrets.
+fn misread(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
+    let line =
+        error.span().and_then(|span| text.get(..span.start)).map_or(1, |before| before.matches('\n').count() + 1);
+    ConfigError(vec![format!("{}, line {line}: {}", path.display(), error.message())])
 }
 
 fn variable(key: &str) -> String {
@@ -506,6 +527,15 @@ fn set(table: &mut Table, key: &str, text: &str) {
     }
 }
 
+/// A key from the environment; an empty one is none.
+fn key(environment: &BTreeMap<String, String>, name: &str, errors: &mut Vec<String>) -> Option<Secret> {
+    let key = environment.get(name)?.trim();
+    if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        errors.push(format!("{name}: has characters that no key can have"));
+    }
+    (!key.is_empty()).then(|| Secret(key.to_owned()))
+}
+
 fn http(url: &str, key: &str, errors: &mut Vec<String>) -> Option<String> {
     let is_usable =
         reqwest::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
@@ -516,12 +546,35 @@ fn http(url: &str, key: &str, errors: &mut Vec<String>) -> Option<String> {
     Some(url.trim_end_matches('/').to_owned())
 }
 
+/// An address may hold a password, or a key in its query.
+fn without_secrets(url: &str) -> String {
+    let Ok(mut url) = reqwest::Url::parse(url) else { return HIDDEN.to_owned() };
+    let is_plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+    if is_plain {
+        return url.as_str().trim_end_matches('/').to_owned();
+    }
+    url.set_query(None);
+    // Neither can fail for http.
+    url.set_username("").unwrap_or_default();
+    url.set_password(None).unwrap_or_default();
+    format!("{url} {HIDDEN}")
+}
+
 fn read_script(path: &str) -> Result<Script, String> {
     if path == "demo" {
         return Ok(Script::demo());
     }
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     Script::parse(&text).map_err(|error| format!("{path}: {error}"))
+}
+
+fn seconds(key: &str, value: Option<u64>, default: u64, errors: &mut Vec<String>) -> Duration {
+    const SECONDS_MAX: u64 = 86_400;
+    let value = value.unwrap_or(default);
+    if value > SECONDS_MAX {
+        errors.push(format!("{key}: must be at most {SECONDS_MAX}"));
+    }
+    Duration::from_secs(value.min(SECONDS_MAX))
 }
 
 fn positive(key: &str, value: usize, errors: &mut Vec<String>) -> usize {

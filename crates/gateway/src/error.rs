@@ -35,6 +35,12 @@ impl TurnError {
         TurnError::Ours { status, kind, message: message.into(), retry_after_s: None }
     }
 
+    /// What must not happen.
+    pub(crate) fn bug(message: &'static str) -> TurnError {
+        debug_assert!(false, "{message}");
+        TurnError::ours(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
+    }
+
     /// The upstream could not be understood, or broke off.
     pub(crate) fn upstream(message: impl Into<String>) -> TurnError {
         TurnError::ours(StatusCode::BAD_GATEWAY, "upstream_error", message)

@@ -1,5 +1,7 @@
 //! What a client hears of a turn: at once, or piece by piece.
 
+use std::sync::{Arc, OnceLock};
+
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use dacapo_wire::chat::{Head, Reply};
@@ -38,22 +40,41 @@ impl CallDeltas {
     }
 }
 
+/// A response on its way to the client.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub pieces: mpsc::Sender<Bytes>,
+    /// Of the first upstream that was asked; set before the first piece.
+    pub headers: Arc<OnceLock<HeaderMap>>,
+}
+
 /// Where a turn's answer goes.
 #[derive(Debug)]
 pub(crate) struct Outlet {
-    stream: Option<mpsc::Sender<Bytes>>,
+    stream: Option<Stream>,
     deltas: CallDeltas,
     explicit: bool,
     head: Option<Head>,
     reply: Reply,
     has_role: bool,
+    /// Some of the present answer of the model has gone out.
+    has_passed: bool,
     /// Something was sent: an error has to go the same way.
     pub begun: bool,
 }
 
 impl Outlet {
-    pub(crate) fn new(stream: Option<mpsc::Sender<Bytes>>, deltas: CallDeltas, explicit: bool) -> Outlet {
-        Outlet { stream, deltas, explicit, head: None, reply: Reply::default(), has_role: false, begun: false }
+    pub(crate) fn new(stream: Option<Stream>, deltas: CallDeltas, explicit: bool) -> Outlet {
+        Outlet {
+            stream,
+            deltas,
+            explicit,
+            head: None,
+            reply: Reply::default(),
+            has_role: false,
+            has_passed: false,
+            begun: false,
+        }
     }
 
     pub(crate) fn is_stream(&self) -> bool {
@@ -69,8 +90,17 @@ impl Outlet {
         }
     }
 
+    /// An upstream begins to answer.
+    pub(crate) fn begins(&mut self, headers: &HeaderMap) {
+        self.has_passed = false;
+        if let Some(stream) = &self.stream {
+            stream.headers.get_or_init(|| headers.clone());
+        }
+    }
+
     /// A chunk of the model's, as it came but for what makes it part of this turn.
     pub(crate) async fn pass(&mut self, chunk: Value) -> Result<(), TurnError> {
+        self.has_passed = true;
         let mut chunk = match &self.head {
             Some(head) => head.adopt(chunk),
             None => chunk,
@@ -99,10 +129,7 @@ impl Outlet {
     /// The last message, which hands out calls.
     pub(crate) async fn calls(&mut self, message: Value) -> Result<(), TurnError> {
         if self.is_stream() {
-            if !self.has_role {
-                self.has_role = true;
-                self.delta(json!({"role": "assistant", "content": null}), None).await?;
-            }
+            self.role().await?;
             let calls = message.get("tool_calls").and_then(Value::as_array).cloned().unwrap_or_default();
             for (index, call) in calls.into_iter().enumerate() {
                 for piece in self.deltas.of(index, call) {
@@ -115,6 +142,13 @@ impl Outlet {
         Ok(())
     }
 
+    async fn role(&mut self) -> Result<(), TurnError> {
+        if std::mem::replace(&mut self.has_role, true) {
+            return Ok(());
+        }
+        self.delta(json!({"role": "assistant", "content": null}), None).await
+    }
+
     /// The last message, of which the client has heard the text already if this is a stream.
     pub(crate) async fn answer(
         &mut self,
@@ -122,8 +156,20 @@ impl Outlet {
         message: Value,
         finish_reason: &str,
     ) -> Result<(), TurnError> {
+        if self.is_stream() && !self.has_passed {
+            // It came whole, although a stream was asked for.
+            let mut delta = message.clone();
+            if let Some(fields) = delta.as_object_mut() {
+                fields.shift_remove("tool_calls");
+            }
+            self.has_role = true;
+            self.delta(delta, None).await?;
+        }
+        let mut message = message;
+        if let Some(fields) = message.as_object_mut() {
+            fields.shift_remove("tool_calls");
+        }
         self.message(message).await?;
-        choice.shift_remove("message");
         choice.shift_remove("finish_reason");
         self.reply.choice = choice;
         finish_reason.clone_into(&mut self.reply.finish_reason);
@@ -167,6 +213,6 @@ impl Outlet {
     async fn send(&mut self, bytes: Bytes) -> Result<(), TurnError> {
         let Some(stream) = &self.stream else { return Ok(()) };
         self.begun = true;
-        stream.send(bytes).await.map_err(|_gone| TurnError::upstream("the client is gone"))
+        stream.pieces.send(bytes).await.map_err(|_gone| TurnError::upstream("the client is gone"))
     }
 }

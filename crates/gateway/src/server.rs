@@ -2,14 +2,15 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::sync::Arc;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
 use axum::routing::{get, post};
 use bytes::Bytes;
 use dacapo_replay::{Request as StepRequest, Step};
@@ -23,11 +24,13 @@ use tokio::task::JoinHandle;
 
 use crate::error::TurnError;
 use crate::gateway::{Gateway, StartError};
-use crate::turn::{Done, Running, Tenant};
+use crate::outlet::Stream;
+use crate::turn::{Asking, Done, Running, Tenant};
 use crate::upstream::Answer;
 
 /// A silence that proxies might take for a dead connection.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
+const PATH: &str = "/chat/completions";
 /// Pieces that wait for a slow client.
 const QUEUE: usize = 64;
 
@@ -96,7 +99,7 @@ async fn readyz(State(server): State<Server>) -> Response<Body> {
 }
 
 async fn models(State(server): State<Server>, headers: HeaderMap) -> Response<Body> {
-    match server.gateway.config.clients.admit(&headers, Instant::now()) {
+    match server.admit(&headers) {
         Ok(_) => json_response(&server.gateway.upstreams.models(&headers).await),
         Err(error) => error.response(),
     }
@@ -121,24 +124,35 @@ impl Server {
     async fn chat_completions(&self, request: Request<Body>) -> Result<Response<Body>, TurnError> {
         let gateway = &self.gateway;
         let (parts, body) = request.into_parts();
-        let tenant = gateway.config.clients.admit(&parts.headers, Instant::now())?.to_owned();
+        let tenant = self.admit(&parts.headers)?.to_owned();
         let permit = self.permit()?;
         let body = self.body(body).await?;
         let header = mode_header(&parts.headers)?;
-        let model = model_of(&body);
+        let json: Value = off_thread(body.clone(), body.len(), |body| {
+            serde_json::from_slice(&body).map_err(|error| bad("body", format!("is not JSON: {error}")))
+        })
+        .await??;
+        let model = json.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
         let sealer = Sealer::new(gateway.config.secret.0.as_bytes(), &tenant);
-        let kept = self.kept(&tenant, &body).await?;
-        let tenant = Tenant { name: tenant, sealer };
-        match Turn::read(&body, header, gateway.defaults(&model), &tenant.sealer, &kept, &gateway.toolboxes)? {
+        let kept = self.kept(&tenant, &json).await?;
+        let tenant = Tenant { name: tenant, sealer: sealer.clone() };
+        let defaults = gateway.defaults(&model);
+        let reader = Arc::clone(gateway);
+        let reading = off_thread(json, body.len(), move |json| {
+            Turn::read(json, header, defaults, &sealer, &kept, &reader.toolboxes)
+        });
+        let path = parts.uri.query().map_or_else(|| PATH.to_owned(), |query| format!("{PATH}?{query}"));
+        match reading.await?? {
             Reading::PassThrough(changed) => {
                 let body = changed.map_or(body, |body| Bytes::from(body.to_string()));
-                self.pass_through(&parts.headers, parts.uri.query(), &model, body, permit).await
+                self.pass_through(&parts.headers, &path, &model, body, permit).await
             }
             Reading::Turn(turn) if turn.delivery != Delivery::Whole => {
-                self.stream(*turn, parts.headers, tenant, permit).await
+                self.stream(*turn, Asking { headers: parts.headers, path }, tenant, permit).await
             }
             Reading::Turn(turn) => {
-                let done = Running::new(Arc::clone(gateway), *turn, parts.headers, tenant, None).run().await?;
+                let asking = Asking { headers: parts.headers, path };
+                let done = Running::new(Arc::clone(gateway), *turn, asking, tenant, None).run().await?;
                 tell(&model, &done);
                 let mut response = json_response(&done.body.unwrap_or(Value::Null));
                 response.headers_mut().extend(about(&done.headers));
@@ -148,29 +162,56 @@ impl Server {
         }
     }
 
+    /// The tenant that asks. Where anybody on this machine may, web pages of others may not.
+    fn admit(&self, headers: &HeaderMap) -> Result<&str, TurnError> {
+        let config = &self.gateway.config;
+        if config.clients.is_empty() && config.listen.ip().is_loopback() && is_foreign(headers) {
+            let message = "a web page of another host may not use this; configure a [[client]] for it";
+            return Err(TurnError::ours(StatusCode::FORBIDDEN, "permission_error", message));
+        }
+        config.clients.admit(headers, Instant::now())
+    }
+
     /// States of programs that the client's ids do not carry.
-    async fn kept(&self, tenant: &str, body: &[u8]) -> Result<Kept, TurnError> {
+    async fn kept(&self, tenant: &str, body: &Value) -> Result<Kept, TurnError> {
         let mut kept = Kept::default();
         let Some(store) = &self.gateway.store else { return Ok(kept) };
-        for (run, round) in Kept::wanted(body) {
-            if let Some(sealed) = store.get(tenant, run, round).await? {
-                kept.insert(run, round, sealed);
+        let wanted = Kept::wanted(body);
+        match store.get(tenant, &wanted).await {
+            Ok(found) => {
+                for ((run, round), sealed) in wanted.into_iter().zip(found) {
+                    if let Some(sealed) = sealed {
+                        kept.insert(run, round, sealed);
+                    }
+                }
+                Ok(kept)
             }
+            // Only a program that would go on now is worth an error.
+            Err(error)
+                if body["messages"]
+                    .as_array()
+                    .and_then(|all| all.last())
+                    .is_some_and(|last| last["role"] == "tool") =>
+            {
+                Err(error)
+            }
+            Err(_) => Ok(kept),
         }
-        Ok(kept)
     }
 
     /// The first piece decides: before it there is a status to be told, after it there is not.
     async fn stream(
         &self,
         turn: Turn,
-        headers: HeaderMap,
+        asking: Asking,
         tenant: Tenant,
         permit: OwnedSemaphorePermit,
     ) -> Result<Response<Body>, TurnError> {
-        let (sender, mut receiver) = mpsc::channel(QUEUE);
+        let (pieces, mut receiver) = mpsc::channel(QUEUE);
+        let headers = Arc::new(OnceLock::new());
+        let stream = Stream { pieces, headers: Arc::clone(&headers) };
         let model = turn.model().to_owned();
-        let running = Running::new(Arc::clone(&self.gateway), turn, headers, tenant, Some(sender));
+        let running = Running::new(Arc::clone(&self.gateway), turn, asking, tenant, Some(stream));
         let mut task = Task(tokio::spawn(async move {
             let done = running.run().await;
             if let Ok(done) = &done {
@@ -201,6 +242,7 @@ impl Server {
             Some((Ok::<_, Infallible>(piece), (None, receiver, task)))
         });
         let mut response = Response::new(Body::from_stream(pieces));
+        *response.headers_mut() = headers.get().map(about).unwrap_or_default();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -211,15 +253,14 @@ impl Server {
     async fn pass_through(
         &self,
         headers: &HeaderMap,
-        query: Option<&str>,
+        path: &str,
         model: &str,
         body: Bytes,
         permit: OwnedSemaphorePermit,
     ) -> Result<Response<Body>, TurnError> {
         let upstreams = &self.gateway.upstreams;
         let upstream = upstreams.of(model)?;
-        let path = query.map_or_else(|| "/chat/completions".to_owned(), |query| format!("/chat/completions?{query}"));
-        let Answer { status, headers, body } = upstreams.post(upstream, &path, headers, body).await?;
+        let Answer { status, headers, body } = upstreams.post(upstream, path, headers, body).await?;
         tracing::info!(model, mode = "off", status = status.as_u16(), "turn");
         let body = stream::unfold((body, permit), |(mut body, permit)| async move {
             let piece = futures_util::StreamExt::next(&mut body).await?;
@@ -233,7 +274,7 @@ impl Server {
 
     async fn step(&self, request: Request<Body>) -> Result<Step, TurnError> {
         let (parts, body) = request.into_parts();
-        self.gateway.config.clients.admit(&parts.headers, Instant::now())?;
+        self.admit(&parts.headers)?;
         let _permit = self.permit()?;
         let body = self.body(body).await?;
         let gateway = Arc::clone(&self.gateway);
@@ -285,13 +326,33 @@ fn mode_header(headers: &HeaderMap) -> Result<Option<Switch>, TurnError> {
     switch.map(Some).ok_or_else(|| bad("x-dacapo-mode", "must be off, plain or explicit".to_owned()))
 }
 
-/// Which model is asked, without reading the rest.
-fn model_of(body: &[u8]) -> String {
-    #[derive(serde::Deserialize)]
-    struct Named {
-        model: String,
+/// Does a web page of another host ask, or one that has made its host's name mean us?
+fn is_foreign(headers: &HeaderMap) -> bool {
+    let is_local = |host: &str| {
+        let name = host.strip_prefix('[').and_then(|rest| rest.split(']').next());
+        let name = name.unwrap_or_else(|| host.rsplit_once(':').map_or(host, |(name, _)| name));
+        name == "localhost" || name.ends_with(".localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    };
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let origin = text(header::ORIGIN).map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
+    origin.is_some_and(|origin| !is_local(origin)) || text(header::HOST).is_some_and(|host| !is_local(host))
+}
+
+/// Large bodies are read where nobody waits for the thread.
+async fn off_thread<I: Send + 'static, T: Send + 'static>(
+    input: I,
+    bytes: usize,
+    work: impl FnOnce(I) -> T + Send + 'static,
+) -> Result<T, TurnError> {
+    const AT_ONCE_BYTES_MAX: usize = 128 << 10;
+    if bytes <= AT_ONCE_BYTES_MAX {
+        return Ok(work(input));
     }
-    serde_json::from_slice::<Named>(body).map(|named| named.model).unwrap_or_default()
+    let done = tokio::task::spawn_blocking(move || work(input)).await;
+    done.map_err(|error| {
+        tracing::error!(%error, "a request could not be read");
+        TurnError::ours(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "the request could not be read")
+    })
 }
 
 fn bad(param: &str, message: String) -> TurnError {

@@ -67,17 +67,32 @@ impl Store {
         }
     }
 
-    pub(crate) async fn get(&self, tenant: &str, run: RunId, round: u32) -> Result<Option<String>, TurnError> {
-        let key = key(tenant, run, round);
+    /// What is kept of each, which then is kept for as long again.
+    pub(crate) async fn get(&self, tenant: &str, wanted: &[(RunId, u32)]) -> Result<Vec<Option<String>>, TurnError> {
+        let keys = wanted.iter().map(|(run, round)| key(tenant, *run, *round));
         match self {
-            Store::Memory { kept, .. } => {
+            Store::Memory { kept, ttl } => {
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                let found = kept.get(&digest(&key)).filter(|(until, _)| Instant::now() < *until);
-                Ok(found.map(|(_, sealed)| sealed.clone()))
+                let now = Instant::now();
+                let mut get = |key: String| {
+                    let key = digest(&key);
+                    let (until, sealed) = kept.take(&key)?;
+                    let is_fresh = now < until;
+                    if is_fresh {
+                        drop(kept.put(key, (now + *ttl, sealed.clone()), sealed.len()));
+                    }
+                    is_fresh.then_some(sealed)
+                };
+                Ok(keys.map(&mut get).collect())
             }
-            Store::Redis { .. } => {
+            Store::Redis { .. } if wanted.is_empty() => Ok(Vec::new()),
+            Store::Redis { ttl, .. } => {
+                let mut all = redis::pipe();
+                for key in keys {
+                    all.get_ex(key, redis::Expiry::EX(ttl.as_secs()));
+                }
                 let mut connection = self.connection().await?;
-                connection.get(&key).await.map_err(|error| unreachable(&error))
+                all.query_async(&mut connection).await.map_err(|error| unreachable(&error))
             }
         }
     }

@@ -4,32 +4,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use dacapo_replay::{Call, Journal, Reused};
-use dacapo_wire::chat::{Delivery, Head, Listener, Reply, Said, Transcript, Turn, Usage};
-use dacapo_wire::{Asked, Intent, RunId, RunState, Saying, Sealer, SseReader};
+use dacapo_wire::chat::{Delivery, Demand, Head, Listener, Reply, Said, Transcript, Turn, Usage, explicit};
+use dacapo_wire::{Asked, Intent, ModelCall, RunId, RunState, Saying, Sealer, SseReader};
 use futures_util::StreamExt;
-use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use serde_json::Value;
 
-use crate::blocks::{After, Blocks, Position, Run};
+use crate::blocks::{Blocks, Calls, Position, Run};
 use crate::error::TurnError;
 use crate::gateway::{Gateway, now_ms};
-use crate::outlet::{CallDeltas, Outlet};
+use crate::outlet::{CallDeltas, Outlet, Stream};
 use crate::upstream::Answer;
 
-const PATH: &str = "/chat/completions";
 /// No provider answers with more.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Bytes of an answer that make a token, about.
-const BYTES_PER_TOKEN: usize = 4;
-
 /// A turn on its way.
 pub(crate) struct Running {
     gateway: Arc<Gateway>,
     turn: Arc<Turn>,
+    /// The client's, for upstreams.
     headers: HeaderMap,
+    /// Of the upstream, with the client's query.
+    path: String,
     tenant: Tenant,
     outlet: Outlet,
     transcript: Transcript,
@@ -39,6 +37,12 @@ pub(crate) struct Running {
     so_far: SoFar,
     /// Of the last answer of an upstream.
     pub returned: HeaderMap,
+}
+
+/// What of a client's HTTP request reaches the upstream.
+pub(crate) struct Asking {
+    pub headers: HeaderMap,
+    pub path: String,
 }
 
 /// Whose conversation it is.
@@ -71,15 +75,19 @@ impl Running {
     pub(crate) fn new(
         gateway: Arc<Gateway>,
         turn: Turn,
-        headers: HeaderMap,
+        asked: Asking,
         tenant: Tenant,
-        stream: Option<mpsc::Sender<Bytes>>,
+        stream: Option<Stream>,
     ) -> Running {
+        let Asking { mut headers, path } = asked;
         let outlet = Outlet::new(stream, CallDeltas::for_client(&headers), turn.explicit);
+        // It stands for the client's request, of which the model's are not copies.
+        headers.remove("idempotency-key");
         Running {
             gateway,
             turn: Arc::new(turn),
             headers,
+            path,
             tenant,
             outlet,
             transcript: Transcript::default(),
@@ -117,17 +125,19 @@ impl Running {
         let (position, transcript) = told.await?;
         self.transcript = transcript;
         let turn = Arc::clone(&self.turn);
-        match (position, turn.conversation.live()) {
-            (Position::Waiting { calls }, Some(block)) => {
-                self.usage.programs += 1;
+        let live = turn.conversation.live();
+        match position {
+            Position::Waiting { calls, answered } => {
+                let block = live.ok_or_else(|| TurnError::bug("no program waits"))?;
                 let round = block.next_round();
+                self.usage.programs += 1;
                 self.outlet.head(Head::resumed(block.run, round, block.state.started_at_ms, turn.model()));
-                self.hand_out(None, &block.state, round, calls, &[]).await
+                self.hand_out(None, &block.state, Handing { round, answered, calls, direct: Vec::new() }).await
             }
-            (Position::Model(after), live) => {
-                if let (Some(block), Some(result)) = (live, &after.finished) {
+            Position::Model(after) => {
+                if let (Some(block), Some((shown, answer_bytes))) = (live, &after.finished) {
                     self.usage.programs += 1;
-                    self.kept_out(block.answer_bytes(), result);
+                    self.usage.tokens_kept_out += tokens(answer_bytes.saturating_sub(shown.to_string().len()));
                     if turn.explicit {
                         self.outlet.head(Head::resumed(
                             block.run,
@@ -135,19 +145,16 @@ impl Running {
                             block.state.started_at_ms,
                             turn.model(),
                         ));
-                        self.outlet.message(Reply::code_result(&block.id, result)).await?;
+                        self.outlet.message(explicit::code_result(&block.id, shown)).await?;
                     }
                 }
-                self.inherit(after);
+                if let Some((run, record)) = after.failed {
+                    self.so_far.continues = Some(run);
+                    self.so_far.record = record;
+                }
                 self.talk().await
             }
-            (Position::Waiting { .. }, None) => Err(TurnError::upstream("no program waits")),
         }
-    }
-
-    fn inherit(&mut self, after: After) {
-        self.so_far.continues = after.continues;
-        self.so_far.record = after.record;
     }
 
     /// Asks the model until there is something for the client.
@@ -161,17 +168,17 @@ impl Running {
             self.begin(&said.head);
             let offer = &self.turn.offer;
             if no_calls || said.is_cut() {
-                return self.answer(said, Calls::Dropped).await;
+                return self.answer(said, Kept::Text).await;
             }
             match said.saying.intent(offer) {
-                Intent::Answer | Intent::Direct => return self.answer(said, Calls::Kept).await,
+                Intent::Answer | Intent::Direct => return self.answer(said, Kept::All).await,
                 Intent::Respond => {
                     self.attempts += u32::from(said.saying.is_mistaken(offer));
                     let saying = said.saying.normalized(offer);
                     self.respond(saying).await?;
                 }
-                Intent::Program { code, .. } => {
-                    if self.program(said, code).await? == Next::Client {
+                Intent::Program { at, code } => {
+                    if self.program(said, at, code).await? == Next::Client {
                         return Ok(());
                     }
                 }
@@ -190,29 +197,39 @@ impl Running {
                 .map(|seconds| seconds.saturating_mul(1000))
                 .filter(|ms| IS_A_TIME.contains(ms))
                 .unwrap_or(now);
-            so_far.seed = if head.id().is_empty() { now.to_string() } else { RunState::seed_of(head.id()) };
+            // Where in the conversation we are: some providers repeat their ids.
+            let place = self.transcript.messages().len();
+            so_far.seed = if head.id().is_empty() { now.to_string() } else { RunState::seed_of(head.id(), place) };
         }
     }
 
     async fn respond(&mut self, saying: Saying) -> Result<(), TurnError> {
         let asked = saying.clone();
-        let told = self.blocking(move |blocks| blocks.respond(&asked, |_| Ok(String::new()))).await?;
+        let told = self.blocking(move |blocks| Ok(blocks.respond(&asked, |_| String::new()))).await?;
         self.transcript.saying(&saying, &told, &[]);
         self.so_far.sayings.push(saying);
         Ok(())
     }
 
     /// Runs what the model wrote.
-    async fn program(&mut self, said: Said, code: String) -> Result<Next, TurnError> {
+    async fn program(&mut self, said: Said, at: usize, code: String) -> Result<Next, TurnError> {
         let offer = &self.turn.offer;
-        let direct: Vec<Value> = direct_calls(&said, &self.turn);
         let whole = said.saying.clone().normalized(offer);
-        let carried = whole.clone().without_direct(offer);
-        let Intent::Program { at, .. } = carried.intent(offer) else {
-            return Err(TurnError::upstream("the program is gone"));
-        };
+        let program = whole.calls[at].clone();
+        let mut direct: Vec<ModelCall> = said.saying.direct_calls(offer).cloned().collect();
+        let mut carried = if self.turn.one_call { whole.clone() } else { whole.clone().without_direct(offer) };
+        if self.turn.one_call {
+            // One call of the program is all that this client takes.
+            direct.clear();
+        }
+        if self.turn.explicit {
+            // All that a `code` message has room for.
+            carried.calls = vec![program.clone()];
+        }
+        let at = carried.calls.iter().position(|call| *call == program).unwrap_or_default();
         let mut sayings = self.so_far.sayings.clone();
         sayings.push(carried.clone());
+        Saying::shorten_all(&mut sayings);
         let state = RunState {
             seed: self.seed(),
             started_at_ms: self.so_far.started_at_ms,
@@ -223,19 +240,19 @@ impl Running {
             code,
         };
         self.usage.programs += 1;
-        let (program, record) = (state.waiting(), self.so_far.record.clone());
-        let run = self.blocking(move |blocks| blocks.run(program, &Journal::default(), &record)).await?;
+        let (waiting, record) = (state.waiting(), self.so_far.record.clone());
+        let run = self.blocking(move |blocks| blocks.run(waiting, &Journal::default(), &record)).await?;
+        self.outlet.head(said.head.clone());
         if self.turn.explicit {
-            self.outlet.head(said.head.clone());
-            self.outlet.message(Reply::code(&state)).await?;
+            self.outlet.message(explicit::code(&state)).await?;
         }
-        let (told, is_error) = match run {
+        let (shown, is_error) = match run {
             Run::Paused(calls) => {
-                self.outlet.head(said.head.clone());
-                self.hand_out(Some(&said), &state, 0, calls, &direct).await?;
+                let handing = Handing { round: 0, answered: [0; 8], calls, direct };
+                self.hand_out(said.choice.get("message"), &state, handing).await?;
                 return Ok(Next::Client);
             }
-            Run::Finished { told, result, is_error, record } => {
+            Run::Finished { shown, is_error, record } => {
                 let so_far = &mut self.so_far;
                 so_far.record = if is_error { record } else { Vec::new() };
                 if self.turn.explicit {
@@ -243,18 +260,18 @@ impl Running {
                     so_far.shown += 1;
                     so_far.sayings.clear();
                     so_far.continues = if is_error { Some(state.run()) } else { None };
-                    self.outlet.message(Reply::code_result(&Reply::code_id(state.run()), &result)).await?;
+                    self.outlet.message(explicit::code_result(&explicit::code_id(state.run()), &shown)).await?;
                 }
-                (told, is_error)
+                (shown, is_error)
             }
         };
-        self.attempts += u32::from(is_error || self.turn.must_call);
-        let shown = if direct.is_empty() { carried } else { whole };
-        let asked = shown.clone();
-        let told = self.blocking(move |blocks| blocks.respond(&asked, |_| Ok(told.clone()))).await?;
-        self.transcript.saying(&shown, &told, &[]);
+        self.attempts += u32::from(is_error || self.turn.demand == Demand::Calls);
+        let asked = if direct.is_empty() { carried } else { whole };
+        let answered = asked.clone();
+        let told = self.blocking(move |blocks| Ok(blocks.respond(&answered, |_| shown.to_string()))).await?;
+        self.transcript.saying(&asked, &told, &[]);
         if !self.turn.explicit {
-            self.so_far.sayings.push(shown);
+            self.so_far.sayings.push(asked);
         }
         Ok(Next::Model)
     }
@@ -265,22 +282,16 @@ impl Running {
     }
 
     /// Gives the client the calls that the program waits for.
-    async fn hand_out(
-        &mut self,
-        said: Option<&Said>,
-        state: &RunState,
-        round: u32,
-        mut calls: Vec<Call>,
-        direct: &[Value],
-    ) -> Result<(), TurnError> {
+    async fn hand_out(&mut self, said: Option<&Value>, state: &RunState, handing: Handing) -> Result<(), TurnError> {
+        let Handing { round, answered, mut calls, direct } = handing;
         if self.turn.one_call {
             calls.truncate(1);
         }
         let ids = if self.turn.explicit {
-            Reply::explicit_ids(state.run(), round, &calls)
+            explicit::call_ids(state.run(), round, &calls)
         } else {
             let asked: Vec<Asked> = calls.iter().map(Asked::from).collect();
-            let mut ids = self.tenant.sealer.seal(state, round, &asked);
+            let mut ids = self.tenant.sealer.seal(state, round, answered, &asked);
             if let Some(store) = &self.gateway.store {
                 let run = state.run();
                 store.put(&self.tenant.name, run, round, &ids[0]).await?;
@@ -290,39 +301,18 @@ impl Running {
         };
         self.usage.rounds += 1;
         self.usage.calls += calls.len() as u64;
-        let said = said.and_then(|said| said.choice.get("message"));
-        self.outlet.calls(Reply::calls(said, &ids, &calls, direct)).await
+        self.outlet.calls(Reply::calls(said, &ids, &calls, &direct)).await
     }
 
     /// Gives the client what the model said.
-    async fn answer(&mut self, said: Said, calls: Calls) -> Result<(), TurnError> {
-        let finish_reason = said.finish_reason.unwrap_or_else(|| "stop".to_owned());
-        let mut message = said.choice.get("message").cloned().unwrap_or_else(|| {
-            let mut message = json!({"role": "assistant", "content": said.saying.text});
-            if let Some(fields) = message.as_object_mut() {
-                fields.extend(said.saying.opaque.clone());
-            }
-            message
-        });
+    async fn answer(&mut self, mut said: Said, kept: Kept) -> Result<(), TurnError> {
         self.outlet.head(said.head);
-        if calls == Calls::Kept && !said.saying.calls.is_empty() {
-            if let Some(fields) = message.as_object_mut() {
-                let calls = said.saying.calls.iter().map(|call| {
-                    let mut fields = json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}});
-                    if let Some(fields) = fields.as_object_mut() {
-                        fields.extend(call.opaque.clone());
-                    }
-                    fields
-                });
-                fields.entry("tool_calls").or_insert_with(|| calls.collect());
-            }
-            return self.outlet.calls(message).await;
+        let message = said.choice.shift_remove("message").unwrap_or_default();
+        if kept == Kept::All && !said.saying.calls.is_empty() {
+            return self.outlet.calls(Reply::calls(Some(&message), &[], &[], &said.saying.calls)).await;
         }
-        if let Some(fields) = message.as_object_mut() {
-            fields.shift_remove("tool_calls");
-        }
-        let finish_reason = if finish_reason == "tool_calls" { "stop" } else { &finish_reason };
-        self.outlet.answer(said.choice, message, finish_reason).await
+        let finish_reason = said.finish_reason.filter(|reason| reason != "tool_calls");
+        self.outlet.answer(said.choice, message, finish_reason.as_deref().unwrap_or("stop")).await
     }
 
     /// Asks the model with the history as it is now.
@@ -330,8 +320,9 @@ impl Running {
         let body = Bytes::from(self.turn.ask(&self.transcript, no_calls).to_string());
         let upstreams = &self.gateway.upstreams;
         let upstream = upstreams.of(self.turn.model())?;
-        let answer = upstreams.post(upstream, PATH, &self.headers, body).await?;
+        let answer = upstreams.post(upstream, &self.path, &self.headers, body).await?;
         self.returned.clone_from(&answer.headers);
+        self.outlet.begins(&answer.headers);
         if !answer.status.is_success() {
             return Err(answer.into_error().await);
         }
@@ -350,6 +341,7 @@ impl Running {
 
     /// Passes on what is surely part of the answer, as it arrives.
     async fn listen(&mut self, mut answer: Answer, no_calls: bool) -> Result<Said, TurnError> {
+        let headers = answer.headers.clone();
         let hold_chars = if no_calls { 0 } else { self.gateway.config.code_mode.hold_text_chars };
         let mut reader = SseReader::default();
         let mut listener = Listener::default();
@@ -376,7 +368,7 @@ impl Running {
                     .map_err(|error| TurnError::upstream(format!("the upstream's stream is not JSON: {error}")))?;
                 if chunk.get("error").is_some_and(|error| !error.is_null()) {
                     let body = Bytes::from(chunk.to_string());
-                    return Err(TurnError::passed(StatusCode::BAD_GATEWAY, HeaderMap::new(), body));
+                    return Err(TurnError::passed(StatusCode::BAD_GATEWAY, json_headers(&headers), body));
                 }
                 let heard = listener.hear(chunk);
                 if let Some(head) = listener.head() {
@@ -384,14 +376,13 @@ impl Running {
                 }
                 chars += heard.text_chars;
                 let Some(chunk) = heard.chunk.filter(|_| self.outlet.is_stream()) else { continue };
-                if heard.text_chars > 0 && chars <= hold_chars {
+                // Whatever comes after text stays after it.
+                if chars <= hold_chars && (heard.text_chars > 0 || !held.is_empty()) {
                     held.push(chunk);
                     continue;
                 }
-                if heard.text_chars > 0 {
-                    for chunk in held.drain(..) {
-                        self.outlet.pass(chunk).await?;
-                    }
+                for chunk in held.drain(..) {
+                    self.outlet.pass(chunk).await?;
                 }
                 self.outlet.pass(chunk).await?;
             }
@@ -408,11 +399,6 @@ impl Running {
             }
         }
         Ok(said)
-    }
-
-    fn kept_out(&mut self, answer_bytes: usize, result: &Value) {
-        let shown = result.to_string().len();
-        self.usage.tokens_kept_out += (answer_bytes.saturating_sub(shown) / BYTES_PER_TOKEN) as u64;
     }
 
     /// Runs programs off the threads that serve clients, and stops when nobody waits for them any more.
@@ -432,6 +418,8 @@ impl Running {
             let blocks = Blocks {
                 stepper: &gateway.stepper,
                 offer: &turn.offer,
+                tools: turn.tools,
+                calls: if turn.demand == Demand::NoCalls { Calls::Refused } else { Calls::Taken },
                 limits: &gateway.config.limits,
                 patience: &patience,
             };
@@ -456,10 +444,20 @@ enum Next {
     Model,
 }
 
+/// What of a message the client gets.
 #[derive(Debug, PartialEq, Eq)]
-enum Calls {
-    Kept,
-    Dropped,
+enum Kept {
+    All,
+    Text,
+}
+
+/// A round on its way out.
+struct Handing {
+    round: u32,
+    /// Stands for the answers so far.
+    answered: [u8; 8],
+    calls: Vec<Call>,
+    direct: Vec<ModelCall>,
 }
 
 /// Says no when it is dropped.
@@ -477,14 +475,15 @@ impl Drop for Wanted {
     }
 }
 
-/// The model's calls for the client, as they came.
-fn direct_calls(said: &Said, turn: &Turn) -> Vec<Value> {
-    let raw = said.choice.get("message").and_then(|message| message.get("tool_calls")).and_then(Value::as_array);
-    let direct = said.saying.direct_calls(&turn.offer).map(|call| {
-        let known = raw.and_then(|raw| raw.iter().find(|raw| raw.get("id").and_then(Value::as_str) == Some(&call.id)));
-        known.cloned().unwrap_or_else(
-            || json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}),
-        )
-    });
-    direct.collect()
+fn tokens(bytes: usize) -> u64 {
+    /// Of an answer, about.
+    const BYTES_PER_TOKEN: usize = 4;
+    (bytes / BYTES_PER_TOKEN) as u64
+}
+
+/// The headers of a stream, for an error that is told before anything else.
+fn json_headers(headers: &HeaderMap) -> HeaderMap {
+    let mut headers = headers.clone();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers
 }

@@ -28,6 +28,9 @@ pub(crate) struct Upstream {
     /// Which models are here; `*` stands for any characters.
     pub models: Vec<String>,
     pub place: Place,
+    /// What the configuration named, for people to read.
+    pub key_from: Option<String>,
+    pub script_from: Option<String>,
     /// How often a request is sent again when the upstream asks for it.
     pub retries_max: u32,
     pub retry_wait_max: Duration,
@@ -36,6 +39,8 @@ pub(crate) struct Upstream {
 impl Upstream {
     pub(crate) fn new(name: &str, models: &str, place: Place) -> Upstream {
         Upstream {
+            key_from: None,
+            script_from: None,
             name: name.to_owned(),
             models: vec![models.to_owned()],
             place,
@@ -143,12 +148,18 @@ impl Upstreams {
     /// What `GET /v1/models` lists: whatever the upstreams say, and the names that they are configured for.
     pub(crate) async fn models(&self, headers: &HeaderMap) -> Value {
         const PATIENCE: Duration = Duration::from_secs(10);
+        let takes_client_key = |upstream: &&Upstream| match &upstream.place {
+            Place::Http { key, pass_client_key, .. } => key.is_none() && *pass_client_key,
+            Place::Scripted(_) => false,
+        };
+        // A client's key is for one upstream; which one, only a model's name could tell.
+        let is_clear = self.list.iter().filter(takes_client_key).count() <= 1;
         let mut data: Vec<Value> = Vec::new();
         for upstream in &self.list {
             let listed = match &upstream.place {
                 Place::Scripted(_) => None,
                 Place::Http { base_url, key, pass_client_key } => {
-                    let headers = forwarded(headers, key.as_ref(), *pass_client_key);
+                    let headers = forwarded(headers, key.as_ref(), *pass_client_key && is_clear);
                     let sent = self.client.get(format!("{base_url}/models")).headers(headers).timeout(PATIENCE).send();
                     match sent.await {
                         Ok(response) if response.status().is_success() => {
@@ -192,12 +203,16 @@ impl Answer {
         content_type.is_some_and(|text| text.starts_with("text/event-stream"))
     }
 
-    pub(crate) async fn into_error(self) -> TurnError {
-        let (status, headers) = (self.status, self.headers.clone());
-        match self.whole(ERROR_BYTES_MAX).await {
-            Ok(body) => TurnError::passed(status, headers, body),
-            Err(reason) => TurnError::upstream(format!("the upstream answered {status}, and then {reason}")),
+    pub(crate) async fn into_error(mut self) -> TurnError {
+        let mut body = Vec::new();
+        while let Some(Ok(piece)) = self.body.next().await {
+            body.extend_from_slice(&piece);
+            if body.len() > ERROR_BYTES_MAX {
+                body.truncate(ERROR_BYTES_MAX);
+                break;
+            }
         }
+        TurnError::passed(self.status, self.headers, Bytes::from(body))
     }
 }
 

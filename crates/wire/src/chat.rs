@@ -1,6 +1,6 @@
 //! `OpenAI` Chat Completions.
 
-mod explicit;
+pub mod explicit;
 mod fields;
 mod listener;
 mod plain;
@@ -11,5 +11,5 @@ mod transcript;
 pub use listener::{Heard, Listener, Said};
 pub use plain::Kept;
 pub use reply::{Head, Reply, Usage};
-pub use request::{BadRequest, Defaults, Delivery, Reading, Switch, Turn};
+pub use request::{BadRequest, Defaults, Delivery, Demand, Reading, Switch, Turn};
 pub use transcript::Transcript;

@@ -30,19 +30,24 @@ pub struct Block {
     pub rounds: Vec<Round>,
     /// Calls that the model made beside the program, and that the client executed, in the shape of the wire.
     pub direct: Vec<Given>,
-    /// The result, where the history holds it.
+    /// The result, where the history holds it, as the model was shown it.
     pub result: Option<Value>,
+    /// The program that it continues is not in the history.
+    pub is_orphan: bool,
 }
 
 /// Calls that were handed out together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Round {
     pub number: u32,
+    /// Stands for the answers that had been given before, where the round knows of them.
+    pub answered: Option<[u8; 8]>,
     pub calls: Vec<HandedOut>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct HandedOut {
+    pub id: String,
     pub asked: Expected,
     pub tool: String,
     /// With its place among the answers of the round.
@@ -81,17 +86,25 @@ impl Conversation {
     }
 }
 
-impl Block {
-    /// Do all rounds stand in the history?
-    pub fn is_whole(&self) -> bool {
-        self.rounds.iter().zip(0..).all(|(round, number)| round.number == number)
-    }
+/// Why a program cannot be run again: its history is not what it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gap {
+    Trimmed,
+    Edited,
+}
 
+impl Block {
     /// The answers, in the order in which the client gave them. Whoever answers twice is not heard again.
-    pub fn journal(&self) -> Journal {
+    pub fn journal(&self) -> Result<Journal, Gap> {
         let mut answered = std::collections::BTreeSet::new();
         let mut journal = Journal::default();
-        for round in &self.rounds {
+        for (round, number) in self.rounds.iter().zip(0..) {
+            if round.number != number {
+                return Err(Gap::Trimmed);
+            }
+            if round.answered.is_some_and(|before| before != journal.fingerprint()) {
+                return Err(Gap::Edited);
+            }
             let mut answers: Vec<(usize, &HandedOut, &Answer)> = round
                 .calls
                 .iter()
@@ -104,7 +117,13 @@ impl Block {
                 }
             }
         }
-        journal
+        Ok(journal)
+    }
+
+    /// Tools of the calls that were answered, whether or not the program can be run again.
+    pub fn answered_tools(&self) -> impl Iterator<Item = &str> {
+        let calls = self.rounds.iter().flat_map(|round| &round.calls);
+        calls.filter(|call| call.answer.is_some()).map(|call| call.tool.as_str())
     }
 
     /// The number of the next round: a round that nobody answered is asked again.
@@ -113,11 +132,6 @@ impl Block {
             let is_answered = round.calls.iter().any(|call| call.answer.is_some());
             round.number + u32::from(is_answered)
         })
-    }
-
-    /// Bytes of all answers.
-    pub fn answer_bytes(&self) -> usize {
-        self.journal().bytes()
     }
 }
 

@@ -15,7 +15,7 @@ mod seal;
 mod sse;
 mod state;
 
-pub use conversation::{Block, Conversation, Expected, Given, HandedOut, Item, Lost, Round};
+pub use conversation::{Block, Conversation, Expected, Gap, Given, HandedOut, Item, Lost, Round};
 pub use ids::RunId;
 pub use prompt::{Offer, PROMPT_VERSION, print_prompt};
 pub use saying::{Intent, ModelCall, Response, Saying, SearchQuery};

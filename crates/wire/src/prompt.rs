@@ -74,6 +74,18 @@ impl Offer {
         self.search
     }
 
+    /// Is this our tool for programs, under any of its names? What it was called may have changed since.
+    pub(crate) fn is_execute(&self, name: &str) -> bool {
+        name == self.execute || matches!(name, EXECUTE | EXECUTE_OTHERWISE) && !self.direct.contains(name)
+    }
+
+    /// The same for searches. They are answered also when they are not offered any more, unless the client has a tool
+    /// of that name.
+    pub(crate) fn is_search(&self, name: &str) -> bool {
+        let is_ours = matches!(name, SEARCH | SEARCH_OTHERWISE) && !self.direct.contains(name);
+        self.search == Some(name) || is_ours && self.toolbox.catalog().find(name).is_none()
+    }
+
     pub fn is_direct(&self, tool: &str) -> bool {
         self.direct.contains(tool)
     }

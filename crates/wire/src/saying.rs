@@ -29,6 +29,9 @@ pub struct ModelCall {
     /// The provider's own id; only calls that go to the client keep it.
     #[serde(skip)]
     pub id: String,
+    /// Takes text instead of JSON.
+    #[serde(skip)]
+    pub is_custom: bool,
     #[serde(rename = "o", default, skip_serializing_if = "Map::is_empty")]
     pub opaque: Map<String, Value>,
 }
@@ -95,6 +98,9 @@ enum Meaning {
 
 const LIMIT_DEFAULT: usize = 5;
 const LIMIT_MAX: usize = 50;
+
+/// Under this key stand arguments that are not JSON: no provider takes them as they are.
+const BROKEN: &str = "not_json";
 
 /// Reasoning beyond this is not carried: it would not fit into an id that all clients bring back.
 const OPAQUE_BYTES_MAX: usize = 12 << 10;
@@ -167,19 +173,37 @@ impl Saying {
         for call in &mut self.calls {
             call.arguments = match call.meaning(offer) {
                 Meaning::Program(code) => json!({"code": code}).to_string(),
+                _ if call.is_custom => continue,
+                Meaning::Mistake(Mistake::BrokenArguments { .. }) => json!({BROKEN: call.arguments}).to_string(),
                 _ => call.object().map_or_else(|| "{}".to_owned(), |object| Value::Object(object).to_string()),
             };
         }
-        if self.opaque_bytes() > OPAQUE_BYTES_MAX {
+        self.shorten_reasoning(OPAQUE_BYTES_MAX);
+        self
+    }
+
+    /// Together, the messages of a turn carry no more reasoning than one may: the oldest give theirs up first.
+    pub fn shorten_all(sayings: &mut [Saying]) {
+        let total = |sayings: &[Saying]| sayings.iter().map(Saying::opaque_bytes).sum::<usize>();
+        for at in 0..sayings.len() {
+            if total(sayings) <= OPAQUE_BYTES_MAX {
+                return;
+            }
+            sayings[at].shorten_reasoning(0);
+        }
+    }
+
+    fn shorten_reasoning(&mut self, bytes_max: usize) {
+        if self.opaque_bytes() > bytes_max {
             self.opaque.remove("reasoning");
         }
-        if self.opaque_bytes() > OPAQUE_BYTES_MAX {
+        if self.opaque_bytes() > bytes_max {
             self.opaque.remove("reasoning_details");
             if let Some(reasoning) = self.opaque.get_mut("reasoning_content") {
                 *reasoning = Value::from("");
             }
         }
-        if self.opaque_bytes() > OPAQUE_BYTES_MAX {
+        if self.opaque_bytes() > bytes_max {
             for call in &mut self.calls {
                 if let Some(signature) = call
                     .opaque
@@ -190,7 +214,6 @@ impl Saying {
                 }
             }
         }
-        self
     }
 
     fn opaque_bytes(&self) -> usize {
@@ -209,9 +232,9 @@ impl Saying {
 
 impl ModelCall {
     fn meaning(&self, offer: &Offer) -> Meaning {
-        if self.name == offer.execute() {
+        if offer.is_execute(&self.name) {
             self.program().map_or_else(Meaning::Mistake, Meaning::Program)
-        } else if offer.search().is_some_and(|search| self.name == search) {
+        } else if offer.is_search(&self.name) {
             self.query().map_or(Meaning::Mistake(Mistake::NoQuery), Meaning::Search)
         } else if offer.is_direct(&self.name) {
             Meaning::Direct
@@ -225,6 +248,9 @@ impl ModelCall {
     fn program(&self) -> Result<String, Mistake> {
         let written = self.arguments.trim();
         let code = match serde_json::from_str(written) {
+            Ok(Value::Object(fields)) if fields.contains_key(BROKEN) => {
+                return Err(Mistake::BrokenArguments { name: self.name.clone() });
+            }
             Ok(Value::Object(fields)) => {
                 let texts: Vec<&Value> = fields.values().filter(|value| value.is_string()).collect();
                 let code = fields.get("code").or(if texts.len() == 1 { texts.first().copied() } else { None });

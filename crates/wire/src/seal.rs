@@ -39,7 +39,7 @@ impl std::fmt::Debug for Sealer {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unsealed {
     /// The first call of a round.
-    Round { state: Box<RunState>, run: RunId, round: u32, calls: Vec<Asked> },
+    Round { state: Box<RunState>, run: RunId, round: u32, answered: [u8; 8], calls: Vec<Asked> },
     /// Another call of the same round. It proves nothing by itself.
     Sibling { run: RunId, round: u32, call: CallIndex },
 }
@@ -71,17 +71,18 @@ impl Sealer {
         }
     }
 
-    /// The ids of a round's calls, in order; a pure function of its arguments.
-    pub fn seal(&self, state: &RunState, round: u32, calls: &[Asked]) -> Vec<String> {
+    /// The ids of a round's calls, in order; a pure function of its arguments. `answered` stands for the answers given
+    /// before the round.
+    pub fn seal(&self, state: &RunState, round: u32, answered: [u8; 8], calls: &[Asked]) -> Vec<String> {
         let bytes = state.to_bytes();
         let run = RunId::of(&bytes);
         let compressed = deflate(&bytes);
-        let mut first = self.payload(0, round, calls, &compressed);
+        let mut first = self.payload(0, round, answered, calls, &compressed);
         for mask in 1..=u8::MAX {
             if !first.contains(RESERVED) {
                 break;
             }
-            first = self.payload(mask, round, calls, &compressed);
+            first = self.payload(mask, round, answered, calls, &compressed);
         }
         let siblings = calls.iter().skip(1).map(|asked| sibling_id(run, round, asked.call));
         std::iter::once(first).chain(siblings).collect()
@@ -93,9 +94,10 @@ impl Sealer {
     }
 
     /// The mask changes every byte of the state: there is one that makes the text free of what others reserve.
-    fn payload(&self, mask: u8, round: u32, calls: &[Asked], compressed: &[u8]) -> String {
+    fn payload(&self, mask: u8, round: u32, answered: [u8; 8], calls: &[Asked], compressed: &[u8]) -> String {
         let mut payload = vec![VERSION, mask];
         put(&mut payload, round);
+        payload.extend_from_slice(&answered);
         put(&mut payload, calls.len() as u32);
         let mut next = 0;
         for asked in calls {
@@ -124,6 +126,8 @@ impl Sealer {
             return None;
         }
         let round = take(&mut rest)?;
+        let (&answered, after) = rest.split_first_chunk()?;
+        rest = after;
         let count = take(&mut rest)? as usize;
         if count > CALLS_MAX {
             return None;
@@ -140,7 +144,7 @@ impl Sealer {
         let compressed: Vec<u8> = rest.iter().map(|byte| byte ^ mask).collect();
         let state = inflate(&compressed)?;
         let run = RunId::of(&state);
-        Some(Unsealed::Round { state: Box::new(RunState::from_bytes(&state)?), run, round, calls })
+        Some(Unsealed::Round { state: Box::new(RunState::from_bytes(&state)?), run, round, answered, calls })
     }
 
     fn mac(&self, payload: &[u8]) -> Hmac<Sha256> {

@@ -65,9 +65,9 @@ impl RunState {
     /// When a program without a start time believes to run: 2026-01-01T00:00:00Z.
     pub(crate) const STARTED_AT_DEFAULT_MS: u64 = 1_767_225_600_000;
 
-    /// A short seed for programs that a provider's answer of this id holds.
-    pub fn seed_of(answer_id: &str) -> String {
-        short_id(answer_id, "", 0)
+    /// A short seed for programs that a provider's answer of this id holds, at this place in a conversation.
+    pub fn seed_of(answer_id: &str, place: usize) -> String {
+        short_id(answer_id, "", place)
     }
 
     /// The program of message `at`. Programs of one turn share their clock, but not their chance.

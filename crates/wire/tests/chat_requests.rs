@@ -13,7 +13,14 @@ fn turn(messages: &Value) -> Box<Turn> {
     let tools = json!([{"type": "function", "function": {"name": "get_weather"}}]);
     let body = json!({"model": "m", "messages": messages, "tools": tools}).to_string();
     let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000 };
-    match Turn::read(body.as_bytes(), None, defaults, &sealer(), &Kept::default(), &Toolboxes::default()) {
+    match Turn::read(
+        serde_json::from_str(&body).unwrap(),
+        None,
+        defaults,
+        &sealer(),
+        &Kept::default(),
+        &Toolboxes::default(),
+    ) {
         Ok(Reading::Turn(turn)) => turn,
         other => panic!("{other:?}"),
     }
@@ -21,12 +28,8 @@ fn turn(messages: &Value) -> Box<Turn> {
 
 fn sealed_id() -> String {
     let code = "return await get_weather({})";
-    let call = ModelCall {
-        name: "execute".to_owned(),
-        arguments: json!({"code": code}).to_string(),
-        id: String::new(),
-        opaque: Map::new(),
-    };
+    let call =
+        ModelCall { name: "execute".to_owned(), arguments: json!({"code": code}).to_string(), ..ModelCall::default() };
     let state = RunState {
         seed: "seed".to_owned(),
         started_at_ms: 1_767_225_600_000,
@@ -36,7 +39,7 @@ fn sealed_id() -> String {
         at: 0,
         code: code.to_owned(),
     };
-    sealer().seal(&state, 0, &[Asked { call: CallIndex(0), args: ArgsDigest([0; 4]) }]).remove(0)
+    sealer().seal(&state, 0, [0; 8], &[Asked { call: CallIndex(0), args: ArgsDigest([0; 4]) }]).remove(0)
 }
 
 /// What the model gets of all that is no program.
@@ -91,5 +94,5 @@ fn calls_are_found_in_either_spelling_when_the_other_holds_nothing() {
         {"role": "tool", "tool_call_id": null, "toolCallId": id, "content": "sunny"},
     ]));
     let live = turn.conversation.live().expect("the program goes on");
-    assert_eq!(live.journal().entries().len(), 1);
+    assert_eq!(live.journal().unwrap().entries().len(), 1);
 }

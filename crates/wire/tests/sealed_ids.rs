@@ -52,13 +52,13 @@ fn hundred_and_twenty_lines() -> String {
 }
 
 fn call(name: &str, arguments: String) -> ModelCall {
-    ModelCall { name: name.to_owned(), arguments, id: String::new(), opaque: Map::new() }
+    ModelCall { name: name.to_owned(), arguments, ..ModelCall::default() }
 }
 
 fn state(code: &str) -> RunState {
     let calls = vec![call("execute", json!({"code": code}).to_string())];
     RunState {
-        seed: RunState::seed_of("chatcmpl-CkTb8vHqqNdGpTXAWtyFnYdq3rEMW"),
+        seed: RunState::seed_of("chatcmpl-CkTb8vHqqNdGpTXAWtyFnYdq3rEMW", 2),
         started_at_ms: 1_767_225_600_000,
         tools: [7, 1, 129, 30, 4, 255, 0, 66],
         continues: None,
@@ -84,10 +84,10 @@ fn a_round_comes_back_as_it_was_sealed() {
     state.sayings.insert(0, before);
     let calls = asked(5..8);
 
-    let ids = sealer.seal(&state, 300, &calls);
+    let ids = sealer.seal(&state, 300, *b"answered", &calls);
 
     let run = state.run();
-    let round = Unsealed::Round { state: Box::new(state.clone()), run, round: 300, calls };
+    let round = Unsealed::Round { state: Box::new(state.clone()), run, round: 300, answered: *b"answered", calls };
     let sibling = |call| Unsealed::Sibling { run, round: 300, call: CallIndex(call) };
     let opened: Vec<_> = ids.iter().map(|id| sealer.unseal(id)).collect();
     assert_eq!(opened, [Some(round), Some(sibling(6)), Some(sibling(7))]);
@@ -99,7 +99,7 @@ fn an_id_with_any_bit_flipped_is_refused() {
     let sealer = Sealer::new(SECRET, "tenant");
     // Three sizes, so that the last character uses two, four and six of its bits.
     for code in ["return 1", "return 12", "return 123", TWENTY_FIVE_LINES] {
-        let id = &sealer.seal(&state(code), 0, &asked(0..2))[0];
+        let id = &sealer.seal(&state(code), 0, [0; 8], &asked(0..2))[0];
         for (at, bit) in (0..id.len()).flat_map(|at| (0..7).map(move |bit| (at, bit))) {
             let mut bytes = id.clone().into_bytes();
             bytes[at] ^= 1 << bit;
@@ -112,7 +112,7 @@ fn an_id_with_any_bit_flipped_is_refused() {
 #[test]
 fn an_id_that_is_cut_or_longer_is_refused() {
     let sealer = Sealer::new(SECRET, "tenant");
-    let id = &sealer.seal(&state(TWENTY_FIVE_LINES), 0, &asked(0..2))[0];
+    let id = &sealer.seal(&state(TWENTY_FIVE_LINES), 0, [0; 8], &asked(0..2))[0];
     assert!((0..id.len()).all(|length| sealer.unseal(&id[..length]).is_none()));
     for more in ["A", "AA", "AAAA", "=", "==", " ", "\n", "é"] {
         assert_eq!(sealer.unseal(&format!("{id}{more}")), None, "{more:?}");
@@ -124,7 +124,7 @@ fn an_id_that_is_cut_or_longer_is_refused() {
 fn an_id_has_one_last_character_only() {
     let sealer = Sealer::new(SECRET, "tenant");
     for code in ["return 1", "return 12", "return 123"] {
-        let id = &sealer.seal(&state(code), 0, &asked(0..1))[0];
+        let id = &sealer.seal(&state(code), 0, [0; 8], &asked(0..1))[0];
         let (rest, last) = id.split_at(id.len() - 1);
         let accepted: Vec<char> =
             ('\0'..='\u{7f}').filter(|other| sealer.unseal(&format!("{rest}{other}")).is_some()).collect();
@@ -134,7 +134,7 @@ fn an_id_has_one_last_character_only() {
 
 #[test]
 fn ids_of_other_tenants_and_secrets_are_refused() {
-    let id = &Sealer::new(SECRET, "tenant").seal(&state(THREE_LINES), 0, &asked(0..2))[0];
+    let id = &Sealer::new(SECRET, "tenant").seal(&state(THREE_LINES), 0, [0; 8], &asked(0..2))[0];
     assert!(Sealer::new(SECRET, "tenant").unseal(id).is_some());
     for other in [Sealer::new(SECRET, "tenant2"), Sealer::new(SECRET, ""), Sealer::new(b"another secret", "tenant")] {
         assert_eq!(other.unseal(id), None);
@@ -156,12 +156,12 @@ fn ids_are_small() {
     let sealer = Sealer::new(SECRET, "tenant");
     let hundred_and_twenty = hundred_and_twenty_lines();
     let size = |code: &str, calls| {
-        let id = &sealer.seal(&state(code), 0, &asked(0..calls))[0];
+        let id = &sealer.seal(&state(code), 0, [0; 8], &asked(0..calls))[0];
         format!("{} lines of {} bytes, {calls} calls: {} characters\n", code.lines().count(), code.len(), id.len())
     };
     let sizes = [(THREE_LINES, 2), (TWENTY_FIVE_LINES, 1), (TWENTY_FIVE_LINES, 5), (&hundred_and_twenty, 5)];
     assert_snapshot!(sizes.map(|(code, calls)| size(code, calls)).concat());
-    assert!(sealer.seal(&state(TWENTY_FIVE_LINES), 0, &asked(0..5))[0].len() < 1_024);
+    assert!(sealer.seal(&state(TWENTY_FIVE_LINES), 0, [0; 8], &asked(0..5))[0].len() < 1_024);
 }
 
 fn any_json() -> impl Strategy<Value = Value> {
@@ -201,8 +201,8 @@ proptest! {
         saying.calls[0].opaque.insert("extra_content".to_owned(), signature);
         (state.seed, state.started_at_ms) = (seed, started_at_ms);
         let calls = asked(0..calls);
-        let ids = sealer.seal(&state, round, &calls);
-        let expected = Unsealed::Round { run: state.run(), state: Box::new(state), round, calls };
+        let ids = sealer.seal(&state, round, [7; 8], &calls);
+        let expected = Unsealed::Round { run: state.run(), state: Box::new(state), round, answered: [7; 8], calls };
         prop_assert_eq!(sealer.unseal(&ids[0]), Some(expected));
     }
 }

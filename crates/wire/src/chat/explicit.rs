@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dacapo_replay::{CallIndex, Catalog};
+use dacapo_replay::{Call, CallIndex, Catalog};
 use serde_json::{Map, Value, json};
 
 use super::request::BadRequest;
-use super::{fields, plain};
-use crate::conversation::{Block, Conversation, Expected, HandedOut, Item, Round};
+use super::{fields, plain, transcript};
+use crate::conversation::{Block, Conversation, Expected, Given, HandedOut, Item, Round};
 use crate::ids::RunId;
 use crate::prompt::EXECUTE;
 use crate::saying::{ModelCall, Saying};
@@ -15,6 +15,8 @@ use crate::state::{RunState, arguments};
 
 pub(super) const CODE: &str = "code";
 pub(super) const CODE_RESULT: &str = "code_result";
+/// What the model is shown beside the result itself.
+const SHOWN_BESIDE: [&str; 2] = ["note", "logs"];
 
 pub(super) fn read(messages: Vec<Value>, catalog: &Catalog) -> Result<Conversation, BadRequest> {
     let mut reader = Reader::default();
@@ -41,10 +43,7 @@ struct Reader {
 /// A block that no `code_result` has closed yet.
 struct Open {
     block: Box<Block>,
-    id: String,
     at: usize,
-    /// Ids of the calls handed out, with their place in the block.
-    handed_out: Vec<(String, usize, usize)>,
     calls: u32,
     answers: usize,
 }
@@ -54,19 +53,11 @@ impl Reader {
         let role = fields::role(&message).to_owned();
         match (&mut self.open, role.as_str()) {
             (None, CODE) => {
-                let (id, state) = self.code(at, &message)?;
-                let block = Block {
-                    run: state.run(),
-                    id: id.clone(),
-                    state,
-                    rounds: Vec::new(),
-                    direct: Vec::new(),
-                    result: None,
-                };
+                let block = self.code(at, &message)?;
                 self.end_messages();
-                self.runs.insert(id.clone(), block.run);
-                let block = Box::new(block);
-                self.open = Some(Open { block, id, at, handed_out: Vec::new(), calls: 0, answers: 0 });
+                self.runs.insert(block.id.clone(), block.run);
+                self.runs.insert(code_id(block.run), block.run);
+                self.open = Some(Open { block: Box::new(block), at, calls: 0, answers: 0 });
             }
             (None, CODE_RESULT) => {
                 return Err(wrong(
@@ -83,7 +74,13 @@ impl Reader {
             (Some(open), CODE_RESULT) => {
                 let result = message.get("result").filter(|result| result.is_object());
                 let result = result.ok_or_else(|| wrong(at, "result", "a `code_result` needs `result`: {\"status\": \"success\", \"data\": …} or {\"status\": \"error\", \"error\": …}"))?;
-                open.block.result = Some(result.clone());
+                let mut shown = result.clone();
+                for key in SHOWN_BESIDE {
+                    if let Some(value) = message.get(key).filter(|value| !value.is_null()) {
+                        shown[key] = value.clone();
+                    }
+                }
+                open.block.result = Some(shown);
                 if let Some(open) = self.open.take() {
                     self.conversation.items.push(Item::Block(open.block));
                 }
@@ -94,7 +91,7 @@ impl Reader {
                     "role",
                     &format!(
                         "a message of role `{role}` cannot stand inside the block of `{}` (messages[{}]); between `code` and `code_result` only assistant messages with tool calls and tool messages are allowed",
-                        open.id, open.at
+                        open.block.id, open.at
                     ),
                 ));
             }
@@ -108,7 +105,7 @@ impl Reader {
         self.conversation.items.extend(plain::as_ordinary(messages).items);
     }
 
-    fn code(&self, at: usize, message: &Value) -> Result<(String, RunState), BadRequest> {
+    fn code(&self, at: usize, message: &Value) -> Result<Block, BadRequest> {
         let text = |key: &str| match message.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -124,12 +121,9 @@ impl Reader {
                 .filter(|ms| *ms < 1 << 52)
                 .ok_or_else(|| wrong(at, "started_at", "must be milliseconds since 1970"))?,
         };
-        let continues = match text("continues")? {
-            None => None,
-            Some(id) => Some(
-                *self.runs.get(&id).ok_or_else(|| wrong(at, "continues", "names no `code` message before this one"))?,
-            ),
-        };
+        let continued = text("continues")?;
+        let continues = continued.as_ref().and_then(|id| self.runs.get(id)).copied();
+        let is_orphan = continued.is_some() && continues.is_none();
         let before = match message.get("before") {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Array(before)) => before.iter().map(fields::saying).collect(),
@@ -141,29 +135,40 @@ impl Reader {
             opaque.insert(fields::CALL_OPAQUE.to_owned(), extra.clone());
         }
         saying.calls =
-            vec![ModelCall { name: EXECUTE.to_owned(), arguments: arguments(&code), id: String::new(), opaque }];
+            vec![ModelCall { name: EXECUTE.to_owned(), arguments: arguments(&code), opaque, ..ModelCall::default() }];
         let mut sayings: Vec<Saying> = before;
         sayings.push(saying);
         let seed = text("seed")?.unwrap_or_else(|| id.clone());
-        Ok((id, RunState { seed, started_at_ms, tools: [0; 8], continues, sayings, at: 0, code }))
+        let state = RunState { seed, started_at_ms, tools: [0; 8], continues, sayings, at: 0, code };
+        let (rounds, direct) = (Vec::new(), Vec::new());
+        Ok(Block { run: state.run(), id, state, rounds, direct, result: None, is_orphan })
     }
 }
 
 impl Open {
     fn round(&mut self, at: usize, message: &Value, catalog: &Catalog) -> Result<(), BadRequest> {
         let number = self.block.rounds.len();
-        let mut round = Round { number: number as u32, calls: Vec::new() };
-        for (place, call) in fields::tool_calls(message).iter().enumerate() {
+        let mut round = Round { number: number as u32, answered: None, calls: Vec::new() };
+        let calls = fields::tool_calls(message);
+        let are_ours = calls.iter().any(|call| self.own_index(fields::id(call)).is_some());
+        for (place, call) in calls.iter().enumerate() {
             let id = fields::id(call);
-            let index = self.index(id);
+            let own = self.own_index(id);
+            if are_ours && own.is_none() {
+                // The model's own call, beside the program's.
+                self.block.direct.push(Given { call: call.clone(), answer: None });
+                continue;
+            }
+            // Calls with ids of others count in order.
+            let index = own.unwrap_or(CallIndex(self.calls));
             self.calls = self.calls.max(index.0.saturating_add(1));
             let arguments = fields::arguments(call);
             let args = if arguments.trim().is_empty() { Ok(json!({})) } else { serde_json::from_str(&arguments) };
             let args = args.map_err(|error| {
                 wrong(at, &format!("tool_calls[{place}].function.arguments"), &format!("must be JSON: {error}"))
             })?;
-            self.handed_out.push((id.to_owned(), number, place));
             round.calls.push(HandedOut {
+                id: id.to_owned(),
                 asked: Expected::Args(index, args),
                 tool: fields::tool_name(call, catalog),
                 answer: None,
@@ -173,38 +178,34 @@ impl Open {
         Ok(())
     }
 
-    /// The number that our own ids end with; calls with ids of others count in order.
-    fn index(&self, id: &str) -> CallIndex {
-        let own = || {
-            let (run, numbers) = id.strip_prefix("call_")?.split_at_checked(RunId::CHARS)?;
-            let (_, call) = numbers.strip_prefix('_')?.split_once('_')?;
-            (RunId::parse(run)? == self.block.run).then(|| call.parse().ok().map(CallIndex)).flatten()
-        };
-        own().unwrap_or(CallIndex(self.calls))
+    /// The number that our own ids end with.
+    fn own_index(&self, id: &str) -> Option<CallIndex> {
+        let (run, numbers) = id.strip_prefix("call_")?.split_at_checked(RunId::CHARS)?;
+        let (_, call) = numbers.strip_prefix('_')?.split_once('_')?;
+        (RunId::parse(run)? == self.block.run).then(|| call.parse().ok().map(CallIndex)).flatten()
     }
 
     fn answer(&mut self, at: usize, message: &Value) -> Result<(), BadRequest> {
         let id = fields::tool_call_id(message);
-        let known = self
-            .handed_out
-            .iter()
-            .rev()
-            .find(|(handed_out, ..)| handed_out == id)
-            .map(|(_, round, place)| (*round, *place));
-        // A round of one call cannot be answered wrongly.
-        let only = || {
-            let round = self.block.rounds.last()?;
-            (round.calls.len() == 1 && round.calls[0].answer.is_none()).then(|| (self.block.rounds.len() - 1, 0))
+        let block = &mut self.block;
+        if let Some(given) = block.direct.iter_mut().find(|given| fields::id(&given.call) == id) {
+            given.answer.get_or_insert_with(|| message.clone());
+            return Ok(());
+        }
+        let is_known = block.rounds.iter().flat_map(|round| &round.calls).any(|call| call.id == id);
+        let call = if is_known {
+            block.rounds.iter_mut().rev().flat_map(|round| &mut round.calls).find(|call| call.id == id)
+        } else {
+            // A round of one call cannot be answered wrongly.
+            let last = block.rounds.last_mut().map_or(&mut [][..], |round| &mut round.calls);
+            if let [only] = last { Some(only).filter(|only| only.answer.is_none()) } else { None }
         };
-        let Some((round, place)) = known.or_else(only) else {
-            return Err(wrong(
-                at,
-                "tool_call_id",
-                &format!("`{id}` is not the id of a call in the block of `{}` (messages[{}])", self.id, self.at),
-            ));
+        let Some(call) = call else {
+            let message =
+                format!("`{id}` is not the id of a call in the block of `{}` (messages[{}])", block.id, self.at);
+            return Err(wrong(at, "tool_call_id", &message));
         };
         self.answers += 1;
-        let call = &mut self.block.rounds[round].calls[place];
         if call.answer.is_none() {
             call.answer = Some((self.answers, fields::answer(message)));
         }
@@ -216,17 +217,33 @@ fn wrong(at: usize, key: &str, message: &str) -> BadRequest {
     BadRequest { param: format!("messages[{at}].{key}"), message: message.to_owned() }
 }
 
-/// The id of a call, for a client that knows about programs.
-pub(super) fn call_id(run: RunId, round: u32, call: CallIndex) -> String {
-    format!("call_{run}_{round}_{}", call.0)
+/// The ids of a round's calls, for a client that knows about programs.
+pub fn call_ids(run: RunId, round: u32, calls: &[Call]) -> Vec<String> {
+    calls.iter().map(|call| format!("call_{run}_{round}_{}", call.call.0)).collect()
 }
 
-pub(super) fn code_id(run: RunId) -> String {
+pub fn code_id(run: RunId) -> String {
     format!("code_{run}")
 }
 
+/// The message that closes a block; `shown` is the result as the model reads it.
+pub fn code_result(id: &str, shown: &Value) -> Value {
+    let mut result = shown.clone();
+    let beside: Vec<(&str, Value)> = match result.as_object_mut() {
+        Some(fields) => SHOWN_BESIDE.into_iter().filter_map(|key| Some((key, fields.shift_remove(key)?))).collect(),
+        None => Vec::new(),
+    };
+    let mut message = json!({"role": CODE_RESULT, "id": id, "result": result});
+    for (key, value) in beside {
+        message[key] = value;
+    }
+    message
+}
+
 /// The message that opens a block.
-pub(super) fn code_message(state: &RunState, before: Vec<Value>) -> Value {
+pub fn code(state: &RunState) -> Value {
+    let before = state.sayings.split_last().map_or(&[][..], |(_, before)| before);
+    let before: Vec<Value> = before.iter().map(transcript::carried).collect();
     let mut message = json!({"role": CODE, "id": code_id(state.run()), "code": state.code});
     let fields = message.as_object_mut().expect("it is an object");
     if let Some(saying) = state.sayings.last() {

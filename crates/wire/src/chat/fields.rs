@@ -1,7 +1,7 @@
 //! Views of the messages' fields, in both spellings that clients use.
 
 use dacapo_replay::{Answer, Catalog};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::conversation;
 use crate::saying::{ModelCall, Saying};
@@ -69,6 +69,18 @@ pub(super) fn text(content: Option<&Value>) -> String {
     }
 }
 
+/// What a model says aloud: of content in parts, the text.
+pub(super) fn said_text(content: Option<&Value>) -> String {
+    match content {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            let texts = parts.iter().filter(|part| part["type"] == "text").filter_map(|part| part["text"].as_str());
+            texts.collect()
+        }
+        _ => String::new(),
+    }
+}
+
 pub(super) fn answer(message: &Value) -> Answer {
     let is_error = message.get("is_error") == Some(&Value::Bool(true));
     conversation::answer(text(message.get("content")), is_error)
@@ -82,7 +94,7 @@ pub(super) fn saying(message: &Value) -> Saying {
             opaque.insert(key.to_owned(), value.clone());
         }
     }
-    let text = Some(text(message.get("content"))).filter(|text| !text.is_empty());
+    let text = Some(said_text(message.get("content"))).filter(|text| !text.is_empty());
     Saying { text, opaque, calls: tool_calls(message).iter().map(model_call).collect() }
 }
 
@@ -92,9 +104,26 @@ pub(super) fn model_call(call: &Value) -> ModelCall {
         opaque.insert(CALL_OPAQUE.to_owned(), value.clone());
     }
     // Custom tools have a name of their own, and take text.
-    let name = match function_name(call) {
-        "" => call.pointer("/custom/name").and_then(Value::as_str).unwrap_or_default(),
-        name => name,
+    let custom = call.get("custom").filter(|custom| custom.is_object());
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (name, arguments) = match custom {
+        Some(custom) => (text(custom.get("name")), text(custom.get("input"))),
+        None => (function_name(call).to_owned(), arguments(call)),
     };
-    ModelCall { name: name.to_owned(), arguments: arguments(call), id: id(call).to_owned(), opaque }
+    ModelCall { name, arguments, id: id(call).to_owned(), is_custom: custom.is_some(), opaque }
+}
+
+/// A call as it stands in a message.
+pub(super) fn written(id: &str, call: &ModelCall) -> Value {
+    let mut fields = Map::new();
+    fields.insert("id".to_owned(), Value::from(id));
+    if call.is_custom {
+        fields.insert("type".to_owned(), Value::from("custom"));
+        fields.insert("custom".to_owned(), json!({"name": call.name, "input": call.arguments}));
+    } else {
+        fields.insert("type".to_owned(), Value::from("function"));
+        fields.insert("function".to_owned(), json!({"name": call.name, "arguments": call.arguments}));
+    }
+    fields.extend(call.opaque.clone());
+    Value::Object(fields)
 }

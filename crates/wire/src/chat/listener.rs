@@ -13,7 +13,7 @@ pub struct Said {
     pub finish_reason: Option<String>,
     pub usage: Option<Value>,
     pub head: Head,
-    /// The choice as it came, without calls: what the client gets if this is the answer.
+    /// The choice around it, with the message: what the client gets if this is the answer.
     pub choice: Map<String, Value>,
 }
 
@@ -39,12 +39,13 @@ impl Said {
 /// Puts a streamed answer together.
 #[derive(Debug, Default)]
 pub struct Listener {
-    saying: Saying,
     calls: Vec<Partial>,
     finish_reason: Option<String>,
     usage: Option<Value>,
     head: Option<Head>,
     choice: Map<String, Value>,
+    /// All that deltas said but calls.
+    message: Map<String, Value>,
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +70,9 @@ impl Listener {
         {
             self.usage = Some(usage);
         }
-        if self.head.is_none() && chunk.get("choices").is_some() {
+        // Some providers begin with a chunk that says nothing, not even who they are.
+        let is_named = chunk.get("id").and_then(Value::as_str).is_some_and(|id| !id.is_empty());
+        if self.head.is_none() && (is_named || chunk.pointer("/choices/0").is_some()) {
             self.head = Some(Head::of(chunk.clone()));
         }
         let Some(choice) = chunk.pointer_mut("/choices/0").and_then(Value::as_object_mut) else {
@@ -90,11 +93,9 @@ impl Listener {
                     }
                 }
             }
-            text_chars = self.hear_text(delta);
-            for key in fields::REASONING {
-                if let Some(piece) = delta.get(key).filter(|piece| !piece.is_null()) {
-                    join(self.saying.opaque.entry(key).or_insert(Value::Null), piece);
-                }
+            text_chars = fields::said_text(delta.get("content")).chars().count();
+            for (key, piece) in delta.iter().filter(|(key, piece)| *key != "role" && !piece.is_null()) {
+                join(self.message.entry(key).or_insert(Value::Null), piece);
             }
             is_left = delta.iter().any(|(_, value)| !value.is_null() && value.as_str() != Some(""));
         }
@@ -109,14 +110,6 @@ impl Listener {
 
     pub fn head(&self) -> Option<&Head> {
         self.head.as_ref()
-    }
-
-    fn hear_text(&mut self, delta: &Map<String, Value>) -> usize {
-        let text = fields::text(delta.get("content"));
-        if !text.is_empty() {
-            self.saying.text.get_or_insert_default().push_str(&text);
-        }
-        text.chars().count()
     }
 
     /// A piece of a call belongs to the call with its index; where providers leave the index out, or give all calls
@@ -148,17 +141,17 @@ impl Listener {
     /// The stream is over, and said so or not. `None` if it ended before the model did.
     pub fn finish(mut self, was_told: bool) -> Option<Said> {
         let head = self.head?;
-        self.saying.calls = self.calls.into_iter().map(|partial| partial.call).collect();
         if self.finish_reason.is_none() && !was_told {
             return None;
         }
-        Some(Said {
-            saying: self.saying,
-            finish_reason: self.finish_reason,
-            usage: self.usage,
-            head,
-            choice: self.choice,
-        })
+        let mut message = Map::new();
+        message.insert("role".to_owned(), Value::from("assistant"));
+        message.insert("content".to_owned(), Value::Null);
+        message.extend(self.message);
+        let mut saying = fields::saying(&Value::Object(message.clone()));
+        saying.calls = self.calls.into_iter().map(|partial| partial.call).collect();
+        self.choice.insert("message".to_owned(), Value::Object(message));
+        Some(Said { saying, finish_reason: self.finish_reason, usage: self.usage, head, choice: self.choice })
     }
 }
 

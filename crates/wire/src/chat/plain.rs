@@ -17,8 +17,7 @@ pub struct Kept(BTreeMap<(RunId, u32), String>);
 
 impl Kept {
     /// Run and round of each message in which no id is sealed.
-    pub fn wanted(body: &[u8]) -> Vec<(RunId, u32)> {
-        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    pub fn wanted(body: &Value) -> Vec<(RunId, u32)> {
         let messages = body.get("messages").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let wanted = |message: &Value| {
             let calls = fields::tool_calls(message);
@@ -57,12 +56,25 @@ fn walk(messages: Vec<Value>, read: &dyn Fn(&Value, &[Value]) -> Option<HandedOu
                 None => conversation.items.push(Item::Lost(lost(message, &answers))),
             }
         } else if fields::role(&message) == "tool" && Sealer::claims(fields::tool_call_id(&message)) {
-            // The call that it answers was trimmed away; no provider takes an answer without its call.
+            hear_late(&mut conversation, &message);
         } else {
             conversation.items.push(Item::Message(message));
         }
     }
     conversation
+}
+
+/// An answer that does not stand with its call. If that was trimmed away, nobody can make sense of it.
+fn hear_late(conversation: &mut Conversation, message: &Value) {
+    let id = fields::tool_call_id(message);
+    let blocks = conversation.items.iter_mut().rev().filter_map(|item| match item {
+        Item::Block(block) => Some(block),
+        _ => None,
+    });
+    let mut calls = blocks.flat_map(|block| &mut block.rounds).flat_map(|round| &mut round.calls);
+    if let Some(call) = calls.find(|call| call.id == id && call.answer.is_none()) {
+        call.answer = Some((usize::MAX, fields::answer(message)));
+    }
 }
 
 /// An assistant message that hands out calls of a program, with its answers.
@@ -91,9 +103,15 @@ impl HandedOutMessage {
                 kept.0.get(&short)?
             }
         };
-        let Unsealed::Round { state, run, round: number, calls: asked } = sealer.unseal(sealed)? else { return None };
-        let mut message =
-            HandedOutMessage { state, run, round: Round { number, calls: Vec::new() }, direct: Vec::new() };
+        let Unsealed::Round { state, run, round: number, answered, calls: asked } = sealer.unseal(sealed)? else {
+            return None;
+        };
+        let mut message = HandedOutMessage {
+            state,
+            run,
+            round: Round { number, answered: Some(answered), calls: Vec::new() },
+            direct: Vec::new(),
+        };
         let mut heard = vec![false; answers.len()];
         for (place, call) in calls.iter().enumerate() {
             let id = fields::id(call);
@@ -118,7 +136,7 @@ impl HandedOutMessage {
             };
             let answer = answered.map(|at| (at, fields::answer(&answers[at])));
             let tool = fields::tool_name(call, catalog);
-            message.round.calls.push(HandedOut { asked: Expected::Digest(asked), tool, answer });
+            message.round.calls.push(HandedOut { id: id.to_owned(), asked: Expected::Digest(asked), tool, answer });
         }
         // An answer with an id that was changed on its way: asking again would go on for ever.
         let stray = answers.iter().zip(&heard).any(|(answer, heard)| {
@@ -145,12 +163,17 @@ impl HandedOutMessage {
                 }
                 None => block.rounds.push(self.round),
             }
-            block.direct.extend(self.direct);
+            for given in self.direct {
+                if !block.direct.iter().any(|known| fields::id(&known.call) == fields::id(&given.call)) {
+                    block.direct.push(given);
+                }
+            }
             return;
         }
         conversation.items.push(Item::Block(Box::new(Block {
             run: self.run,
             id: String::new(),
+            is_orphan: false,
             state: *self.state,
             rounds: vec![self.round],
             direct: self.direct,

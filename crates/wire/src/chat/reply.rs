@@ -3,10 +3,9 @@
 use dacapo_replay::Call;
 use serde_json::{Map, Value, json};
 
-use super::{explicit, transcript};
-use crate::ids::RunId;
-use crate::saying::Saying;
-use crate::state::RunState;
+use super::fields;
+use crate::ids::{RunId, short_id};
+use crate::saying::ModelCall;
 
 /// The fields around the choices: id, time, model, and whatever else the provider says.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,38 +87,33 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Calls for the client: those of a program, then those that the model made itself. `said` is the message of the
-    /// model that they come from, if it was asked in this turn.
-    pub fn calls(said: Option<&Value>, ids: &[String], calls: &[Call], direct: &[Value]) -> Value {
-        let call = |(id, call): (&String, &Call)| json!({"id": id, "type": "function", "function": {"name": call.tool, "arguments": call.args.to_string()}});
-        let calls: Vec<Value> = ids.iter().zip(calls).map(call).chain(direct.iter().cloned()).collect();
+    /// A message with calls for the client: those of a program, then those that the model made itself. `said` is the
+    /// message of the model that they come from, if it was asked in this turn.
+    pub fn calls(said: Option<&Value>, ids: &[String], calls: &[Call], direct: &[ModelCall]) -> Value {
+        let of_program = ids.iter().zip(calls).map(|(id, call)| {
+            let function =
+                ModelCall { name: call.tool.clone(), arguments: call.args.to_string(), ..ModelCall::default() };
+            fields::written(id, &function)
+        });
+        let calls: Vec<Value> = of_program.chain(direct.iter().map(Reply::direct_call)).collect();
         let mut message = match said {
             Some(Value::Object(fields)) => fields.clone(),
             _ => Map::new(),
         };
         message.insert("role".to_owned(), Value::from("assistant"));
-        message.insert("content".to_owned(), Value::Null);
+        if !ids.is_empty() {
+            message.insert("content".to_owned(), Value::Null);
+        }
         message.insert("tool_calls".to_owned(), Value::Array(calls));
         Value::Object(message)
     }
 
-    /// The message that opens a block, for clients that know about programs.
-    pub fn code(state: &RunState) -> Value {
-        let before = state.sayings.split_last().map_or(&[][..], |(_, before)| before);
-        explicit::code_message(state, before.iter().map(|saying: &Saying| transcript::carried(saying)).collect())
-    }
-
-    /// The message that closes it.
-    pub fn code_result(id: &str, result: &Value) -> Value {
-        json!({"role": explicit::CODE_RESULT, "id": id, "result": result})
-    }
-
-    pub fn code_id(run: RunId) -> String {
-        explicit::code_id(run)
-    }
-
-    pub fn explicit_ids(run: RunId, round: u32, calls: &[Call]) -> Vec<String> {
-        calls.iter().map(|call| explicit::call_id(run, round, call.call)).collect()
+    /// Some providers give their calls no id, but clients need one.
+    fn direct_call(call: &ModelCall) -> Value {
+        match call.id.as_str() {
+            "" => fields::written(&format!("call_{}", short_id(&call.name, &call.arguments, 0)), call),
+            id => fields::written(id, call),
+        }
     }
 
     /// The whole response.

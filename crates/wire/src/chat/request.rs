@@ -46,6 +46,14 @@ pub struct Defaults {
     pub declarations_tokens_max: usize,
 }
 
+/// What the client says about calls in the answer, whatever the model would rather do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Demand {
+    Nothing,
+    Calls,
+    NoCalls,
+}
+
 /// How the client wants its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
@@ -73,8 +81,7 @@ pub struct Turn {
     pub delivery: Delivery,
     /// The client takes one call at a time.
     pub one_call: bool,
-    /// The client wants a call, whatever the model would rather do.
-    pub must_call: bool,
+    pub demand: Demand,
     /// The request with everything that we do not understand, in place.
     body: Map<String, Value>,
     /// Entries of `tools` that stay as they are.
@@ -86,14 +93,13 @@ const CODE_MODE: &str = "code_mode";
 impl Turn {
     /// Reads a request body. `header` is what `x-dacapo-mode` says.
     pub fn read(
-        body: &[u8],
+        body: Value,
         header: Option<Switch>,
         defaults: Defaults,
         sealer: &Sealer,
         kept: &Kept,
         toolboxes: &Toolboxes,
     ) -> Result<Reading, BadRequest> {
-        let body: Value = serde_json::from_slice(body).map_err(|error| bad("body", format!("is not JSON: {error}")))?;
         let Value::Object(mut body) = body else {
             return Err(bad("body", "must be a JSON object"));
         };
@@ -123,10 +129,11 @@ impl Turn {
                 return Err(bad(key, "cannot be had together with `code` messages: a program cannot promise it"));
             }
         } else if switch == Switch::Off || split.tools.is_empty() || unpromised.is_some() {
-            return Ok(Reading::PassThrough((had_switch || has_sealed).then(|| without_blocks(body, has_sealed))));
+            let is_changed = had_switch || has_sealed || split.has_callers;
+            return Ok(Reading::PassThrough(is_changed.then(|| without_code_mode(body, has_sealed))));
         }
-        let tools = Value::Array(split.tools).to_string();
-        let toolbox = toolboxes.get(&tools).map_err(|error| bad(&error.path, error.message))?;
+        let tools = serde_json::to_string(&split.tools).unwrap_or_default();
+        let toolbox = toolboxes.get(&tools).map_err(|error| bad(&split.path(&error.path), error.message))?;
         // A conversation that began in plain mode stays in it.
         let explicit = has_blocks || switch == Switch::Explicit && !has_sealed;
         let messages = match body.insert("messages".to_owned(), Value::Null) {
@@ -151,7 +158,11 @@ impl Turn {
                 _ => Delivery::Whole,
             },
             one_call: flag("parallel_tool_calls") == Some(false),
-            must_call: body.get("tool_choice").and_then(Value::as_str) == Some("required"),
+            demand: match body.get("tool_choice").and_then(Value::as_str) {
+                Some("required") => Demand::Calls,
+                Some("none") => Demand::NoCalls,
+                _ => Demand::Nothing,
+            },
             passed_tools: split.passed,
             body,
         })))
@@ -189,6 +200,7 @@ impl Turn {
 }
 
 /// The client's tools by who may call them.
+#[derive(Default)]
 struct Split {
     /// For programs.
     tools: Vec<Value>,
@@ -196,11 +208,15 @@ struct Split {
     direct: BTreeSet<String>,
     /// Entries that the model sees as they are.
     passed: Vec<Value>,
+    /// Where the tools for programs stand in the request.
+    places: Vec<usize>,
+    /// Some entry says who may call it, which no provider understands.
+    has_callers: bool,
 }
 
 impl Split {
     fn of(body: &Map<String, Value>) -> Result<Split, BadRequest> {
-        let mut split = Split { tools: Vec::new(), direct: BTreeSet::new(), passed: Vec::new() };
+        let mut split = Split::default();
         let entries = match body.get("tools") {
             None | Some(Value::Null) => return Ok(split),
             Some(Value::Array(entries)) => entries,
@@ -216,8 +232,10 @@ impl Split {
             }
             let callers =
                 Callers::of(entry).map_err(|message| bad(&format!("tools[{at}].allowed_callers"), message))?;
+            split.has_callers |= callers.are_given;
             if callers.programs {
                 split.tools.push(entry.clone());
+                split.places.push(at);
             }
             if callers.direct {
                 split.direct.insert(fields::function_name(entry).to_owned());
@@ -226,22 +244,33 @@ impl Split {
         }
         Ok(split)
     }
+
+    /// A place among the tools for programs, as a place in the request.
+    fn path(&self, path: &str) -> String {
+        let moved = || {
+            let (number, rest) = path.strip_prefix("tools[")?.split_once(']')?;
+            let place = self.places.get(number.parse::<usize>().ok()?)?;
+            Some(format!("tools[{place}]{rest}"))
+        };
+        moved().unwrap_or_else(|| path.to_owned())
+    }
 }
 
 struct Callers {
     direct: bool,
     programs: bool,
+    are_given: bool,
 }
 
 impl Callers {
     fn of(entry: &Value) -> Result<Callers, String> {
         let callers = entry.get("allowed_callers").or_else(|| entry.pointer("/function/allowed_callers"));
         let names = match callers {
-            None | Some(Value::Null) => return Ok(Callers { direct: false, programs: true }),
+            None | Some(Value::Null) => return Ok(Callers { direct: false, programs: true, are_given: false }),
             Some(Value::Array(names)) if !names.is_empty() => names,
             Some(_) => return Err("must be an array of \"direct\" and \"programmatic\"".to_owned()),
         };
-        let mut callers = Callers { direct: false, programs: false };
+        let mut callers = Callers { direct: false, programs: false, are_given: true };
         for name in names {
             match name.as_str() {
                 Some("direct") => callers.direct = true,
@@ -304,8 +333,15 @@ fn cannot_promise(body: &Map<String, Value>) -> Option<&'static str> {
     ["tool_choice", "n", "stop", "functions", "function_call"].into_iter().find(asks)
 }
 
-/// The body with the calls of programs as ordinary ones.
-fn without_blocks(mut body: Map<String, Value>, has_sealed: bool) -> Value {
+/// The body for a model without programs: their calls are ordinary ones, and tools that only programs may call are not
+/// there.
+fn without_code_mode(mut body: Map<String, Value>, has_sealed: bool) -> Value {
+    if let Some(Value::Array(tools)) = body.get_mut("tools") {
+        tools.retain(|tool| Callers::of(tool).is_ok_and(|callers| callers.direct || !callers.are_given));
+        for tool in tools {
+            *tool = without_callers(tool);
+        }
+    }
     if has_sealed {
         let messages = match body.get_mut("messages") {
             Some(Value::Array(messages)) => std::mem::take(messages),
@@ -315,7 +351,7 @@ fn without_blocks(mut body: Map<String, Value>, has_sealed: bool) -> Value {
         for item in plain::as_ordinary(messages).items {
             match item {
                 Item::Message(message) => transcript.message(message),
-                Item::Lost(lost) => transcript.off(&lost),
+                Item::Lost(calls) => transcript.off(&calls),
                 Item::Block(_) => {}
             }
         }

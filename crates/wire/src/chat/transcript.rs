@@ -33,7 +33,7 @@ impl Transcript {
     pub fn saying(&mut self, saying: &Saying, results: &[String], direct: &[Given]) {
         let ids = saying.short_ids(self.calls);
         self.calls += ids.len();
-        let mut calls: Vec<Value> = ids.iter().zip(&saying.calls).map(|(id, call)| written(id, call)).collect();
+        let mut calls: Vec<Value> = ids.iter().zip(&saying.calls).map(|(id, call)| fields::written(id, call)).collect();
         calls.extend(direct.iter().map(|given| given.call.clone()));
         let mut message = Map::new();
         message.insert("role".to_owned(), Value::from("assistant"));
@@ -89,15 +89,6 @@ impl Transcript {
     }
 }
 
-fn written(id: &str, call: &crate::saying::ModelCall) -> Value {
-    let mut fields = Map::new();
-    fields.insert("id".to_owned(), Value::from(id));
-    fields.insert("type".to_owned(), Value::from("function"));
-    fields.insert("function".to_owned(), json!({"name": call.name, "arguments": call.arguments}));
-    fields.extend(call.opaque.clone());
-    Value::Object(fields)
-}
-
 /// Messages of the model that explicit clients carry for us, without results.
 pub(super) fn carried(saying: &Saying) -> Value {
     let mut message = Map::new();
@@ -105,12 +96,11 @@ pub(super) fn carried(saying: &Saying) -> Value {
         message.insert("content".to_owned(), Value::from(text.as_str()));
     }
     message.extend(saying.opaque.clone());
-    let call = |call: &crate::saying::ModelCall| {
-        let mut fields = Map::new();
-        fields.insert("function".to_owned(), json!({"name": call.name, "arguments": call.arguments}));
-        fields.extend(call.opaque.clone());
-        Value::Object(fields)
-    };
-    message.insert("tool_calls".to_owned(), saying.calls.iter().map(call).collect());
+    let calls = saying.calls.iter().map(|call| {
+        let mut call = fields::written("", call);
+        call.as_object_mut().map(|fields| fields.shift_remove("id"));
+        call
+    });
+    message.insert("tool_calls".to_owned(), calls.collect());
     Value::Object(message)
 }

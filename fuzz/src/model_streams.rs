@@ -1,0 +1,114 @@
+//! Any bytes as a model's stream, cut anywhere: the same events; and any JSON as its chunks: something that was said.
+#![no_main]
+
+mod json;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+
+use dacapo_replay::{Toolbox, read_tools};
+use dacapo_wire::chat::{Listener, Said};
+use dacapo_wire::{Event, Intent, Offer, Saying, SseReader};
+use libfuzzer_sys::arbitrary::{Result, Unstructured};
+use libfuzzer_sys::fuzz_target;
+use serde_json::{Value, json};
+
+static OFFER: LazyLock<Offer> = LazyLock::new(|| {
+    let tools = read_tools(&json!([{ "name": "get_weather" }, { "name": "b", "server": "s" }])).expect("tools");
+    Offer::new(Arc::new(Toolbox::new(tools).expect("two tools")), BTreeSet::from(["direct".to_owned()]), 0)
+});
+
+static KEYS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let keys = "id created model choices index delta message role content text type tool_calls toolCalls function custom \
+         name arguments execute search direct get_weather finish_reason usage reasoning_content reasoning \
+         reasoning_details extra_content summary";
+    keys.split(' ').collect()
+});
+
+fuzz_target!(|data: &[u8]| {
+    check_pieces(data);
+    // Too little data for a chunk is no finding.
+    check_chunks(&mut Unstructured::new(data)).unwrap_or_default();
+});
+
+fn check_pieces(data: &[u8]) {
+    let Some((&size, stream)) = data.split_first() else { return };
+    let whole = events([stream].into_iter());
+    assert_eq!(whole, events(stream.chunks(usize::from(size) + 1)));
+    assert_eq!(whole, events(stream.chunks(1)));
+    let chunks = whole.iter().filter_map(|event| serde_json::from_str(&event.data).ok());
+    hear(chunks);
+    if let Ok(body) = serde_json::from_slice(stream) {
+        check_whole(body);
+    }
+}
+
+fn events<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<Event> {
+    let mut reader = SseReader::default();
+    let mut events: Vec<Event> = pieces.flat_map(|piece| reader.read(piece).expect("a small event")).collect();
+    events.extend(reader.finish());
+    events
+}
+
+fn check_chunks(input: &mut Unstructured<'_>) -> Result<()> {
+    let mut chunks = Vec::new();
+    while input.ratio(7, 8)? && !input.is_empty() {
+        chunks.push(chunk(input)?);
+    }
+    check_whole(json!({"id": "x", "choices": chunks.first().map(|chunk| &chunk["choices"])}));
+    hear(chunks.into_iter());
+    Ok(())
+}
+
+fn chunk(input: &mut Unstructured<'_>) -> Result<Value> {
+    Ok(match input.int_in_range(0..=4)? {
+        0 => json::any(input, &KEYS)?,
+        1 => json!({"id": "x", "choices": [{"index": 0, "delta": json::object(input, &KEYS)?}]}),
+        2 => json!({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": json::any(input, &KEYS)?}]}),
+        _ => {
+            let name = *input.choose(&["execute", "search_functions", "search", "direct", "get_weather", ""])?;
+            let mut call = json!({"id": input.choose(&["", "1", "2"])?, "function": {"name": name}});
+            if input.arbitrary()? {
+                call["index"] = json!(input.arbitrary::<u8>()?);
+            }
+            call["function"]["arguments"] = match input.int_in_range(0..=4)? {
+                0 => json::any(input, &KEYS)?,
+                1 => Value::from(json!({"code": input.arbitrary::<&str>()?}).to_string()),
+                2 => Value::from(json!({"query": input.arbitrary::<&str>()?}).to_string()),
+                _ => Value::from(input.arbitrary::<&str>()?),
+            };
+            let calls = json!([call]);
+            json!({"id": "x", "choices": [{"index": 0, "delta": {"tool_calls": calls}, "message": {"tool_calls": calls}}]})
+        }
+    })
+}
+
+fn hear(chunks: impl Iterator<Item = Value>) {
+    let mut listener = Listener::default();
+    for chunk in chunks {
+        listener.hear(chunk);
+    }
+    if let Some(said) = listener.finish(true) {
+        check_saying(&said.saying);
+    }
+}
+
+fn check_whole(body: Value) {
+    if let Ok(said) = Said::read(body) {
+        check_saying(&said.saying);
+    }
+}
+
+/// What is carried means the same as what was said.
+fn check_saying(saying: &Saying) {
+    let intent = saying.intent(&OFFER);
+    let normalized = saying.clone().normalized(&OFFER);
+    assert_eq!(normalized.clone().normalized(&OFFER), normalized);
+    assert_eq!(saying.responses(&OFFER, &|query| query.query.clone()).len(), saying.calls.len());
+    match (&intent, normalized.clone().without_direct(&OFFER).intent(&OFFER)) {
+        (Intent::Program { code, .. }, Intent::Program { code: carried, .. }) => assert_eq!(*code, carried),
+        (Intent::Program { .. }, other) => panic!("the program is gone: {other:?}"),
+        (_, Intent::Program { .. }) if intent != Intent::Respond => panic!("a program came from {intent:?}"),
+        _ => {}
+    }
+}

@@ -1,0 +1,140 @@
+//! Any text as an id, and any state in one: what is opened is what was sealed, and what was changed is refused.
+#![no_main]
+
+mod json;
+
+use std::sync::LazyLock;
+
+use dacapo_replay::{ArgsDigest, CallIndex};
+use dacapo_wire::{Asked, ModelCall, RunState, Saying, Sealer, Unsealed};
+use libfuzzer_sys::arbitrary::{Result, Unstructured};
+use libfuzzer_sys::fuzz_target;
+use serde_json::json;
+
+static SEALER: LazyLock<Sealer> = LazyLock::new(|| Sealer::new(b"a secret of some length", "tenant"));
+static OTHERS: LazyLock<[Sealer; 2]> = LazyLock::new(|| {
+    [Sealer::new(b"a secret of some length", "tenant2"), Sealer::new(b"A secret of some length", "tenant")]
+});
+
+const KEYS: [&str; 4] = ["reasoning_content", "reasoning_details", "text", "extra_content"];
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(text) = std::str::from_utf8(data) {
+        for text in [text, &format!("dc1_{text}")] {
+            check_canonical(text);
+        }
+    }
+    // Too little data for a state is no finding.
+    sealed(&mut Unstructured::new(data)).unwrap_or_default();
+});
+
+const ANSWERED: [u8; 8] = *b"answered";
+
+/// An id has one spelling only.
+fn check_canonical(id: &str) {
+    match SEALER.unseal(id) {
+        None => {}
+        Some(Unsealed::Round { state, round, answered, calls, .. }) => {
+            assert_eq!(SEALER.seal(&state, round, answered, &calls)[0], id);
+        }
+        Some(Unsealed::Sibling { run, round, call }) => assert_eq!(format!("dc1_{run}_{round}_{}", call.0), id),
+    }
+}
+
+fn sealed(input: &mut Unstructured<'_>) -> Result<()> {
+    let mut state = state(input)?;
+    if input.arbitrary()? {
+        state.continues = Some(state.run());
+    }
+    let round = input.arbitrary()?;
+    let mut calls = Vec::new();
+    let mut next = 0_u32;
+    while input.ratio(3, 4)? && !input.is_empty() {
+        let call = next + u32::from(input.arbitrary::<u16>()?);
+        next = call + 1;
+        calls.push(Asked { call: CallIndex(call), args: ArgsDigest(input.arbitrary()?) });
+    }
+
+    let ids = SEALER.seal(&state, round, ANSWERED, &calls);
+    assert_eq!(ids.len(), calls.len().max(1));
+    let run = state.run();
+    let expected =
+        Unsealed::Round { state: Box::new(state.clone()), run, round, answered: ANSWERED, calls: calls.clone() };
+    assert_eq!(SEALER.unseal(&ids[0]), Some(expected));
+    for (id, asked) in ids.iter().zip(&calls).skip(1) {
+        assert_eq!(SEALER.unseal(id), Some(Unsealed::Sibling { run, round, call: asked.call }));
+        assert!(id.len() <= 40, "providers take no longer ones: {id}");
+    }
+    for id in &ids {
+        assert!(id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')), "{id}");
+        assert!(!id.contains("__thought__"), "{id}");
+    }
+    assert_eq!(ids, SEALER.seal(&state, round, ANSWERED, &calls));
+    for other in &*OTHERS {
+        assert_eq!(other.unseal(&ids[0]), None);
+    }
+
+    let changed = changed(&ids[0], input)?;
+    let is_accepted = matches!(SEALER.unseal(&changed), Some(Unsealed::Round { .. }));
+    assert!(!is_accepted || changed == ids[0], "{changed} was accepted instead of {}", ids[0]);
+    Ok(())
+}
+
+/// One bit flipped, cut, or with something appended.
+fn changed(id: &str, input: &mut Unstructured<'_>) -> Result<String> {
+    let at = input.choose_index(id.len())?;
+    let mut bytes = id.as_bytes().to_vec();
+    match input.int_in_range(0..=3)? {
+        0 => bytes[at] ^= 1 << input.int_in_range(0..=6)?,
+        1 => bytes.truncate(at),
+        2 => bytes.extend_from_slice(input.arbitrary::<&str>()?.as_bytes()),
+        _ => {
+            // The last character has bits that no byte uses.
+            let last = bytes.len() - 1;
+            bytes[last] = input.arbitrary::<u8>()? & 0x7f;
+        }
+    }
+    Ok(String::from_utf8(bytes).expect("seven bits stay seven bits"))
+}
+
+fn state(input: &mut Unstructured<'_>) -> Result<RunState> {
+    let code: String = input.arbitrary()?;
+    let mut sayings = Vec::new();
+    while input.arbitrary()? && !input.is_empty() {
+        sayings.push(saying(input)?);
+    }
+    let mut last = saying(input)?;
+    let program = ModelCall {
+        name: (*input.choose(&["execute", "execute_program"])?).to_owned(),
+        arguments: json!({"code": code}).to_string(),
+        opaque: json::object(input, &KEYS)?,
+        ..ModelCall::default()
+    };
+    let at = input.int_in_range(0..=last.calls.len())?;
+    last.calls.insert(at, program);
+    sayings.push(last);
+    Ok(RunState {
+        seed: input.arbitrary()?,
+        started_at_ms: input.arbitrary()?,
+        tools: input.arbitrary()?,
+        continues: None,
+        sayings,
+        at,
+        code,
+    })
+}
+
+fn saying(input: &mut Unstructured<'_>) -> Result<Saying> {
+    let mut calls = Vec::new();
+    while input.ratio(1, 3)? && !input.is_empty() {
+        calls.push(ModelCall {
+            name: input.arbitrary()?,
+            arguments: input.arbitrary()?,
+            opaque: json::object(input, &KEYS)?,
+            ..ModelCall::default()
+        });
+    }
+    let opaque = if input.arbitrary()? { Some(json::any(input, &KEYS)?) } else { None };
+    let opaque = opaque.into_iter().map(|details| ("reasoning_details".to_owned(), details));
+    Ok(Saying { text: input.arbitrary()?, opaque: opaque.collect(), calls })
+}
