@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{Response, StatusCode};
+use axum::http::{Request, Response, StatusCode};
 use axum::routing::post;
 use bytes::Bytes;
 use dacapo_gateway::scripted::{Ending, Script};
@@ -22,6 +22,8 @@ pub(crate) const SECRET: &str = "a secret of at least 16 characters";
 pub(crate) struct Model {
     pub(crate) url: String,
     pub(crate) seen: Arc<Mutex<Vec<Value>>>,
+    /// Path with query, and key, of every request.
+    pub(crate) addressed: Arc<Mutex<Vec<(String, String)>>>,
     task: JoinHandle<()>,
 }
 
@@ -29,14 +31,21 @@ impl Model {
     pub(crate) async fn start(script: &str) -> Model {
         let script = Script::parse(script).unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
+        let addressed: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
+        let address = Arc::clone(&addressed);
         let router = Router::new()
             .route("/v1/chat/completions", post(complete))
             .layer(axum::extract::DefaultBodyLimit::disable())
+            .layer(axum::middleware::map_request(move |request: Request<Body>| {
+                let key = request.headers().get("authorization").map_or("", |key| key.to_str().unwrap());
+                address.lock().unwrap().push((request.uri().to_string(), key.to_owned()));
+                std::future::ready(request)
+            }))
             .with_state((script, Arc::clone(&seen)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Model { url, seen, task }
+        Model { url, seen, addressed, task }
     }
 
     /// What it was asked since the last time.

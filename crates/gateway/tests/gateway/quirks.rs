@@ -198,3 +198,41 @@ error = { status = 400, message = "No.", retry_after = 0 }
         assert_eq!((answered.status >= 400, model.asked().len()), (true, times), "{user}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upstream_that_does_not_stream_is_heard_all_the_same() {
+    let raw = json!({"id": "x", "created": 1_767_225_600, "model": "m", "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "whole"}, "finish_reason": "stop"}]});
+    let script = format!("[[turn]]\nraw = '''{raw}'''\ncontent_type = \"application/json\"\n");
+    let model = Model::start(&script).await;
+    let gateway = Running::start(options(&model)).await;
+    let body = json!({"model": "m", "stream": true, "tools": [tool("web_search", &["query"])], "messages": [{"role": "user", "content": "hi"}]});
+    let heard = post_json(&gateway.url, &body).await.streamed();
+    assert_eq!(
+        heard["choices"][0],
+        json!({"message": {"role": "assistant", "content": "whole"}, "finish_reason": "stop"})
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn custom_tools_keep_their_text_in_streams() {
+    let chunk = |call: Value, reason: Value| {
+        let choice = json!({"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": reason});
+        format!("data: {}\n\n", json!({"id": "x", "created": 1_767_225_600, "model": "m", "choices": [choice]}))
+    };
+    let raw = [
+        chunk(
+            json!({"index": 0, "id": "a", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}),
+            Value::Null,
+        ),
+        chunk(json!({"index": 0, "custom": {"input": " Patch"}}), json!("tool_calls")),
+    ];
+    let script = format!("[[turn]]\nraw = '''{}'''\ncontent_type = \"text/event-stream\"\n", raw.concat());
+    let model = Model::start(&script).await;
+    let gateway = Running::start(options(&model)).await;
+    let custom = json!({"type": "custom", "custom": {"name": "patch"}});
+    let body = json!({"model": "m", "stream": true, "tools": [custom, tool("other", &[])], "messages": [{"role": "user", "content": "hi"}]});
+    let heard = post_json(&gateway.url, &body).await.streamed();
+    let expected = json!([{"id": "a", "type": "custom", "custom": {"name": "patch", "input": "*** Begin Patch"}}]);
+    assert_eq!(heard["choices"][0]["message"]["tool_calls"], expected);
+}

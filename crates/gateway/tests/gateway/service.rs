@@ -70,6 +70,69 @@ async fn only_clients_with_a_key_are_served_each_bound_to_its_own_conversations(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_key_goes_where_it_belongs_and_a_query_with_its_request() {
+    let (first, second) = (Model::start(SCRIPT).await, Model::start(SCRIPT).await);
+    let mut options = options(&first);
+    options.upstreams[0].models = vec!["m*".to_owned()];
+    options.upstreams.push(dacapo_gateway::UpstreamOptions {
+        base_url: Some(second.url.clone()),
+        models: vec!["other".to_owned()],
+        ..options.upstreams[0].clone()
+    });
+    let gateway = Running::start(options).await;
+    let http = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
+    for mode in ["plain", "off"] {
+        let request = http.post(format!("{}/chat/completions?api-version=1", gateway.url)).body(ask("hi").to_string());
+        request.header("authorization", "Bearer sk-ann").header("x-dacapo-mode", mode).send().await.unwrap();
+    }
+    http.get(format!("{}/models", gateway.url)).header("authorization", "Bearer sk-ann").send().await.unwrap();
+    let sent = |path: &str, key: &str| (path.to_owned(), key.to_owned());
+    let asked = sent("/v1/chat/completions?api-version=1", "Bearer sk-ann");
+    // Whose key it is, a list of models does not say.
+    assert_eq!(*first.addressed.lock().unwrap(), [asked.clone(), asked, sent("/v1/models", "")]);
+    assert_eq!(*second.addressed.lock().unwrap(), [sent("/v1/models", "")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn web_pages_of_others_may_not_use_a_gateway_that_lets_everybody_in() {
+    let model = Model::start(SCRIPT).await;
+    let gateway = Running::start(options(&model)).await;
+    for (name, value, status) in [
+        ("origin", "https://evil.example", 403),
+        ("host", "evil.example", 403),
+        ("origin", "http://localhost:3000", 200),
+        ("origin", "http://127.0.0.1:3000", 200),
+    ] {
+        assert_eq!(post_with(&gateway.url, &ask("hi"), &[(name, value)]).await.status, status, "{name}: {value}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_of_the_past_that_takes_too_long_does_not_end_the_conversation() {
+    let script = r#"
+[[turn]]
+when = { user = "work", after = "user" }
+program = "const n = await web_search({ query: 'x' }); for (let i = 0; i < 1e9; i++); return n;"
+
+[[turn]]
+text = "hi"
+"#;
+    let model = Model::start(script).await;
+    let mut options = options(&model);
+    options.step_seconds_max = Some(1);
+    options.limits.insert("fuel".to_owned(), 1_000_000_000_000);
+    let gateway = Running::start(options).await;
+    let mut request = ask("work");
+    let message = post_json(&gateway.url, &request).await.json()["choices"][0]["message"].clone();
+    let messages = request["messages"].as_array_mut().unwrap();
+    messages.push(message.clone());
+    messages.push(json!({"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "1"}));
+    assert_eq!(post_json(&gateway.url, &request).await.status, 503);
+    request["messages"].as_array_mut().unwrap().push(json!({"role": "user", "content": "never mind"}));
+    assert_eq!(post_json(&gateway.url, &request).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bodies_and_turns_have_a_limit() {
     let model = Model::start(SCRIPT).await;
     let mut options = options(&model);
@@ -219,6 +282,11 @@ base_url = "localhost"
     let shown = config.to_toml();
     insta::assert_snapshot!(shown);
     assert!(!shown.contains("sk-hidden") && !shown.contains("0123456789abcdef"));
+
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "secret = \"a secret that is not shown\n").unwrap();
+    let error = Options::load(Some(file.path()), &BTreeMap::new()).unwrap_err().to_string();
+    assert!(error.contains("line 1") && !error.contains("not shown"), "{error}");
 
     for (name, value) in [("DACAPO_TURN_MAX", "7"), ("DACAPO_TURNS_MAX", "many")] {
         let environment: BTreeMap<String, String> = [(name.to_owned(), value.to_owned())].into();
