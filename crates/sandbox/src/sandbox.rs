@@ -13,9 +13,6 @@ static MACHINE_CODE: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT
 /// Largest memory a program may be given.
 pub const MEMORY_BYTES_CAP: usize = 256 << 20;
 
-/// Guests that may run at the same moment; each needs a stack of the host.
-const RUNNING_MAX: u32 = 256;
-
 /// Bytes of a released memory that are reset in place instead of being given back, which saves page faults.
 const KEEP_RESIDENT_BYTES: usize = 2 << 20;
 
@@ -61,7 +58,8 @@ fn engine(programs_max: u32) -> Result<Engine, SandboxError> {
     pool.total_core_instances(programs_max)
         .total_memories(programs_max)
         .total_tables(programs_max)
-        .total_stacks(programs_max.min(RUNNING_MAX))
+        // A store keeps the stack of its last call: one that is paused has one too.
+        .total_stacks(programs_max)
         .max_memory_size(MEMORY_BYTES_CAP)
         .table_elements(4096)
         .max_core_instance_size(1 << 20)
