@@ -1,6 +1,7 @@
 //! The command line. Data goes to stdout, everything else to stderr.
 
 mod answers;
+mod demo;
 mod key;
 mod run;
 mod search;
@@ -23,6 +24,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Options),
     Serve(serve::Options),
     Run(run::Options),
     Step(step::Options),
@@ -33,6 +35,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Demo(options) => demo::demo(&options),
         Command::Serve(options) => serve::serve(&options),
         Command::Run(options) => run::run(&options),
         Command::Step(options) => step::step(&options),

@@ -407,11 +407,10 @@ impl Options {
 }
 
 impl Config {
-    /// Plays the models that fit the pattern from a script, whatever else is configured.
+    /// Plays all models from a script, whatever else is configured.
     #[must_use]
-    pub fn with_script(mut self, models: &str, script: Script) -> Config {
-        self.upstreams.insert(0, Upstream::new("script", models, Place::Scripted(script)));
-        self
+    pub fn with_script(self, script: Script) -> Config {
+        Config { upstreams: vec![Upstream::new("script", "*", Place::Scripted(script))], ..self }
     }
 
     /// What is in force, as a file would say it, with the secrets hidden.

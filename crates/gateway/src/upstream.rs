@@ -56,6 +56,12 @@ pub(crate) enum Place {
     Scripted(Script),
 }
 
+impl Place {
+    fn has_tls(&self) -> bool {
+        matches!(self, Place::Http { base_url, .. } if !base_url.starts_with("http://"))
+    }
+}
+
 /// Text that is never shown.
 #[derive(Clone)]
 pub(crate) struct Secret(pub String);
@@ -77,14 +83,16 @@ const ERROR_BYTES_MAX: usize = 1 << 20;
 
 impl Upstreams {
     pub(crate) fn new(list: Vec<Upstream>, connect: Duration, idle: Duration) -> Result<Upstreams, reqwest::Error> {
-        let client = reqwest::Client::builder()
+        let builder = reqwest::Client::builder()
             .connect_timeout(connect)
             .read_timeout(idle)
             .redirect(reqwest::redirect::Policy::none())
             .pool_max_idle_per_host(256)
-            .tcp_nodelay(true)
-            .build()?;
-        Ok(Upstreams { list, client })
+            .tcp_nodelay(true);
+        let has_tls = list.iter().any(|upstream| upstream.place.has_tls());
+        // Machines without certificates can serve too, as long as there is nothing to be certified.
+        let builder = if has_tls { builder } else { builder.tls_certs_only([]) };
+        Ok(Upstreams { client: builder.build()?, list })
     }
 
     /// The first that has the model.

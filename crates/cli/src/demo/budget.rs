@@ -5,20 +5,42 @@ use serde_json::{Value, json};
 use super::scenario::{Scenario, euros, text, tool, unknown};
 
 const LINES_EACH: usize = 100;
-const CATEGORIES: [&str; 5] = ["travel", "meals", "software", "hardware", "training"];
-const BUDGETS: [(&str, i64); 3] = [("junior", 320_000), ("senior", 400_000), ("staff", 480_000)];
-const NAMES: [&str; 20] = [
-    "Amara Okafor", "Bence Nagy", "Clara Jensen", "Diego Ramos", "Elif Demir", "Farid Haddad", "Greta Lindqvist",
-    "Hana Suzuki", "Ivo Petrov", "Jana Novak", "Kofi Mensah", "Lena Fischer", "Marco Bianchi", "Nora Walsh",
-    "Oscar Dubois", "Priya Nair", "Quinn Taylor", "Rosa Vidal", "Stefan Ilic", "Tara Singh",
+/// With merchants of each.
+const CATEGORIES: [(&str, [&str; 3]); 5] = [
+    ("travel", ["Deutsche Bahn", "Lufthansa", "Hotel Europa"]),
+    ("meals", ["Trattoria Roma", "Cafe Central", "Bistro 21"]),
+    ("software", ["JetBrains", "Figma", "GitHub"]),
+    ("hardware", ["Dell", "Logitech", "Apple Store"]),
+    ("training", ["O'Reilly", "Coursera", "Linux Foundation"]),
 ];
-/// Who travels more than the others.
-const TRAVELLERS: [usize; 3] = [4, 9, 17];
+const BUDGETS: [(&str, i32); 3] = [("junior", 260_000), ("senior", 280_000), ("staff", 300_000)];
+const NAMES: [&str; 20] = [
+    "Amara Okafor",
+    "Bence Nagy",
+    "Clara Jensen",
+    "Diego Ramos",
+    "Elif Demir",
+    "Farid Haddad",
+    "Greta Lindqvist",
+    "Hana Suzuki",
+    "Ivo Petrov",
+    "Jana Novak",
+    "Kofi Mensah",
+    "Lena Fischer",
+    "Marco Bianchi",
+    "Nora Walsh",
+    "Oscar Dubois",
+    "Priya Nair",
+    "Quinn Taylor",
+    "Rosa Vidal",
+    "Stefan Ilic",
+    "Tara Singh",
+];
 
 struct Expense {
     category: &'static str,
     is_approved: bool,
-    cents: i64,
+    cents: i32,
     json: Value,
 }
 
@@ -33,7 +55,7 @@ pub(super) fn scenario(name: &'static str) -> Scenario {
     let members = members();
     Scenario {
         name,
-        title: "2,000 expense lines, three lines of answer",
+        title: format!("{} expenses, of which the model reads none", NAMES.len() * LINES_EACH),
         question: "Who in engineering is over their travel budget in 2026-Q3, and by how much?".to_owned(),
         tools: tools(),
         expected: expected(&members),
@@ -42,25 +64,25 @@ pub(super) fn scenario(name: &'static str) -> Scenario {
 }
 
 fn expected(members: &[Member]) -> String {
-    let mut over: Vec<(i64, i64, &str)> = Vec::new();
+    let mut over: Vec<(i32, &str)> = Vec::new();
     for member in members {
         let travel = member.expenses.iter().filter(|expense| expense.category == "travel" && expense.is_approved);
-        let spent: i64 = travel.map(|expense| expense.cents).sum();
+        let spent: i32 = travel.map(|expense| expense.cents).sum();
         let by = spent - BUDGETS[member.level].1;
         if by > 0 {
-            over.push((by, spent, member.name));
+            over.push((by, member.name));
         }
     }
-    over.sort_by_key(|(by, ..)| -by);
-    let two = |cents: i64| format!("{}.{:02}", cents / 100, cents % 100);
-    let lines = over.iter().map(|(by, spent, name)| format!("\n{name}: €{} over, €{} spent", two(*by), two(*spent)));
-    format!("Over their travel budget in 2026-Q3:{}", lines.collect::<String>())
+    over.sort_by_key(|(by, _)| -by);
+    let line = |(by, name): &(i32, &str)| format!("\n{name}: €{}.{:02} over", by / 100, by % 100);
+    format!("Over their travel budget in 2026-Q3:{}", over.iter().map(line).collect::<String>())
 }
 
 fn execute(members: &[Member], tool: &str, arguments: &Value) -> Result<Value, String> {
     match tool {
         "get_team_members" => {
-            let member = |member: &Member| json!({"id": member.id, "name": member.name, "level": BUDGETS[member.level].0});
+            let member =
+                |member: &Member| json!({"id": member.id, "name": member.name, "level": BUDGETS[member.level].0});
             Ok(json!({"members": members.iter().map(member).collect::<Vec<_>>()}))
         }
         "get_expenses" => {
@@ -99,13 +121,6 @@ fn tools() -> Vec<Value> {
 
 /// The same people and lines in every run.
 fn members() -> Vec<Member> {
-    const MERCHANTS: [[&str; 3]; 5] = [
-        ["Deutsche Bahn", "Lufthansa", "Hotel Europa"],
-        ["Trattoria Roma", "Cafe Central", "Bistro 21"],
-        ["JetBrains", "Figma", "GitHub"],
-        ["Dell", "Logitech", "Apple Store"],
-        ["O'Reilly", "Coursera", "Linux Foundation"],
-    ];
     const NOTES: [&str; 4] = ["client visit Hamburg", "team offsite", "quarterly planning", "onboarding week"];
     let mut chance = Chance(2026);
     let mut number = 0;
@@ -114,22 +129,21 @@ fn members() -> Vec<Member> {
         let mut expenses = Vec::new();
         for _ in 0..LINES_EACH {
             number += 1;
-            let kind = chance.below(CATEGORIES.len());
+            let (category, merchants) = chance.pick(CATEGORIES);
             let is_approved = chance.below(10) > 0;
-            let factor = if kind == 0 && TRAVELLERS.contains(&at) { 2 } else { 1 };
-            let cents = (1_200 + chance.below(25_000) as i64) * factor;
-            let (merchant, note) = (MERCHANTS[kind][chance.below(3)], NOTES[chance.below(4)]);
+            let cents = 1_200 + chance.below(25_000);
+            let (merchant, note) = (chance.pick(merchants), chance.pick(NOTES));
             let date = format!("2026-{:02}-{:02}", 7 + chance.below(3), 1 + chance.below(30));
             let json = json!({
                 "id": format!("exp_{number:05}"),
                 "date": date,
                 "merchant": merchant,
-                "category": CATEGORIES[kind],
+                "category": category,
                 "amount_eur": euros(cents),
                 "status": if is_approved { "approved" } else { "rejected" },
                 "note": note,
             });
-            expenses.push(Expense { category: CATEGORIES[kind], is_approved, cents, json });
+            expenses.push(Expense { category, is_approved, cents, json });
         }
         members.push(Member { id: format!("u{:02}", at + 1), name, level: at % BUDGETS.len(), expenses });
     }
@@ -140,8 +154,16 @@ fn members() -> Vec<Member> {
 struct Chance(u64);
 
 impl Chance {
-    fn below(&mut self, end: usize) -> usize {
+    fn pick<T: Copy, const N: usize>(&mut self, from: [T; N]) -> T {
+        from[self.next() as usize % N]
+    }
+
+    fn below(&mut self, end: i32) -> i32 {
+        (self.next() % end.unsigned_abs()).cast_signed()
+    }
+
+    fn next(&mut self) -> u32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
+        (self.0 >> 33) as u32
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn scenario(name: &'static str) -> Scenario {
     });
     Scenario {
         name,
-        title: "a call that fails is caught by the program",
+        title: "a call that fails is caught by the program".to_owned(),
         question: "How much are 1,200 US dollars in euros and in Swiss francs?".to_owned(),
         tools: vec![
             tool("get_live_rate", "The exchange rate of this moment. Returns { rate }.", &PAIR),

@@ -28,7 +28,8 @@ pub(super) fn sequential(name: &'static str) -> Scenario {
     let results = results();
     let titles = |query: &str| {
         let articles = results[query].as_array().into_iter().flatten().zip(1..);
-        articles.map(|(article, number)| format!("\n{number}. **{}**", said(article, "title"))).collect::<String>()
+        let title = |(article, number): (&Value, u32)| format!("\n{number}. **{}**", said(article, "title"));
+        articles.map(title).collect::<String>()
     };
     let expected = format!(
         "Here is a comparison of the news in France and the US today:\n\n### France\n{}\n\n### US\n{}",
@@ -38,11 +39,11 @@ pub(super) fn sequential(name: &'static str) -> Scenario {
     scenario(name, "one call after the other", "Compare news in france and in the us today", expected)
 }
 
-fn scenario(name: &'static str, title: &'static str, question: &str, expected: String) -> Scenario {
+fn scenario(name: &'static str, title: &str, question: &str, expected: String) -> Scenario {
     let results = results();
     Scenario {
         name,
-        title,
+        title: title.to_owned(),
         question: question.to_owned(),
         tools: vec![tool(
             "web_search",

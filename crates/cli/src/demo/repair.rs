@@ -22,7 +22,7 @@ const STOCK: [(&str, u32); 5] = [("LAMP-20", 31), ("LAMP-35", 3), ("BULB-E27", 1
 pub(super) fn scenario(name: &'static str) -> Scenario {
     Scenario {
         name,
-        title: "a wrong program is repaired; no call is made twice",
+        title: "a wrong program is corrected, and no call made twice".to_owned(),
         question: "Which of our open orders cannot ship today, and what do they wait for?".to_owned(),
         tools: vec![
             tool("list_open_orders", "Returns { orders: string[] }, the ids of open orders.", &[]),
@@ -35,16 +35,13 @@ pub(super) fn scenario(name: &'static str) -> Scenario {
 }
 
 fn expected() -> String {
-    let mut text = "Cannot ship today:".to_owned();
-    for order in ORDERS {
-        let available = |sku: &str| STOCK.iter().find(|(known, _)| *known == sku).map_or(0, |(_, count)| *count);
+    let available = |sku: &str| STOCK.iter().find(|(known, _)| *known == sku).map_or(0, |(_, count)| *count);
+    let waits = |order: &Order| {
         let short = order.lines.iter().filter(|(sku, quantity)| available(sku) < *quantity);
         let short: Vec<&str> = short.map(|(sku, _)| *sku).collect();
-        if !short.is_empty() {
-            text += &format!("\n{} ({}) waits for {}", order.id, order.customer, short.join(", "));
-        }
-    }
-    text
+        (!short.is_empty()).then(|| format!("\n{} ({}) waits for {}", order.id, order.customer, short.join(", ")))
+    };
+    format!("Cannot ship today:{}", ORDERS.iter().filter_map(waits).collect::<String>())
 }
 
 fn execute(tool: &str, arguments: &Value) -> Result<Value, String> {

@@ -7,7 +7,7 @@ use super::{budget, fallback, news, repair, shipping};
 pub(crate) struct Scenario {
     /// For `--only`.
     pub name: &'static str,
-    pub title: &'static str,
+    pub title: String,
     pub question: String,
     /// As the client sends them.
     pub tools: Vec<Value>,
@@ -18,6 +18,12 @@ pub(crate) struct Scenario {
 }
 
 pub(crate) type Execute = Box<dyn Fn(&str, &Value) -> Result<Value, String>>;
+
+impl Scenario {
+    pub(crate) fn has_tool(&self, name: &str) -> bool {
+        self.tools.iter().any(|tool| tool["function"]["name"] == name)
+    }
+}
 
 pub(crate) const NAMES: [&str; 6] =
     ["parallel-news", "sequential-news", "shipping", "budget", "failing-tool", "repaired-program"];
@@ -40,12 +46,7 @@ pub(super) fn tool(name: &str, description: &str, parameters: &[(&str, &str, &st
 }
 
 /// The same, with the names of those that are required.
-pub(super) fn function(
-    name: &str,
-    description: &str,
-    parameters: &[(&str, &str, &str)],
-    required: &[&str],
-) -> Value {
+pub(super) fn function(name: &str, description: &str, parameters: &[(&str, &str, &str)], required: &[&str]) -> Value {
     let properties: serde_json::Map<String, Value> = parameters
         .iter()
         .map(|(name, kind, meaning)| ((*name).to_owned(), json!({"type": kind, "description": meaning})))
@@ -72,6 +73,6 @@ pub(super) fn unknown(what: &str, name: &str) -> String {
 }
 
 /// Cents as a number of euros.
-pub(super) fn euros(cents: i64) -> Value {
-    json!(cents as f64 / 100.0)
+pub(super) fn euros(cents: i32) -> Value {
+    json!(f64::from(cents) / 100.0)
 }

@@ -8,10 +8,10 @@ use super::scenario::{Scenario, euros, text, tool, unknown};
 struct Carrier {
     id: &'static str,
     name: &'static str,
-    base_cents: i64,
-    cents_per_kg: i64,
-    surcharge_cents: i64,
-    days: (i64, i64),
+    base_cents: i32,
+    cents_per_kg: i32,
+    surcharge_cents: i32,
+    days: (i32, i32),
 }
 
 const CARRIERS: [Carrier; 5] = [
@@ -22,16 +22,16 @@ const CARRIERS: [Carrier; 5] = [
     carrier("ups_standard", "UPS Standard", 1150, 260, 110, (2, 3)),
 ];
 
-const GRAMS: i64 = 2_400;
-const DAYS_MAX: i64 = 4;
+const GRAMS: i32 = 2_400;
+const DAYS_MAX: i32 = 4;
 
 const fn carrier(
     id: &'static str,
     name: &'static str,
-    base_cents: i64,
-    cents_per_kg: i64,
-    surcharge_cents: i64,
-    days: (i64, i64),
+    base_cents: i32,
+    cents_per_kg: i32,
+    surcharge_cents: i32,
+    days: (i32, i32),
 ) -> Carrier {
     Carrier { id, name, base_cents, cents_per_kg, surcharge_cents, days }
 }
@@ -42,11 +42,11 @@ impl Carrier {
         CARRIERS.iter().find(|carrier| carrier.id == id).ok_or_else(|| unknown("carrier", id))
     }
 
-    fn price_cents(&self, grams: i64) -> i64 {
+    fn price_cents(&self, grams: i32) -> i32 {
         self.base_cents + self.cents_per_kg * grams / 1_000
     }
 
-    fn total_cents(&self) -> i64 {
+    fn total_cents(&self) -> i32 {
         self.price_cents(GRAMS) + self.surcharge_cents
     }
 
@@ -60,7 +60,7 @@ pub(super) fn scenario(name: &'static str) -> Scenario {
     tools.extend(office::tools());
     Scenario {
         name,
-        title: "too many tools to declare: search, then loop",
+        title: format!("a search among {} tools, then a loop", tools.len()),
         question: format!(
             "Compare all shipping options for a {}kg parcel from Germany to Spain. Exclude any option slower than {DAYS_MAX} business days and return the cheapest acceptable option only. Nothing else.",
             euros(GRAMS / 10),
@@ -93,7 +93,7 @@ fn execute(tool: &str, arguments: &Value) -> Result<Value, String> {
         return Ok(json!({"carriers": ids, "origin_country": from, "destination_country": to}));
     }
     let carrier = Carrier::find(arguments)?;
-    let grams = || number("weight_kg").map(|kg| (kg * 1_000.0).round() as i64);
+    let grams = || number("weight_kg").map(|kg| (kg * 1_000.0).round() as i32);
     Ok(match tool {
         "estimate_delivery" => json!({"carrier": carrier.id, "min_days": carrier.days.0, "max_days": carrier.days.1}),
         "quote_rate" => {
@@ -106,7 +106,7 @@ fn execute(tool: &str, arguments: &Value) -> Result<Value, String> {
             "total_surcharge_eur": euros(carrier.surcharge_cents),
         }),
         "quote_summary" => {
-            let cents = |name: &str| number(name).map(|euros| (euros * 100.0).round() as i64);
+            let cents = |name: &str| number(name).map(|euros| (euros * 100.0).round() as i32);
             let (base, surcharge) = (cents("base_price_eur")?, cents("surcharge_eur")?);
             json!({
                 "base_price_eur": euros(base),

@@ -1,0 +1,158 @@
+//! A client's conversation with the gateway, from the question to the answer.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, ensure};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::house::{Exchange, House};
+use super::scenario::Scenario;
+use super::tokens::Cost;
+
+/// A call that the client executed, as it stood in the messages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Call {
+    pub tool: String,
+    pub arguments: String,
+    pub answer: String,
+    pub is_error: bool,
+}
+
+/// What happened, in order.
+pub(crate) enum Event {
+    Search(String),
+    Program(String),
+    /// Calls that the client got together.
+    Round(Vec<Call>),
+    /// What came back to the model.
+    Told(String),
+}
+
+pub(crate) struct Conversation {
+    pub events: Vec<Event>,
+    pub requests: usize,
+    pub answer: String,
+    pub cost: Cost,
+    /// Did any response show a program, or a tool that the client does not have?
+    pub client_saw_code: bool,
+}
+
+/// No scenario comes near it.
+const REQUESTS_MAX: usize = 20;
+
+impl Conversation {
+    /// Plays the client: asks, executes the calls, asks again, until there is an answer.
+    pub(crate) async fn play(scenario: &Scenario, house: &House) -> anyhow::Result<Conversation> {
+        let mut conversation = Conversation {
+            events: Vec::new(),
+            requests: 0,
+            answer: String::new(),
+            cost: Cost::default(),
+            client_saw_code: false,
+        };
+        let mut responses = String::new();
+        let mut overheard = Cost::default();
+        let mut messages = vec![json!({"role": "user", "content": scenario.question})];
+        loop {
+            ensure!(conversation.requests < REQUESTS_MAX, "no answer after {REQUESTS_MAX} requests");
+            conversation.requests += 1;
+            let mut response = house.complete(&messages, &scenario.tools).await?;
+            for exchange in house.overheard() {
+                overheard.add(&exchange.usage, 1);
+                conversation.hear(exchange);
+            }
+            let usage = &response["usage"];
+            conversation.cost.add(usage, usage["dacapo"]["model_calls"].as_u64().unwrap_or_default());
+            let message = response.pointer_mut("/choices/0/message").map(Value::take);
+            let message = message.context("the gateway's answer has no message")?;
+            responses += &message.to_string();
+            let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
+            if calls.is_empty() {
+                message["content"].as_str().unwrap_or_default().clone_into(&mut conversation.answer);
+                break;
+            }
+            messages.push(message);
+            let mut round = Vec::new();
+            for call in &calls {
+                let call = Call::execute(&call["function"], scenario)?;
+                let mut answer =
+                    json!({"role": "tool", "tool_call_id": calls[round.len()]["id"], "content": call.answer});
+                if call.is_error {
+                    answer["is_error"] = json!(true);
+                }
+                messages.push(answer);
+                round.push(call);
+            }
+            conversation.client_saw_code |= !round.iter().all(|call| scenario.has_tool(&call.tool));
+            conversation.events.push(Event::Round(round));
+        }
+        ensure!(conversation.cost == overheard, "`usage` says {:?}, the model {overheard:?}", conversation.cost);
+        let saw_program = conversation.programs().any(|code| responses.contains(quoted(code).as_str()));
+        conversation.client_saw_code |= saw_program;
+        Ok(conversation)
+    }
+
+    fn hear(&mut self, exchange: Exchange) {
+        self.events.extend(exchange.told.into_iter().map(Event::Told));
+        for call in exchange.message["tool_calls"].as_array().into_iter().flatten() {
+            let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
+            let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+            let text = |name: &str| arguments[name].as_str().unwrap_or_default().to_owned();
+            self.events.push(match call["function"]["name"].as_str() {
+                Some("search") => Event::Search(text("query")),
+                _ => Event::Program(text("code")),
+            });
+        }
+    }
+
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &str> {
+        self.events.iter().filter_map(|event| if let Event::Program(code) = event { Some(code.as_str()) } else { None })
+    }
+
+    pub(crate) fn searches(&self) -> impl Iterator<Item = &str> {
+        self.events
+            .iter()
+            .filter_map(|event| if let Event::Search(query) = event { Some(query.as_str()) } else { None })
+    }
+
+    pub(crate) fn rounds(&self) -> impl Iterator<Item = &[Call]> {
+        self.events
+            .iter()
+            .filter_map(|event| if let Event::Round(calls) = event { Some(calls.as_slice()) } else { None })
+    }
+
+    pub(crate) fn has_repeated_calls(&self) -> bool {
+        let mut seen = BTreeSet::new();
+        !self.calls().all(|call| seen.insert((&call.tool, &call.arguments)))
+    }
+
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.rounds().flatten()
+    }
+}
+
+impl Call {
+    fn execute(function: &Value, scenario: &Scenario) -> anyhow::Result<Call> {
+        let text =
+            |name: &str| function[name].as_str().map(str::to_owned).with_context(|| format!("no {name}: {function}"));
+        let (tool, arguments) = (text("name")?, text("arguments")?);
+        let answer = (scenario.execute)(&tool, &serde_json::from_str(&arguments)?);
+        let is_error = answer.is_err();
+        Ok(Call { tool, arguments, is_error, answer: answer.map_or_else(|error| error, |value| value.to_string()) })
+    }
+}
+
+impl Cost {
+    fn add(&mut self, usage: &Value, model_calls: u64) {
+        self.model_calls += model_calls;
+        self.context_tokens += usage["prompt_tokens"].as_u64().unwrap_or_default();
+        self.completion_tokens += usage["completion_tokens"].as_u64().unwrap_or_default();
+    }
+}
+
+/// A text as it stands inside JSON.
+fn quoted(text: &str) -> String {
+    let json = Value::from(text).to_string();
+    json[1..json.len() - 1].to_owned()
+}
