@@ -125,7 +125,7 @@ pub fn key_sha256(key: &str) -> String {
     hex(&Sha256::digest(key.trim().as_bytes()))
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let pair = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
     bytes.iter().flat_map(pair).map(char::from).collect()

@@ -371,13 +371,13 @@ impl Options {
             ("memory", _) => {
                 Some(StoreConfig::Memory { bytes_max: self.store.bytes_max.unwrap_or(STORE_BYTES_MAX), ttl })
             }
-            ("redis", Some(url)) => match redis::Client::open(url.as_str()) {
-                Ok(client) => Some(StoreConfig::Redis { client, ttl }),
-                Err(_) => {
+            ("redis", Some(url)) => {
+                let client = redis::Client::open(url.as_str()).ok();
+                if client.is_none() {
                     errors.push("store.url: is not an address; write it like redis://127.0.0.1:6379/0".to_owned());
-                    None
                 }
-            },
+                client.map(|client| StoreConfig::Redis { client, ttl })
+            }
             ("redis", None) => {
                 errors.push("store.url: is missing; write it like redis://127.0.0.1:6379/0".to_owned());
                 None

@@ -50,6 +50,7 @@ pub(crate) struct Stream {
 
 /// Where a turn's answer goes.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each remembers one thing that was said")]
 pub(crate) struct Outlet {
     stream: Option<Stream>,
     deltas: CallDeltas,
@@ -60,7 +61,7 @@ pub(crate) struct Outlet {
     /// Some of the present answer of the model has gone out.
     has_passed: bool,
     /// Something was sent: an error has to go the same way.
-    pub begun: bool,
+    has_begun: bool,
 }
 
 impl Outlet {
@@ -73,8 +74,12 @@ impl Outlet {
             reply: Reply::default(),
             has_role: false,
             has_passed: false,
-            begun: false,
+            has_begun: false,
         }
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     pub(crate) fn is_stream(&self) -> bool {
@@ -212,7 +217,7 @@ impl Outlet {
 
     async fn send(&mut self, bytes: Bytes) -> Result<(), TurnError> {
         let Some(stream) = &self.stream else { return Ok(()) };
-        self.begun = true;
+        self.has_begun = true;
         stream.pieces.send(bytes).await.map_err(|_gone| TurnError::upstream("the client is gone"))
     }
 }

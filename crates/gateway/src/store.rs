@@ -111,7 +111,7 @@ impl Store {
 fn key(tenant: &str, run: RunId, round: u32) -> String {
     // The tenant may be called anything; its name stays ours.
     let tenant = Sha256::digest(tenant.as_bytes());
-    let tenant: String = tenant[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let tenant = crate::auth::hex(&tenant[..8]);
     format!("dacapo:1:{tenant}:{run}:{round}")
 }
 

@@ -107,7 +107,7 @@ impl Running {
                 Ok(Done { body, headers: self.returned, usage: self.usage })
             }
             Err(error) => {
-                if self.outlet.begun {
+                if self.outlet.has_begun() {
                     self.outlet.fail(&error).await;
                 }
                 Err(error)

@@ -14,7 +14,7 @@ fn turn(messages: &Value) -> Box<Turn> {
     let body = json!({"model": "m", "messages": messages, "tools": tools}).to_string();
     let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000 };
     match Turn::read(
-        serde_json::from_str(&body).unwrap(),
+        serde_json::from_str(&body).expect("JSON"),
         None,
         defaults,
         &sealer(),

@@ -13,14 +13,13 @@ const TOOLS: &str = r#"[
 ]"#;
 
 fn told(declarations_tokens_max: usize) -> String {
-    let toolbox = Arc::new(Toolbox::read(TOOLS).unwrap());
+    let toolbox = Arc::new(Toolbox::read(TOOLS).expect("tools"));
     let direct: BTreeSet<String> = ["search".to_owned()].into();
     let offer = Offer::new(toolbox, direct, declarations_tokens_max);
-    offer
-        .tools()
-        .iter()
-        .map(|(name, description, parameters)| format!("── {name} {parameters}\n{description}\n"))
-        .collect()
+    let told = offer.tools().into_iter();
+    let told =
+        told.map(|(name, description, parameters)| [format!("── {name} {parameters}\n"), description, "\n".to_owned()]);
+    told.flatten().collect()
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What providers do differently on the wire, and breaks of the wire itself.
 
+use std::fmt::Write;
+
 use crate::common::{Answered, Model, Running, options, post_json, tool};
 use serde_json::{Value, json};
 
@@ -42,7 +44,8 @@ async fn quirks_of_providers_do_not_reach_the_client() {
     for quirk in QUIRKS {
         for chars in [1, 7] {
             let name = format!("{quirk}-{chars}.");
-            script.push_str(&format!(
+            write!(
+                script,
                 r#"
 [[turn]]
 when = {{ user = "{name}", after = "user" }}
@@ -57,7 +60,8 @@ text = "It says: {{{{result/data}}}}"
 quirks = ["{quirk}"]
 chunk_chars = {chars}
 "#
-            ));
+            )
+            .unwrap();
         }
     }
     let model = Model::start(&script).await;

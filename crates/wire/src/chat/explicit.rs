@@ -121,9 +121,9 @@ impl Reader {
                 .filter(|ms| *ms < 1 << 52)
                 .ok_or_else(|| wrong(at, "started_at", "must be milliseconds since 1970"))?,
         };
-        let continued = text("continues")?;
-        let continues = continued.as_ref().and_then(|id| self.runs.get(id)).copied();
-        let is_orphan = continued.is_some() && continues.is_none();
+        let predecessor = text("continues")?;
+        let continues = predecessor.as_ref().and_then(|id| self.runs.get(id)).copied();
+        let is_orphan = predecessor.is_some() && continues.is_none();
         let before = match message.get("before") {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Array(before)) => before.iter().map(fields::saying).collect(),

@@ -96,14 +96,13 @@ impl HandedOutMessage {
         let calls = fields::tool_calls(message);
         let unsealed = |call: &Value| sealer.unseal(fields::id(call));
         let carried = calls.iter().position(|call| Sealer::is_sealed(fields::id(call)));
-        let sealed = match carried {
-            Some(at) => fields::id(&calls[at]),
-            None => {
-                let short = calls.iter().find_map(|call| Sealer::run_and_round(fields::id(call)))?;
-                kept.0.get(&short)?
-            }
+        let id = if let Some(at) = carried {
+            fields::id(&calls[at])
+        } else {
+            let short = calls.iter().find_map(|call| Sealer::run_and_round(fields::id(call)))?;
+            kept.0.get(&short)?
         };
-        let Unsealed::Round { state, run, round: number, answered, calls: asked } = sealer.unseal(sealed)? else {
+        let Unsealed::Round { state, run, round: number, answered, calls: asked } = sealer.unseal(id)? else {
             return None;
         };
         let mut message = HandedOutMessage {

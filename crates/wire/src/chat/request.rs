@@ -134,6 +134,9 @@ impl Turn {
         }
         let tools = serde_json::to_string(&split.tools).unwrap_or_default();
         let toolbox = toolboxes.get(&tools).map_err(|error| bad(&split.path(&error.path), error.message))?;
+        let Split { direct, passed, .. } = split;
+        // The model is shown others in their place.
+        body.insert("tools".to_owned(), Value::Null);
         // A conversation that began in plain mode stays in it.
         let explicit = has_blocks || switch == Switch::Explicit && !has_sealed;
         let messages = match body.insert("messages".to_owned(), Value::Null) {
@@ -149,7 +152,7 @@ impl Turn {
         let include_usage = body.get("stream_options").and_then(|options| options.get("include_usage"));
         Ok(Reading::Turn(Box::new(Turn {
             conversation,
-            offer: Offer::new(toolbox, split.direct, defaults.declarations_tokens_max),
+            offer: Offer::new(toolbox, direct, defaults.declarations_tokens_max),
             tools: if explicit { [0; 8] } else { tools_digest(&tools) },
             explicit,
             delivery: match (flag("stream"), include_usage) {
@@ -163,7 +166,7 @@ impl Turn {
                 Some("none") => Demand::NoCalls,
                 _ => Demand::Nothing,
             },
-            passed_tools: split.passed,
+            passed_tools: passed,
             body,
         })))
     }
@@ -201,9 +204,9 @@ impl Turn {
 
 /// The client's tools by who may call them.
 #[derive(Default)]
-struct Split {
+struct Split<'a> {
     /// For programs.
-    tools: Vec<Value>,
+    tools: Vec<&'a Value>,
     /// Names of those that the model may call by itself, the provider's included.
     direct: BTreeSet<String>,
     /// Entries that the model sees as they are.
@@ -214,8 +217,8 @@ struct Split {
     has_callers: bool,
 }
 
-impl Split {
-    fn of(body: &Map<String, Value>) -> Result<Split, BadRequest> {
+impl Split<'_> {
+    fn of(body: &Map<String, Value>) -> Result<Split<'_>, BadRequest> {
         let mut split = Split::default();
         let entries = match body.get("tools") {
             None | Some(Value::Null) => return Ok(split),
@@ -234,7 +237,7 @@ impl Split {
                 Callers::of(entry).map_err(|message| bad(&format!("tools[{at}].allowed_callers"), message))?;
             split.has_callers |= callers.are_given;
             if callers.programs {
-                split.tools.push(entry.clone());
+                split.tools.push(entry);
                 split.places.push(at);
             }
             if callers.direct {
