@@ -20,19 +20,16 @@ const SEARCH_OTHERWISE: &str = "search_functions";
 
 const RULES: &str = "\
 Runs a TypeScript program that calls functions, and answers with what it returns. This is the only way to call them.
-
-- Write the body of an async function: `await` the calls, and `return` what you need to see. Only the returned value and `console.log` lines come back; everything else stays out of the conversation. So filter, join, sort, count and compute in the program, and return little.
-- Do the whole task in one program where you can, with loops and conditions. Make independent calls together: `await Promise.all([...])`.
-- Each function takes one object and returns a promise. A failed call rejects with a ToolError: catch it if you can do without. Some tools report a failure as text that begins with \"Error\".
-- There is no network, no file system and no import; only the functions and standard JavaScript.
-- If a program fails, correct it and run it again: calls that were completed are then answered from the record and not executed twice.
+- Write the body of an async function: `await` the calls and `return` only what you need to see (`console.log` comes back too). Filter, join and compute in the program. Do the whole task in one, with `Promise.all` for independent calls.
+- Each function takes one object. A failed call throws a ToolError; some tools return text that begins with \"Error\" instead.
+- No network, files or imports. After an error correct the program and run it again: completed calls are not executed twice.
 ";
 
-const DECLARED: &str = "\nThe functions:\n";
-const SEARCHED: &str = "\nThe functions are too many to declare here. Find the ones that you need with `{search}`, which answers with their declarations, before you write the program. In a program, `await search(\"what it should do\")` and `await describe(\"name\")` do the same.\n";
+const DECLARED: &str = "The functions:\n";
+const SEARCHED: &str = "The functions are too many to declare. Find those that you need with `{search}`, which answers with their declarations, before you write the program; in a program, `await search(\"what it should do\")` and `await describe(\"name\")` do the same.\n";
 
 const SEARCH_DESCRIPTION: &str = "\
-Finds functions for programs by what they do, and answers with their TypeScript declarations, ready to use in `{execute}`. Ask for everything that the task needs in one query.";
+Finds functions for `{execute}` by what they do, and answers with their TypeScript declarations. Ask for all that the task needs in one query.";
 
 /// Bytes of a declaration that make a token, about.
 const BYTES_PER_TOKEN: usize = 4;
