@@ -1,0 +1,357 @@
+//! One connection to a server, over stdio or HTTP, in whichever era of the protocol it speaks.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ElicitRequestParams,
+    ElicitResult, ErrorCode, ErrorData, Implementation, InputRequiredResult, ListToolsRequest, PaginatedRequestParams,
+    ProtocolVersion, RequestMetaObject, ServerResult, SubscriptionFilter,
+};
+use rmcp::service::{
+    ClientInitializeError, NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService,
+    serve_client_with_lifecycle_and_ct,
+};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
+use rmcp::{ClientHandler, ClientLifecycleMode, Peer, RoleClient, ServiceError};
+use serde_json::{Map, Value};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::FleetOptions;
+use super::child::Child;
+use super::content::Content;
+use super::http_client::HttpClient;
+use super::stdio::StdioTransport;
+use super::tail::Tail;
+use crate::ask::Ask;
+use crate::servers_file::Endpoint;
+
+const IDEMPOTENCY_KEY: &str = "dacapo/idempotency-key";
+/// A list is one message, and may be longer than an answer may be.
+const LIST_BYTES_MAX: usize = 16 << 20;
+const PAGES_MAX: usize = 200;
+const TOOLS_MAX: usize = 20_000;
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    peer: Peer<RoleClient>,
+    /// No further call should go this way.
+    over: CancellationToken,
+    /// Everything that belongs to the connection is gone.
+    closed: CancellationToken,
+    /// How a server's process ended.
+    end: Arc<OnceLock<String>>,
+    stop: CancellationToken,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// What a server lists, and how long it says that it holds.
+#[derive(Debug)]
+pub(super) struct Listing {
+    pub(super) tools: Vec<Value>,
+    pub(super) ttl: Option<Duration>,
+}
+
+/// What came back for a call.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Content(Content),
+    /// The server wants something from a person before it goes on.
+    Asks(InputRequiredResult),
+    /// Nothing that answers a call.
+    Odd(Value),
+}
+
+impl Connection {
+    /// Connects. Dropping the future ends whatever was started.
+    pub(super) async fn open(
+        endpoint: &Endpoint,
+        options: &FleetOptions,
+        stderr: &Arc<Tail>,
+        changed: &Arc<Notify>,
+    ) -> Result<Connection, String> {
+        let stop = CancellationToken::new();
+        let end = Arc::default();
+        let client = Client { changed: changed.clone() };
+        let bytes_max = options.answer_bytes_max.max(LIST_BYTES_MAX);
+        let running = match endpoint {
+            Endpoint::Stdio { command, args, env, cwd } => {
+                let child = Child::start(command, args, env, cwd.as_deref(), stderr)?;
+                let patience = options.shutdown_patience;
+                let transport = StdioTransport::new(child, stderr.clone(), Arc::clone(&end), bytes_max, patience);
+                serve_client_with_lifecycle_and_ct(client, transport, lifecycle(), stop.clone()).await
+            }
+            Endpoint::Http { url, headers } => {
+                let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+                    .custom_headers(header_map(headers)?)
+                    .max_concurrent_requests(options.calls_per_server_max);
+                let transport = StreamableHttpClientTransport::with_client(HttpClient::new(bytes_max)?, config);
+                serve_client_with_lifecycle_and_ct(client, transport, lifecycle(), stop.clone()).await
+            }
+        };
+        let running = running.map_err(|error| not_opened(&error, &end))?;
+        Ok(Connection::new(running, stop, end))
+    }
+
+    fn new(
+        running: RunningService<RoleClient, Client>,
+        stop: CancellationToken,
+        end: Arc<OnceLock<String>>,
+    ) -> Connection {
+        let peer = running.peer().clone();
+        let (over, closed) = (CancellationToken::new(), CancellationToken::new());
+        let connection = Connection { peer, over: over.clone(), closed: closed.clone(), end, stop };
+        tokio::spawn(async move {
+            if let Err(error) = running.waiting().await {
+                tracing::warn!(%error, "the task of a connection failed");
+            }
+            over.cancel();
+            closed.cancel();
+        });
+        connection
+    }
+
+    pub(super) fn protocol_version(&self) -> Option<String> {
+        self.peer.peer_info().map(|info| info.protocol_version.to_string())
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.is_cancelled()
+    }
+
+    /// Waits until no further call should go this way, and says why.
+    pub(super) async fn over(&self) -> String {
+        self.over.cancelled().await;
+        self.end().unwrap_or_else(|| "the connection was lost".to_owned())
+    }
+
+    pub(super) fn end(&self) -> Option<String> {
+        self.end.get().cloned()
+    }
+
+    pub(super) fn give_up(&self) {
+        self.over.cancel();
+    }
+
+    /// Closes the connection and waits until its process is gone. Calls in flight end with it.
+    pub(super) async fn close(&self) {
+        self.stop.cancel();
+        self.closed.cancelled().await;
+    }
+
+    /// Asks for the list, page by page.
+    pub(super) async fn list(&self, limit: Duration) -> Result<Listing, String> {
+        let info = self.peer.peer_info();
+        if info.is_some_and(|info| info.capabilities.tools.is_none()) {
+            return Ok(Listing { tools: Vec::new(), ttl: None });
+        }
+        let mut listing = Listing { tools: Vec::new(), ttl: None };
+        let mut cursor = None;
+        for _page in 0..PAGES_MAX {
+            let params = PaginatedRequestParams::default().with_cursor(cursor);
+            let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
+            let result = self
+                .request(request, limit)
+                .await
+                .map_err(|error| format!("cannot list its tools: {}", said(&error)))?;
+            // One tool that is not quite as it should be makes the whole page an unknown kind of result.
+            let page = serde_json::to_value(result).map_err(|error| error.to_string())?;
+            let Value::Array(tools) = &page["tools"] else {
+                return Err("cannot list its tools: its answer has no `tools`".to_owned());
+            };
+            listing.tools.extend(tools.iter().cloned());
+            if listing.tools.len() > TOOLS_MAX {
+                return Err(format!("it lists more than {TOOLS_MAX} tools"));
+            }
+            if let Some(ttl) = page["ttlMs"].as_u64().map(Duration::from_millis) {
+                listing.ttl = Some(listing.ttl.map_or(ttl, |shortest| shortest.min(ttl)));
+            }
+            cursor = page["nextCursor"].as_str().map(str::to_owned);
+            if cursor.is_none() {
+                return Ok(listing);
+            }
+        }
+        Err(format!("its list of tools does not end: more than {PAGES_MAX} pages"))
+    }
+
+    pub(super) async fn call(&self, ask: &Ask, limit: Duration) -> Result<Reply, ServiceError> {
+        let mut params = CallToolRequestParams::new(ask.tool.clone()).with_arguments(ask.args.clone());
+        let meta = Map::from_iter([(IDEMPOTENCY_KEY.to_owned(), Value::from(ask.key.as_str()))]);
+        params.meta = Some(RequestMetaObject::from(meta));
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        Ok(match self.request(request, limit).await? {
+            ServerResult::CallToolResult(result) => Reply::Content(Content::from(result)),
+            ServerResult::InputRequiredResult(asks) => Reply::Asks(asks),
+            other => {
+                let value = serde_json::to_value(other).unwrap_or_default();
+                Content::read(value.clone()).map_or(Reply::Odd(value), Reply::Content)
+            }
+        })
+    }
+
+    /// Tells `changed` whenever the server says that its list changed. Older servers say so unasked.
+    pub(super) async fn watch_list(&self, changed: &Notify) {
+        let Some(info) = self.peer.peer_info() else { return };
+        let announces = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
+        if !announces || info.protocol_version.has_initialize() {
+            return;
+        }
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        match self.peer.listen(filter).await {
+            Ok(mut subscription) => {
+                while let Ok(Some(_notification)) = subscription.next().await {
+                    changed.notify_one();
+                }
+                // What was said since then is lost.
+                changed.notify_one();
+            }
+            Err(error) => tracing::debug!(%error, "a server announces changes of its list and lets nobody listen"),
+        }
+    }
+
+    /// Sends a request and waits. If nobody waits any more, the server is told.
+    async fn request(&self, request: ClientRequest, limit: Duration) -> Result<ServerResult, ServiceError> {
+        let answered = timeout(limit, async {
+            let handle = self.peer.send_request_with_option(request, PeerRequestOptions::no_options()).await?;
+            let mut waiting = Waiting(Some(handle));
+            let answer = waiting.answer().await;
+            waiting.0 = None;
+            answer
+        });
+        answered.await.unwrap_or(Err(ServiceError::Timeout { timeout: limit }))
+    }
+}
+
+/// A request in flight; dropped before its answer came, it is cancelled.
+struct Waiting(Option<RequestHandle<RoleClient>>);
+
+impl Waiting {
+    async fn answer(&mut self) -> Result<ServerResult, ServiceError> {
+        match &mut self.0 {
+            Some(handle) => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
+            None => Err(ServiceError::TransportClosed),
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(handle.cancel(Some("nobody waits for the answer any more".to_owned())));
+        }
+    }
+}
+
+/// Our side of a connection.
+#[derive(Debug)]
+struct Client {
+    changed: Arc<Notify>,
+}
+
+impl ClientHandler for Client {
+    fn get_info(&self) -> ClientConfig {
+        ClientConfig::new(ClientCapabilities::default(), Implementation::new("dacapo", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.changed.notify_one();
+    }
+
+    /// We do not say that we can be asked. A server that asks anyway must not take it for a person's refusal.
+    async fn create_elicitation(
+        &self,
+        _request: ElicitRequestParams,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "nobody can be asked for input here", None))
+    }
+}
+
+fn lifecycle() -> ClientLifecycleMode {
+    ClientLifecycleMode::Auto {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+        legacy_version: Some(ProtocolVersion::V_2025_11_25),
+    }
+}
+
+fn header_map(headers: &[(String, String)]) -> Result<HashMap<HeaderName, HeaderValue>, String> {
+    let read = headers.iter().map(|(name, value)| {
+        let header =
+            HeaderName::try_from(name).map_err(|_invalid| format!("`{name}` is no name for an HTTP header"))?;
+        let mut value = HeaderValue::try_from(value)
+            .map_err(|_invalid| format!("the value of the header `{name}` has characters that no header can have"))?;
+        value.set_sensitive(true);
+        Ok((header, value))
+    });
+    read.collect()
+}
+
+fn not_opened(error: &ClientInitializeError, end: &OnceLock<String>) -> String {
+    let error = match error {
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => fallback.as_ref(),
+        other => other,
+    };
+    if error.is_authorization_required() {
+        return "it wants authorization; put its token into `headers` as `Authorization`".to_owned();
+    }
+    match (error, end.get()) {
+        (_, Some(end)) => end.clone(),
+        (ClientInitializeError::JsonRpcError(error), None) => format!("it refused to connect: {}", error.message),
+        (ClientInitializeError::TransportError { error, .. }, None) => chain(error.error.as_ref()),
+        (other, None) => chain(other),
+    }
+}
+
+/// What an error of a request says.
+pub(super) fn said(error: &ServiceError) -> String {
+    match error {
+        ServiceError::McpError(error) => error.message.to_string(),
+        ServiceError::TransportSend(error) => chain(error.error.as_ref()),
+        ServiceError::Timeout { timeout } => format!("no answer within {} s", timeout.as_secs_f64()),
+        other => other.to_string(),
+    }
+}
+
+/// `false` if the request certainly never left.
+pub(super) fn was_sent(error: &ServiceError) -> bool {
+    match error {
+        ServiceError::TransportSend(error) => {
+            http_error(error.error.as_ref()).is_none_or(|error| !error.is_connect() && !error.is_builder())
+        }
+        _ => true,
+    }
+}
+
+/// rmcp does not name it as the source of its own error.
+fn http_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a reqwest::Error> {
+    match error.downcast_ref()? {
+        StreamableHttpError::Client(error) => Some(error),
+        _ => None,
+    }
+}
+
+/// An error and its causes, as far as they say something new.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let error = http_error(error).map_or(error, |error| error);
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,363 @@
+//! The life of one server: connect, list, serve calls, notice its end, try again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use dacapo_replay::{Answer, JsonText};
+use rmcp::ServiceError;
+use serde_json::json;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::connection::{Connection, Listing, Reply};
+use super::list_cache::ListCache;
+use super::state::{Phase, ServerState, TransportKind};
+use super::tail::Tail;
+use super::tool_list::ToolList;
+use super::{FleetOptions, content, lock, not_taken, refusal};
+use crate::ask::{Ask, Refusal, Told};
+use crate::mask::Mask;
+use crate::servers_file::{Endpoint, InvalidServer, ServerEntry, ServerSpec};
+
+const REASON_BYTES_MAX: usize = 600;
+
+/// What all servers of a fleet share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) options: FleetOptions,
+    pub(super) mask: Mask,
+    /// Counts the changes of lists.
+    pub(super) changes: AtomicU64,
+    pub(super) stop: CancellationToken,
+}
+
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) name: String,
+    spec: Result<ServerSpec, InvalidServer>,
+    shared: Arc<Shared>,
+    stderr: Arc<Tail>,
+    cache: Option<ListCache>,
+    offer: Mutex<Offer>,
+    link: watch::Sender<Link>,
+    /// A call waits while nobody tries to connect.
+    wanted: Notify,
+    /// The list may have changed.
+    changed: Arc<Notify>,
+    room: Semaphore,
+}
+
+/// What a server offers, as far as we know.
+#[derive(Debug, Default)]
+struct Offer {
+    list: Arc<ToolList>,
+    from: Option<Source>,
+    stale_at: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Cache,
+    Server,
+}
+
+#[derive(Debug, Clone)]
+enum Link {
+    Connecting,
+    Up(Arc<Connection>),
+    Down(Down),
+    Disabled,
+}
+
+#[derive(Debug, Clone)]
+struct Down {
+    reason: String,
+    since: Instant,
+    retry_at: Option<Instant>,
+    /// It worked until then, so trying again is no repetition.
+    was_up: bool,
+}
+
+impl Server {
+    pub(super) fn new(entry: ServerEntry, shared: Arc<Shared>) -> Server {
+        let link = match &entry.spec {
+            Ok(spec) if spec.disabled => Link::Disabled,
+            Ok(_) => Link::Connecting,
+            Err(error) => {
+                let reason = shared.mask.text(error.to_string());
+                Link::Down(Down { reason, since: Instant::now(), retry_at: None, was_up: false })
+            }
+        };
+        let cache = match (&entry.spec, &shared.options.cache_dir) {
+            (Ok(spec), Some(directory)) if !spec.disabled => Some(ListCache::new(directory, &spec.fingerprint)),
+            _ => None,
+        };
+        let mut offer = Offer::default();
+        if let Some(tools) = cache.as_ref().and_then(ListCache::load) {
+            offer.list = Arc::new(ToolList::read(&entry.name, tools));
+            offer.from = Some(Source::Cache);
+        }
+        Server {
+            name: entry.name,
+            spec: entry.spec,
+            stderr: Arc::default(),
+            cache,
+            offer: Mutex::new(offer),
+            link: watch::Sender::new(link),
+            wanted: Notify::new(),
+            changed: Arc::default(),
+            room: Semaphore::new(shared.options.calls_per_server_max.max(1)),
+            shared,
+        }
+    }
+
+    /// Keeps the server connected until the fleet stops.
+    pub(super) async fn keep(self: Arc<Server>) {
+        let Ok(spec) = &self.spec else { return };
+        if spec.disabled {
+            return;
+        }
+        let stop = self.shared.stop.clone();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = self.keep_connected(&spec.endpoint) => {}
+        }
+        let reason = "it was shut down".to_owned();
+        let down = Down { reason, since: Instant::now(), retry_at: None, was_up: false };
+        if let Link::Up(connection) = self.link.send_replace(Link::Down(down)) {
+            connection.close().await;
+        }
+    }
+
+    /// Never ends.
+    async fn keep_connected(&self, endpoint: &Endpoint) {
+        let options = &self.shared.options;
+        let mut failures = 0;
+        loop {
+            let begun = Instant::now();
+            let (reason, was_up) = match self.open(endpoint).await {
+                Ok(connection) => {
+                    self.link.send_replace(Link::Up(connection.clone()));
+                    (self.attend(&connection).await, true)
+                }
+                Err(reason) => (reason, false),
+            };
+            // One that ends soon after every start is as bad as one that does not start.
+            failures = if was_up && begun.elapsed() > options.retry_max { 1 } else { failures + 1 };
+            let now = Instant::now();
+            let wait = options.retry_wait(failures);
+            let reason = self.told_with_last_words(reason);
+            tracing::warn!(server = self.name, reason, "an MCP server is not available");
+            self.link.send_replace(Link::Down(Down { reason, since: now, retry_at: Some(now + wait), was_up }));
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = self.wanted.notified() => {}
+            }
+            self.link.send_replace(Link::Connecting);
+        }
+    }
+
+    async fn open(&self, endpoint: &Endpoint) -> Result<Arc<Connection>, String> {
+        let options = &self.shared.options;
+        let opened = timeout(options.connect_timeout, async {
+            let connection = Connection::open(endpoint, options, &self.stderr, &self.changed).await?;
+            match connection.list(options.connect_timeout).await {
+                Ok(listing) => self.publish(listing),
+                Err(reason) => return Err(if connection.is_over() { connection.over().await } else { reason }),
+            }
+            Ok(Arc::new(connection))
+        });
+        let too_late = || Err(format!("it did not answer within {} s", options.connect_timeout.as_secs_f64()));
+        opened.await.unwrap_or_else(|_elapsed| too_late())
+    }
+
+    /// Follows the changes of the list until the connection is over, and says why it is.
+    async fn attend(&self, connection: &Connection) -> String {
+        let options = &self.shared.options;
+        let watch = async {
+            loop {
+                connection.watch_list(&self.changed).await;
+                sleep(options.retry_max).await;
+            }
+        };
+        let follow = async {
+            loop {
+                self.changed.notified().await;
+                sleep(options.relist_wait).await;
+                match connection.list(options.connect_timeout).await {
+                    Ok(listing) => self.publish(listing),
+                    Err(reason) => tracing::warn!(server = self.name, reason, "the list of tools stays as it was"),
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            reason = connection.over() => reason,
+            () = watch => unreachable!("a loop without end"),
+            () = follow => unreachable!("a loop without end"),
+        }
+    }
+
+    fn publish(&self, mut listing: Listing) {
+        listing.tools.iter_mut().for_each(|tool| self.shared.mask.value(tool));
+        let list = ToolList::read(&self.name, listing.tools);
+        let mut offer = lock(&self.offer);
+        offer.stale_at = listing.ttl.map(|ttl| Instant::now() + ttl);
+        let before = offer.from.replace(Source::Server);
+        if before.is_some() && offer.list.listed == list.listed {
+            return;
+        }
+        if let Some(cache) = self.cache.clone() {
+            let tools = list.listed.clone();
+            let name = self.name.clone();
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = cache.store(tools) {
+                    tracing::warn!(server = name, %error, "the list of tools could not be kept for the next start");
+                }
+            });
+        }
+        offer.list = Arc::new(list);
+        drop(offer);
+        self.shared.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// The tools as far as they are known. A list that is older than its server said it holds is asked for anew.
+    pub(super) fn list(&self) -> Arc<ToolList> {
+        let mut offer = lock(&self.offer);
+        if offer.stale_at.is_some_and(|stale_at| stale_at <= Instant::now()) {
+            offer.stale_at = None;
+            self.changed.notify_one();
+        }
+        offer.list.clone()
+    }
+
+    pub(super) async fn call(&self, ask: &Ask, cancel: &CancellationToken) -> Result<Told, Refusal> {
+        let called = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(refusal::cancelled(ask)),
+            called = self.call_to_end(ask) => called,
+        };
+        called.map_err(|refusal| Refusal(self.shared.mask.text(refusal.0)))
+    }
+
+    async fn call_to_end(&self, ask: &Ask) -> Result<Told, Refusal> {
+        let options = &self.shared.options;
+        let _room = self.room.acquire().await.map_err(|_closed| refusal::cancelled(ask))?;
+        let connection = self.connection().await.map_err(|reason| refusal::unavailable(ask, &reason))?;
+        let reply = match connection.call(ask, options.call_timeout).await {
+            Ok(reply) => reply,
+            Err(ServiceError::McpError(error)) => {
+                if let Some(reason) = not_taken::reason(&error, options.answer_bytes_max) {
+                    return Err(refusal::not_taken(ask, &reason));
+                }
+                let mut data = json!({ "code": error.code.0, "data": error.data });
+                self.shared.mask.value(&mut data);
+                let message = self.shared.mask.text(error.message.into_owned());
+                let answer = Answer::Error { message, data: Some(JsonText::from(&data)) };
+                return Ok(Told { answer, attachments: Vec::new() });
+            }
+            Err(error) => {
+                if matches!(error, ServiceError::TransportSend(_) | ServiceError::TransportClosed) {
+                    connection.give_up();
+                }
+                let end = connection.is_over().then(|| connection.end()).flatten();
+                let end = end.map(|end| self.told_with_last_words(end));
+                return Err(refusal::lost(ask, &error, end.as_deref()));
+            }
+        };
+        let told = match reply {
+            Reply::Content(content) => content.told(&ask.key, &self.shared.mask),
+            Reply::Asks(asks) => return Err(refusal::asks(ask, &asks)),
+            Reply::Odd(value) => return Err(refusal::odd(ask, &value.to_string())),
+        };
+        match content::bytes(&told) {
+            bytes if bytes > options.answer_bytes_max => {
+                let reason = not_taken::too_large(Some(bytes as u64), options.answer_bytes_max);
+                Err(refusal::not_taken(ask, &reason))
+            }
+            _ => Ok(told),
+        }
+    }
+
+    /// The connection, or why there is none. A server that is down is tried once.
+    async fn connection(&self) -> Result<Arc<Connection>, String> {
+        let options = &self.shared.options;
+        let mut link = self.link.subscribe();
+        let mut tried = false;
+        loop {
+            let down = match &*link.borrow_and_update() {
+                Link::Up(connection) if !connection.is_over() => return Ok(connection.clone()),
+                Link::Up(_) => None,
+                Link::Connecting => {
+                    tried = true;
+                    None
+                }
+                Link::Down(down) => Some(down.clone()),
+                Link::Disabled => return Err("it is disabled in the configuration".to_owned()),
+            };
+            if let Some(down) = down {
+                let soon = !down.was_up && down.since.elapsed() < options.retry_min;
+                if tried || soon || down.retry_at.is_none() {
+                    return Err(down.reason);
+                }
+                tried = true;
+                self.wanted.notify_one();
+            }
+            // Trying takes as long as it may, and is told here when it is over.
+            if link.changed().await.is_err() {
+                return Err("it was shut down".to_owned());
+            }
+        }
+    }
+
+    /// Waits until the server is ready or failed.
+    pub(super) async fn settled(&self) {
+        drop(self.link.subscribe().wait_for(|link| !matches!(link, Link::Connecting)).await);
+    }
+
+    /// Waits until its list is known, from wherever, or it failed.
+    pub(super) async fn listed(&self) {
+        if lock(&self.offer).from.is_none() {
+            self.settled().await;
+        }
+    }
+
+    pub(super) fn state(&self) -> ServerState {
+        let link = self.link.borrow().clone();
+        let (tools, cached) = {
+            let offer = lock(&self.offer);
+            (offer.list.tools.len(), offer.from == Some(Source::Cache))
+        };
+        let transport = self.spec.as_ref().ok().map(|spec| match spec.endpoint {
+            Endpoint::Stdio { .. } => TransportKind::Stdio,
+            Endpoint::Http { .. } => TransportKind::Http,
+        });
+        let protocol_version = match &link {
+            Link::Up(connection) => connection.protocol_version(),
+            _ => None,
+        };
+        let phase = match link {
+            Link::Connecting => Phase::Connecting,
+            Link::Up(_) => Phase::Ready,
+            Link::Down(down) => {
+                let retry_in = down.retry_at.map(|at| at.saturating_duration_since(Instant::now()));
+                Phase::Failed { reason: down.reason, retry_in }
+            }
+            Link::Disabled => Phase::Disabled,
+        };
+        let stderr = self.stderr.lines(&self.shared.mask);
+        ServerState { name: self.name.clone(), transport, protocol_version, tools, cached, phase, stderr }
+    }
+
+    /// Why a server is gone often stands in the last line that it wrote.
+    fn told_with_last_words(&self, reason: String) -> String {
+        let mut reason = self.shared.mask.text(reason);
+        reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
+        match self.stderr.last(&self.shared.mask) {
+            Some(words) => format!("{reason}; the last it wrote: {words}"),
+            None => reason,
+        }
+    }
+}

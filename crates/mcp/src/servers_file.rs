@@ -1,0 +1,329 @@
+//! The file in which people already keep their MCP servers: `{"mcpServers": {…}}`, or `{"servers": {…}}`.
+//!
+//! It belongs to others, so keys that mean nothing here are noticed and skipped, and a server that cannot be read
+//! costs only itself.
+
+mod expansion;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use expansion::{Expanded, expand};
+
+/// What a server process gets of our environment besides what the file gives it: enough to find its interpreter, its
+/// home and its language, and nothing that may be a credential.
+pub const ENVIRONMENT_MINIMUM: [&str; 10] =
+    ["HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
+
+/// Shorter values would be found in everything.
+const SECRET_BYTES_MIN: usize = 6;
+const SECRET_WORDS: [&str; 8] =
+    ["token", "key", "secret", "password", "passwd", "authorization", "credential", "cookie"];
+const SERVER_KEYS: [&str; 8] = ["type", "command", "args", "env", "cwd", "url", "headers", "disabled"];
+
+/// The servers that a file names, in its order.
+#[derive(Debug, Clone)]
+pub struct ServersFile {
+    pub servers: Vec<ServerEntry>,
+    pub notices: Vec<Notice>,
+}
+
+/// One server of a file.
+#[derive(Debug, Clone)]
+pub struct ServerEntry {
+    /// Becomes the namespace of its tools.
+    pub name: String,
+    pub spec: Result<ServerSpec, InvalidServer>,
+}
+
+/// How a server is reached.
+#[derive(Clone)]
+pub struct ServerSpec {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) disabled: bool,
+    /// Values that nobody but the server may see.
+    pub(crate) secrets: Vec<String>,
+    /// Stands for the server as it is written, without the values of secrets.
+    pub(crate) fingerprint: [u8; 32],
+}
+
+#[derive(Clone)]
+pub(crate) enum Endpoint {
+    Stdio { command: String, args: Vec<String>, env: BTreeMap<String, String>, cwd: Option<PathBuf> },
+    Http { url: String, headers: Vec<(String, String)> },
+}
+
+impl fmt::Debug for ServerSpec {
+    /// Arguments, environment and headers may hold credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let endpoint = match &self.endpoint {
+            Endpoint::Stdio { command, .. } => command.as_str(),
+            Endpoint::Http { .. } => "http",
+        };
+        f.debug_struct("ServerSpec")
+            .field("endpoint", &endpoint)
+            .field("disabled", &self.disabled)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A key that means nothing here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// Where it stands; empty for the file itself.
+    pub path: String,
+    pub key: String,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = if self.path.is_empty() { "" } else { "." };
+        write!(f, "{}{at}{} means nothing here and is ignored", self.path, self.key)
+    }
+}
+
+/// Why one server of the file cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {message}")]
+pub struct InvalidServer {
+    pub path: String,
+    pub message: String,
+}
+
+/// Why the file as a whole cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServersFileError {
+    #[error("the file is not JSON: {0}")]
+    NotJson(#[from] serde_json::Error),
+
+    #[error("{path}: expected {expected}, found {found}")]
+    Unexpected { path: &'static str, expected: &'static str, found: &'static str },
+}
+
+impl ServersFile {
+    /// Reads the file. `environment` fills in variables and gives the servers their minimum.
+    pub fn parse(text: &str, environment: &BTreeMap<String, String>) -> Result<ServersFile, ServersFileError> {
+        let unexpected = |path, expected, value| ServersFileError::Unexpected { path, expected, found: noun(value) };
+        // Some editors begin a file with a byte order mark.
+        let json: Value = serde_json::from_str(text.trim_start_matches('\u{feff}'))?;
+        let Value::Object(file) = &json else {
+            return Err(unexpected("the file", "an object with `mcpServers`", &json));
+        };
+        let path = if file.contains_key("mcpServers") { "mcpServers" } else { "servers" };
+        let entries = match file.get(path) {
+            Some(Value::Object(entries)) => entries,
+            Some(other) => return Err(unexpected(path, "an object with one entry per server", other)),
+            None => return Err(unexpected("the file", "an object with `mcpServers`", &Value::Object(Map::new()))),
+        };
+        let mut notices: Vec<Notice> = file
+            .keys()
+            .filter(|key| *key != path)
+            .map(|key| Notice { path: String::new(), key: key.clone() })
+            .collect();
+        let servers = entries.iter().map(|(name, entry)| {
+            let at = format!("{path}.{name}");
+            let spec = Reader { environment, notices: &mut notices, secrets: Vec::new() }.server(&at, name, entry);
+            ServerEntry { name: name.clone(), spec }
+        });
+        Ok(ServersFile { servers: servers.collect(), notices })
+    }
+}
+
+/// Reads one server.
+struct Reader<'a> {
+    environment: &'a BTreeMap<String, String>,
+    notices: &'a mut Vec<Notice>,
+    secrets: Vec<String>,
+}
+
+/// How much of a value may be shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// Only variables with the name of a secret are secret: arguments and addresses are seen by everyone.
+    Public,
+    /// What came from the environment is secret, or everything if the key says so.
+    Private { by_key: bool },
+}
+
+impl Reader<'_> {
+    fn server(mut self, at: &str, name: &str, entry: &Value) -> Result<ServerSpec, InvalidServer> {
+        if name.is_empty() {
+            return Err(invalid(at, "a server needs a name; it becomes the namespace of its tools"));
+        }
+        let Value::Object(fields) = entry else {
+            return Err(unexpected(at, "an object", entry));
+        };
+        let unknown = fields.keys().filter(|key| !SERVER_KEYS.contains(&key.as_str()));
+        self.notices.extend(unknown.map(|key| Notice { path: at.to_owned(), key: key.clone() }));
+        let disabled = match present(fields, "disabled") {
+            None => false,
+            Some(Value::Bool(disabled)) => *disabled,
+            Some(other) => return Err(unexpected(&format!("{at}.disabled"), "a boolean", other)),
+        };
+        let endpoint = match kind(at, fields)? {
+            Kind::Stdio => self.stdio(at, fields)?,
+            Kind::Http => self.http(at, fields)?,
+        };
+        self.secrets.sort_unstable();
+        self.secrets.dedup();
+        Ok(ServerSpec { endpoint, disabled, secrets: self.secrets, fingerprint: fingerprint(fields) })
+    }
+
+    fn stdio(&mut self, at: &str, fields: &Map<String, Value>) -> Result<Endpoint, InvalidServer> {
+        let command = self.text(&format!("{at}.command"), &fields["command"], Trust::Public)?;
+        let args = match present(fields, "args") {
+            None => Vec::new(),
+            Some(Value::Array(args)) => (args.iter().enumerate())
+                .map(|(index, arg)| self.text(&format!("{at}.args[{index}]"), arg, Trust::Public))
+                .collect::<Result<_, _>>()?,
+            Some(other) => return Err(unexpected(&format!("{at}.args"), "an array of strings", other)),
+        };
+        let cwd = present(fields, "cwd").map(|cwd| self.text(&format!("{at}.cwd"), cwd, Trust::Public)).transpose()?;
+        let minimum = ENVIRONMENT_MINIMUM
+            .iter()
+            .filter_map(|name| self.environment.get(*name).map(|value| ((*name).to_owned(), value.clone())));
+        let mut env: BTreeMap<String, String> = minimum.collect();
+        env.extend(self.texts(&format!("{at}.env"), present(fields, "env"))?);
+        Ok(Endpoint::Stdio { command, args, env, cwd: cwd.map(PathBuf::from) })
+    }
+
+    fn http(&mut self, at: &str, fields: &Map<String, Value>) -> Result<Endpoint, InvalidServer> {
+        let path = format!("{at}.url");
+        let url = self.text(&path, &fields["url"], Trust::Public)?;
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            return Err(invalid(&path, "expected a URL that begins with http:// or https://"));
+        }
+        let headers = self.texts(&format!("{at}.headers"), present(fields, "headers"))?;
+        Ok(Endpoint::Http { url, headers })
+    }
+
+    /// The values of `env` or `headers`.
+    fn texts(&mut self, at: &str, value: Option<&Value>) -> Result<Vec<(String, String)>, InvalidServer> {
+        let entries = match value {
+            None => return Ok(Vec::new()),
+            Some(Value::Object(entries)) => entries,
+            Some(other) => return Err(unexpected(at, "an object of strings", other)),
+        };
+        let read = entries.iter().map(|(key, value)| {
+            let trust = Trust::Private { by_key: names_a_secret(key) };
+            Ok((key.clone(), self.text(&format!("{at}.{key}"), value, trust)?))
+        });
+        read.collect()
+    }
+
+    fn text(&mut self, at: &str, value: &Value, trust: Trust) -> Result<String, InvalidServer> {
+        let Value::String(written) = value else {
+            return Err(unexpected(at, "a string", value));
+        };
+        let expanded = expand(written, self.environment).map_err(|message| invalid(at, message))?;
+        self.keep_secrets(&expanded, trust);
+        Ok(expanded.text)
+    }
+
+    fn keep_secrets(&mut self, expanded: &Expanded, trust: Trust) {
+        let mut secrets: Vec<&str> = Vec::new();
+        for (name, value) in &expanded.variables {
+            // A home directory stands in every path; hiding it would make answers useless.
+            let known = ENVIRONMENT_MINIMUM.contains(&name.as_str()) || name == "PWD";
+            if names_a_secret(name) || (trust != Trust::Public && !known) {
+                secrets.push(value);
+            }
+        }
+        if trust == (Trust::Private { by_key: true }) || (trust != Trust::Public && !secrets.is_empty()) {
+            secrets.push(&expanded.text);
+            // The scheme of `Bearer abc` is no secret, and the rest may be echoed without it.
+            secrets.extend(expanded.text.split_once(' ').map(|(_scheme, rest)| rest.trim()));
+        }
+        let long_enough = secrets.into_iter().filter(|secret| secret.len() >= SECRET_BYTES_MIN);
+        self.secrets.extend(long_enough.map(str::to_owned));
+    }
+}
+
+enum Kind {
+    Stdio,
+    Http,
+}
+
+fn kind(at: &str, fields: &Map<String, Value>) -> Result<Kind, InvalidServer> {
+    let declared = match present(fields, "type") {
+        None => None,
+        Some(Value::String(declared)) => Some(declared.as_str()),
+        Some(other) => return Err(unexpected(&format!("{at}.type"), "a string", other)),
+    };
+    match declared {
+        None
+        | Some("stdio" | "local" | "http" | "streamable-http" | "streamableHttp" | "streamable_http" | "remote") => {}
+        Some("sse") => {
+            let message = "the HTTP+SSE transport of 2024 is not supported; give the server's Streamable HTTP address";
+            return Err(invalid(&format!("{at}.type"), message));
+        }
+        Some(other) => {
+            let message = format!("`{other}` is no transport; expected `stdio` or `http`");
+            return Err(invalid(&format!("{at}.type"), message));
+        }
+    }
+    let wants_http = declared.map(|declared| !matches!(declared, "stdio" | "local"));
+    match (present(fields, "command"), present(fields, "url"), wants_http) {
+        (Some(_), Some(_), None) => Err(invalid(at, "has both `command` and `url`; keep one of them")),
+        (Some(_), _, None | Some(false)) => Ok(Kind::Stdio),
+        (_, Some(_), None | Some(true)) => Ok(Kind::Http),
+        (_, None, Some(true)) => Err(invalid(at, "has no `url`, which its `type` needs")),
+        (None, _, Some(false)) => Err(invalid(at, "has no `command`, which its `type` needs")),
+        (None, None, None) => {
+            Err(invalid(at, "has neither `command` (a program to start) nor `url` (a server to reach)"))
+        }
+    }
+}
+
+/// Stands for what is written. Values of secrets are left out even where they are literal.
+fn fingerprint(fields: &Map<String, Value>) -> [u8; 32] {
+    let mut written = Map::new();
+    for key in ["command", "args", "cwd", "url"] {
+        written.insert(key.to_owned(), fields.get(key).cloned().unwrap_or_default());
+    }
+    for key in ["env", "headers"] {
+        let entries = fields.get(key).and_then(Value::as_object);
+        let mut shown: Vec<_> = entries.into_iter().flatten().collect();
+        shown.sort_unstable_by_key(|(name, _)| *name);
+        let shown = shown.into_iter().map(|(name, value)| {
+            let value = if names_a_secret(name) { Value::Null } else { value.clone() };
+            (name.clone(), value)
+        });
+        written.insert(key.to_owned(), Value::Object(shown.collect()));
+    }
+    Sha256::new_with_prefix(b"dacapo mcp server 1\0").chain_update(Value::Object(written).to_string()).finalize().into()
+}
+
+fn names_a_secret(key: &str) -> bool {
+    let key = key.to_lowercase();
+    SECRET_WORDS.iter().any(|word| key.contains(word))
+}
+
+/// `null` says that there is nothing.
+fn present<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    fields.get(key).filter(|value| !value.is_null())
+}
+
+fn invalid(at: &str, message: impl Into<String>) -> InvalidServer {
+    InvalidServer { path: at.to_owned(), message: message.into() }
+}
+
+fn unexpected(at: &str, expected: &str, found: &Value) -> InvalidServer {
+    invalid(at, format!("expected {expected}, found {}", noun(found)))
+}
+
+fn noun(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,167 @@
+//! A stdio server that does what servers should not do. The test binary plays it itself.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it speaks over stdio")]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// Set in the environment of a process that is to be the server.
+pub(crate) const MODE: &str = "FAKE_SERVER";
+
+/// Plays the server if this process is one. Ends the process when its stdin does.
+#[test]
+fn fake_server() {
+    let Ok(mode) = std::env::var(MODE) else { return };
+    // The test harness has begun a line.
+    println!();
+    match mode.as_str() {
+        "exits" => {
+            eprintln!("cannot find module 'left-pad'");
+            std::process::exit(3);
+        }
+        "silent" => loop {
+            std::thread::park();
+        },
+        "flood" => {
+            std::thread::spawn(|| {
+                let line = "x".repeat(10_000);
+                loop {
+                    eprintln!("{line}");
+                }
+            });
+        }
+        _ => {}
+    }
+    let server = Arc::new(Server { modern: mode == "modern", ..Server::default() });
+    for line in std::io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        if let Ok(message) = serde_json::from_str(&line) {
+            server.clone().hear(&message);
+        }
+    }
+    std::process::exit(0);
+}
+
+#[derive(Default)]
+struct Server {
+    modern: bool,
+    changed: Mutex<bool>,
+    listener: Mutex<Option<Value>>,
+    cancelled: AtomicUsize,
+    busy: AtomicUsize,
+    busiest: AtomicUsize,
+}
+
+impl Server {
+    fn hear(self: Arc<Server>, message: &Value) {
+        let id = message["id"].clone();
+        match message["method"].as_str().unwrap_or_default() {
+            "server/discover" if self.modern => answer(
+                &id,
+                &json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private",
+                       "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": true}}}),
+            ),
+            "initialize" => answer(
+                &id,
+                &json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": true}},
+                       "serverInfo": {"name": "fake", "version": "1"}}),
+            ),
+            "tools/list" => answer(&id, &self.page(&message["params"]["cursor"])),
+            "tools/call" => self.call(id, &message["params"]),
+            "subscriptions/listen" => {
+                let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
+                *self.listener.lock().unwrap() = Some(meta.clone());
+                say(&json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+                            "params": {"_meta": meta, "notifications": {"toolsListChanged": true}}}));
+            }
+            "notifications/cancelled" => {
+                self.cancelled.fetch_add(1, Ordering::SeqCst);
+            }
+            _ if id.is_null() => {}
+            _ => say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no such method"}})),
+        }
+    }
+
+    /// Two pages; the second is there to be asked for.
+    fn page(&self, cursor: &Value) -> Value {
+        let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
+        if cursor.is_null() {
+            let named = json!({"name": "echo", "title": "Says it again", "inputSchema": {"type": "object"},
+                               "annotations": {"readOnlyHint": true}});
+            let odd = json!({"name": "odd", "inputSchema": {"type": "object"}, "outputSchema": true});
+            return json!({"tools": [named, odd, {"inputSchema": 7}, tool("echo")], "nextCursor": "2",
+                          "resultType": "complete", "ttlMs": 60_000, "cacheScope": "private"});
+        }
+        let mut tools = vec![tool("die"), tool("env")];
+        tools.extend(self.changed.lock().unwrap().then(|| tool("late")));
+        json!({"tools": tools, "resultType": "complete", "ttlMs": 60_000, "cacheScope": "private"})
+    }
+
+    fn call(self: Arc<Server>, id: Value, params: &Value) {
+        let args = params["arguments"].clone();
+        let text = |text: &str| json!({"type": "text", "text": text});
+        let result = match params["name"].as_str().unwrap_or_default() {
+            "echo" => args,
+            "meta" => json!({"content": [], "structuredContent": params["_meta"]["dacapo/idempotency-key"]}),
+            "env" => {
+                let env: BTreeMap<String, String> = std::env::vars().collect();
+                eprintln!("my environment is {env:?}");
+                json!({"content": [text("see structuredContent")], "structuredContent": env})
+            }
+            "die" => {
+                eprintln!("out of memory");
+                std::process::exit(1);
+            }
+            "never" => return,
+            "big" => json!({"content": [text(&"x".repeat(args["bytes"].as_u64().unwrap() as usize))]}),
+            "garbage" => return println!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[oops"),
+            "ask" => json!({"resultType": "input_required", "inputRequests": {"q": {"method": "elicitation/create",
+                "params": {"mode": "form", "message": "What is your name?",
+                           "requestedSchema": {"type": "object", "properties": {}}}}}}),
+            "change" => {
+                *self.changed.lock().unwrap() = true;
+                let meta = self.listener.lock().unwrap().clone().unwrap_or(json!({}));
+                say(
+                    &json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {"_meta": meta}}),
+                );
+                json!({"content": []})
+            }
+            "cancelled" => json!({"content": [], "structuredContent": self.cancelled.load(Ordering::SeqCst)}),
+            "hold" => {
+                std::thread::spawn(move || {
+                    let busy = self.busy.fetch_add(1, Ordering::SeqCst) + 1;
+                    self.busiest.fetch_max(busy, Ordering::SeqCst);
+                    std::thread::sleep(Duration::from_millis(20));
+                    self.busy.fetch_sub(1, Ordering::SeqCst);
+                    let busiest = self.busiest.load(Ordering::SeqCst);
+                    answer(&id, &json!({"content": [], "structuredContent": busiest}));
+                });
+                return;
+            }
+            "processes" => {
+                #[expect(clippy::zombie_processes, reason = "it is left behind to be found")]
+                let child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+                json!({"content": [], "structuredContent": [std::process::id(), child.id()]})
+            }
+            name => {
+                let error = json!({"code": -32602, "message": format!("no tool {name}")});
+                return say(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
+            }
+        };
+        answer(&id, &result);
+    }
+}
+
+fn answer(id: &Value, result: &Value) {
+    say(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+}
+
+fn say(message: &Value) {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{message}").and_then(|()| stdout.flush()).unwrap_or_else(|_| std::process::exit(0));
+}

@@ -1,0 +1,79 @@
+//! Lists of tools: complete, current, and there at the next start.
+
+use std::sync::Arc;
+
+use dacapo_mcp::{Fleet, FleetOptions, Owners, Phase};
+use serde_json::{Value, json};
+
+use crate::{LONG, call, environment, fake, file, ok, options, start, tools, until};
+
+#[tokio::test]
+async fn a_list_is_read_to_its_last_page_and_a_tool_that_cannot_be_read_costs_itself() {
+    let fleet = start(json!({"my-server": fake("legacy"), "my_server": fake("modern")}), options()).await;
+    let of = |server: &str| ["echo", "odd", "die", "env"].map(|tool| format!("{server}.{tool}"));
+    // Two names that become the same identifier stay two.
+    assert_eq!(tools(&fleet), [of("my_server_2"), of("my_server")].concat());
+    let annotations = serde_json::Map::from_iter([("readOnlyHint".to_owned(), json!(true))]);
+    assert_eq!(fleet.annotations("my-server", "echo"), annotations);
+    assert_eq!(fleet.annotations("my-server", "die"), serde_json::Map::new());
+    let toolbox = fleet.toolbox();
+    assert_eq!(toolbox.catalog().tools()[0].description.as_deref(), Some("Says it again"));
+    assert!(Arc::ptr_eq(&toolbox, &fleet.toolbox()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_changes_during_a_run_is_seen() {
+    for mode in ["legacy", "modern"] {
+        let fleet = start(json!({"a": fake(mode)}), options()).await;
+        assert_eq!(tools(&fleet), ["a.echo", "a.odd", "a.die", "a.env"]);
+        // The subscription of a modern server may still be on its way; saying it twice does no harm.
+        until("the change to be seen", || {
+            tokio::task::block_in_place(|| {
+                let changed = call(&fleet, "a", "change", json!({}));
+                tokio::runtime::Handle::current().block_on(changed).unwrap();
+            });
+            tools(&fleet).contains(&"a.late".to_owned())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn lists_are_kept_for_the_next_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = || FleetOptions { cache_dir: Some(directory.path().join("lists")), ..options() };
+    let begin = |mode: &str| {
+        let mut environment = environment();
+        environment.insert("MODE".to_owned(), mode.to_owned());
+        Fleet::start(file(&json!({"a": fake("${MODE}")}), &environment), options())
+    };
+    let all = ["a.echo", "a.odd", "a.die", "a.env"];
+
+    let fleet = begin("legacy");
+    assert_eq!(tools(&fleet), [""; 0]);
+    fleet.listed(LONG).await;
+    assert_eq!(tools(&fleet), all);
+    let kept = || std::fs::read_dir(directory.path().join("lists")).ok()?.next()?.ok().map(|entry| entry.path());
+    until("the list to be kept", || kept().is_some_and(|path| path.extension().is_some_and(|it| it == "json"))).await;
+    fleet.shutdown().await;
+
+    // It does not start, and its tools are there.
+    let fleet = begin("exits");
+    assert_eq!(tools(&fleet), all);
+    fleet.settled(LONG).await;
+    let state = fleet.states().remove(0);
+    assert!(state.cached && matches!(state.phase, Phase::Failed { .. }), "{state:?}");
+    assert_eq!(tools(&fleet), all);
+    fleet.shutdown().await;
+
+    // A call does not wait to be told that the server is ready.
+    let fleet = begin("legacy");
+    assert_eq!(call(&fleet, "a", "echo", json!({"content": []})).await, ok(&Value::Null));
+    assert!(!fleet.states()[0].cached);
+    fleet.shutdown().await;
+
+    for spoiled in ["{", r#"{"format": "dacapo tool list 0", "server": "", "tools": []}"#] {
+        std::fs::write(kept().unwrap(), spoiled).unwrap();
+        assert_eq!(tools(&begin("exits")), [""; 0]);
+    }
+}
