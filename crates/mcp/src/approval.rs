@@ -1,5 +1,6 @@
 //! Asking a person whether a call may be made.
 
+use std::fmt::Write;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -33,7 +34,8 @@ pub fn question(ask: &Ask) -> String {
     let mut shown: String = args.chars().take(ARGS_CHARS_MAX).collect();
     if shown.len() < args.len() {
         let more = args.chars().count() - ARGS_CHARS_MAX;
-        shown.push_str(&format!("… ({more} more characters)"));
+        // Writing to a string cannot fail.
+        write!(shown, "… ({more} more characters)").unwrap_or_default();
     }
     // A server names its tools as it likes; what a person reads must not be hidden by control characters.
     format!("A program wants to call `{}` of the server `{}` with\n{shown}", ask.tool.escape_debug(), ask.server)

@@ -197,7 +197,7 @@ impl Flights {
     }
 }
 
-impl<'a> World<'a> {
+impl World<'_> {
     async fn play<'r>(&'r self, mut request: Request, round: &mut Round<'r>) -> Result<End, Why> {
         loop {
             if self.cancel.is_cancelled() {

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dacapo_mcp::{Ask, Attachment, Owners, Refusal, Told};
+use dacapo_mcp::{Ask, Attachment, Owners, Refusal, Servers, Told};
 use dacapo_replay::{Answer, JsonText, Toolbox, read_tools};
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -110,5 +111,40 @@ impl Owners for Desk {
             self.running.fetch_sub(1, Ordering::SeqCst);
             told
         })
+    }
+}
+
+/// The desk as the servers behind ours, beside one that cannot be started.
+pub(crate) struct Room(pub(crate) Arc<Desk>);
+
+impl Owners for Room {
+    fn toolbox(&self) -> Arc<Toolbox> {
+        self.0.toolbox()
+    }
+
+    fn annotations(&self, server: &str, tool: &str) -> Map<String, Value> {
+        self.0.annotations(server, tool)
+    }
+
+    fn call<'a>(
+        &'a self,
+        ask: &'a Ask,
+        cancel: &'a CancellationToken,
+    ) -> Pin<Box<dyn Future<Output = Result<Told, Refusal>> + Send + 'a>> {
+        self.0.call(ask, cancel)
+    }
+}
+
+impl Servers for Room {
+    fn names(&self) -> Vec<String> {
+        vec!["desk".to_owned()]
+    }
+
+    fn ready(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn unavailable(&self) -> Vec<String> {
+        vec!["attic (no such file)".to_owned()]
     }
 }

@@ -1,0 +1,130 @@
+//! The two tools that a client sees, whatever is behind them, and the words that explain them.
+
+use std::sync::{Arc, LazyLock};
+
+use rmcp::model::{Tool, ToolAnnotations};
+use serde_json::{Map, Value, json};
+
+pub(crate) const SEARCH: &str = "search";
+pub(crate) const EXECUTE: &str = "execute";
+
+pub(crate) const LIMIT_DEFAULT: usize = 10;
+pub(crate) const LIMIT_MAX: usize = 50;
+
+const SEARCH_DESCRIPTION: &str = "\
+Finds functions by what they do and answers with their TypeScript declarations, ready to use in `execute`. Put everything that the task needs into one query, in plain words: \"list open issues, read a file, send a message\". An empty query lists what there is.";
+
+const EXECUTE_DESCRIPTION: &str = "\
+Runs a TypeScript program that calls functions, and answers with what it returns. Find the functions with `search` first.
+
+- Write the body of an async function: `await` the calls and `return` what you need to see. Only the returned value and console.log lines come back, so filter, join, sort, count and compute in the program, and return little.
+- Do the whole task in one program where you can, with loops and conditions. Make independent calls together: `await Promise.all([...])`.
+- A function is called as declared, `server.tool({...})`, with one object. A failed call rejects with a ToolError: catch it if you can do without. Where the declaration says `unknown`, look at one answer before relying on its shape.
+- Images and files are objects with a `handle`: return the object to show it.
+- There is no network, file system or import; only the functions and standard JavaScript. `await search(\"...\")` and `await describe(\"server.tool\")` work inside too.
+- If a program fails, the error shows where, and which calls were completed. They have taken effect: do not repeat them blindly.";
+
+const INSTRUCTIONS: &str = "\
+The tools of many MCP servers, as functions for programs. Work in two steps: `search` once for all that the task needs, then `execute` one TypeScript program that does the whole task and returns only what matters. Do not call `execute` once per function: a program with loops and Promise.all is faster and keeps data out of the conversation. Calls that change or delete things may need the user's approval; a declined call rejects with a message that says why.";
+
+/// What the names of the servers may take, so that the cost stays the same however many there are.
+const NAMES_CHARS_MAX: usize = 400;
+
+static TOOLS: LazyLock<[Tool; 2]> = LazyLock::new(|| [search(), execute()]);
+
+/// They never change.
+pub(crate) fn tools() -> Vec<Tool> {
+    TOOLS.to_vec()
+}
+
+/// How to work with the tools, and whose functions there are.
+pub(crate) fn instructions(servers: &[String]) -> String {
+    if servers.is_empty() {
+        return INSTRUCTIONS.to_owned();
+    }
+    let mut chars = 0;
+    let fits = |server: &&String| {
+        chars += server.chars().count() + ", ".len();
+        chars <= NAMES_CHARS_MAX
+    };
+    let listed: Vec<&str> = servers.iter().take_while(fits).map(String::as_str).collect();
+    let names = listed.join(", ");
+    match servers.len() - listed.len() {
+        0 => format!("{INSTRUCTIONS}\n\nServers: {names}."),
+        more => format!("{INSTRUCTIONS}\n\nServers: {names} and {more} more."),
+    }
+}
+
+/// All that a client puts into a model's context because of us, as JSON.
+pub fn context_cost_text(servers: &[String]) -> String {
+    json!({ "instructions": instructions(servers), "tools": tools() }).to_string()
+}
+
+fn search() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "query": { "type": "string", "description": "What the functions should do." },
+            "limit": { "type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "description": "Functions to find at most; 10 if left out." },
+        },
+        "required": ["query"],
+        "additionalProperties": false,
+    });
+    let output = json!({
+        "type": "object",
+        "properties": {
+            "declarations": { "type": "string" },
+            "functions": { "type": "array", "items": { "type": "string" } },
+            "total": { "type": "integer", "description": "Functions that match, shown or not." },
+            "unavailable": { "type": "array", "items": { "type": "string" }, "description": "Servers whose functions are missing, and why." },
+        },
+        "required": ["declarations", "functions", "total"],
+    });
+    let annotations = ToolAnnotations::new().read_only(true).idempotent(true).open_world(false);
+    tool(SEARCH, "Search functions", SEARCH_DESCRIPTION, input, output, annotations)
+}
+
+fn execute() -> Tool {
+    let input = json!({
+        "type": "object",
+        "properties": { "code": { "type": "string", "description": "The program: the body of an async TypeScript function." } },
+        "required": ["code"],
+        "additionalProperties": false,
+    });
+    // An empty object accepts any value; `true` would mean the same, but old peers take only objects for schemas.
+    let output = json!({
+        "type": "object",
+        "properties": {
+            "status": { "type": "string", "enum": ["success", "error"] },
+            "data": { "description": "What the program returned." },
+            "error": { "type": "object", "description": "Why it failed: name, message, line, frame, completed and unfinished calls." },
+            "logs": { "type": "array", "items": { "type": "object" } },
+            "calls": { "type": "object", "additionalProperties": { "type": "integer" }, "description": "How often each function was called." },
+            "missing": { "type": "string", "description": "What was cut because it was too long." },
+        },
+        "required": ["status", "calls"],
+    });
+    let annotations = ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(true);
+    tool(EXECUTE, "Run a program", EXECUTE_DESCRIPTION, input, output, annotations)
+}
+
+fn tool(
+    name: &'static str,
+    title: &str,
+    description: &'static str,
+    input: Value,
+    output: Value,
+    annotations: ToolAnnotations,
+) -> Tool {
+    Tool::new(name, description, Arc::new(object(input)))
+        .with_title(title)
+        .with_raw_output_schema(Arc::new(object(output)))
+        .with_annotations(annotations)
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}

@@ -1,0 +1,187 @@
+//! A program that runs for a client: on its own, so that it can go on while the client is away to ask a person.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::approval::{Approval, Approver};
+use crate::ask::{Ask, Owners};
+use crate::execution::Execution;
+use crate::run::{Moment, Progress, Runner};
+
+/// Cancelled when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) ending: JoinHandle<Execution>,
+    pub(crate) news: watch::Receiver<News>,
+    pub(crate) questions: mpsc::UnboundedReceiver<Question>,
+    /// Questions that nobody has answered yet.
+    pub(crate) open: VecDeque<Question>,
+    /// Tools that need no more questions in this program.
+    approved: BTreeSet<(String, String)>,
+    _cancel: DropGuard,
+}
+
+/// How far a program has come.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct News {
+    pub(crate) done: usize,
+    pub(crate) made: usize,
+    pub(crate) message: String,
+}
+
+/// May this call be made?
+#[derive(Debug)]
+pub(crate) struct Question {
+    pub(crate) ask: Ask,
+    reply: oneshot::Sender<Approval>,
+}
+
+/// What a person said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Word {
+    Once,
+    WholeProgram,
+    No,
+    /// There was nobody.
+    Silence,
+}
+
+/// Passes questions on to whoever serves the client.
+struct Messenger(mpsc::UnboundedSender<Question>);
+
+impl Approver for Messenger {
+    fn approve<'a>(&'a self, ask: &'a Ask) -> Pin<Box<dyn Future<Output = Approval> + Send + 'a>> {
+        Box::pin(async {
+            let (reply, replied) = oneshot::channel();
+            let question = Question { ask: ask.clone(), reply };
+            match self.0.send(question) {
+                Ok(()) => replied.await.unwrap_or(Approval::Nobody),
+                Err(_) => Approval::Nobody,
+            }
+        })
+    }
+}
+
+impl Running {
+    pub(crate) fn start(runner: Arc<Runner>, owners: Arc<dyn Owners>, program: String, can_ask: bool) -> Running {
+        let (asking, questions) = mpsc::unbounded_channel();
+        let (telling, news) = watch::channel(News::default());
+        let cancel = CancellationToken::new();
+        let cancelled = cancel.clone();
+        let ending = tokio::spawn(async move {
+            let watcher = |progress: Progress<'_>| drop(telling.send(News::of(progress)));
+            let approver: &dyn Approver = if can_ask { &Messenger(asking) } else { &Approval::Nobody };
+            runner.run(&program, &*owners, approver, &watcher, &cancelled).await
+        });
+        let (open, approved) = (VecDeque::new(), BTreeSet::new());
+        Running { ending, news, questions, open, approved, _cancel: cancel.drop_guard() }
+    }
+
+    /// Keeps a question until it is answered, which may be at once.
+    pub(crate) fn hear(&mut self, question: Question) {
+        if self.approved.contains(&question.tool()) {
+            question.answer(Approval::Given);
+        } else {
+            self.open.push_back(question);
+        }
+    }
+
+    /// Answers a question, and all others that it settles.
+    pub(crate) fn answer(&mut self, question: Question, word: Word) {
+        let tool = question.tool();
+        question.answer(match word {
+            Word::Once | Word::WholeProgram => Approval::Given,
+            Word::No => Approval::Declined,
+            Word::Silence => Approval::Nobody,
+        });
+        if word == Word::WholeProgram {
+            self.approved.insert(tool);
+            for question in std::mem::take(&mut self.open) {
+                self.hear(question);
+            }
+        }
+    }
+
+    /// The oldest open question of each tool.
+    pub(crate) fn by_tool(&mut self) -> VecDeque<Question> {
+        let mut tools = BTreeSet::new();
+        let (first, rest) = self.open.drain(..).partition(|question| tools.insert(question.tool()));
+        self.open = rest;
+        first
+    }
+}
+
+impl Question {
+    fn tool(&self) -> (String, String) {
+        (self.ask.server.clone(), self.ask.tool.clone())
+    }
+
+    fn answer(self, approval: Approval) {
+        // A program that has ended no longer listens.
+        self.reply.send(approval).unwrap_or_default();
+    }
+}
+
+impl News {
+    fn of(progress: Progress<'_>) -> News {
+        let Progress { tool, moment, done, made } = progress;
+        let what = match moment {
+            Moment::Began => format!("calling {tool}"),
+            Moment::Answered => format!("{tool} answered"),
+            Moment::Failed => format!("{tool} failed"),
+        };
+        News { done, made, message: format!("{done} of {made} calls done; {what}") }
+    }
+}
+
+/// Programs whose clients are away to ask a person, by the state that they will bring back.
+#[derive(Debug, Default)]
+pub(crate) struct Suspended(Mutex<BTreeMap<String, Away>>);
+
+#[derive(Debug)]
+pub(crate) struct Away {
+    pub(crate) running: Running,
+    pub(crate) asked: BTreeMap<String, Question>,
+}
+
+/// People take their time, but a program that nobody comes back for must not stay.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(10);
+const SUSPENDED_MAX: usize = 64;
+
+impl Suspended {
+    /// `None` if too many programs wait already.
+    pub(crate) fn put(self: &Arc<Self>, away: Away) -> Option<String> {
+        let mut chance = [0; 16];
+        getrandom::fill(&mut chance).expect("the system has randomness");
+        let state = format!("{:032x}", u128::from_le_bytes(chance));
+        let mut programs = self.programs();
+        if programs.len() >= SUSPENDED_MAX {
+            return None;
+        }
+        programs.insert(state.clone(), away);
+        let (suspended, forgotten) = (Arc::downgrade(self), state.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(PATIENCE).await;
+            if let Some(suspended) = suspended.upgrade() {
+                drop(suspended.take(&forgotten));
+            }
+        });
+        Some(state)
+    }
+
+    /// Each state is good for one return.
+    pub(crate) fn take(&self, state: &str) -> Option<Away> {
+        self.programs().remove(state)
+    }
+
+    fn programs(&self) -> MutexGuard<'_, BTreeMap<String, Away>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

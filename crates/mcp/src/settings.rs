@@ -1,0 +1,189 @@
+//! What the file with the servers says about us: its key `dacapo`.
+
+use std::time::Duration;
+
+use dacapo_replay::Limit;
+use serde_json::{Map, Value};
+
+use crate::cut::CHARS_LEAST;
+use crate::fleet::FleetOptions;
+use crate::policy::{Policy, Rule};
+use crate::run::RunLimits;
+use crate::serve::RESULT_CHARS_DEFAULT;
+
+/// Read strictly, unlike the rest of the file: this part is ours.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub policy: Policy,
+    pub limits: RunLimits,
+    /// Characters of JSON that a result may have.
+    pub result_chars: usize,
+    pub fleet: FleetOptions,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            policy: Policy::default(),
+            limits: RunLimits::default(),
+            result_chars: RESULT_CHARS_DEFAULT,
+            fleet: FleetOptions::default(),
+        }
+    }
+}
+
+/// What is wrong with the settings, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {message}")]
+pub struct SettingsError {
+    path: String,
+    message: String,
+}
+
+/// The key of the file that is ours.
+pub const SETTINGS_KEY: &str = "dacapo";
+
+/// Limits that are not those of a step.
+const OWN_LIMITS: [&str; 7] = [
+    "wall_seconds",
+    "result_chars",
+    "attachment_bytes",
+    "call_seconds",
+    "connect_seconds",
+    "calls_per_server",
+    "answer_bytes",
+];
+
+const DAY_SECONDS: u64 = 24 * 60 * 60;
+const BYTES_MAX: u64 = 1 << 30;
+const RESULT_CHARS_MAX: u64 = 10_000_000;
+const CALLS_PER_SERVER_MAX: u64 = 1_000;
+
+impl Settings {
+    /// Reads the whole file, of which all but one key belongs to others.
+    pub fn read(file: &str) -> Result<Settings, SettingsError> {
+        // That the file is not JSON is said by whoever reads the servers.
+        let file: Value = serde_json::from_str(file.trim_start_matches('\u{feff}')).unwrap_or_default();
+        let mut settings = Settings::default();
+        let Some(ours) = file.get(SETTINGS_KEY) else { return Ok(settings) };
+        for (key, value) in fields(ours, SETTINGS_KEY)? {
+            let path = format!("{SETTINGS_KEY}.{key}");
+            match key.as_str() {
+                "policy" => settings.policy = policy(value, &path)?,
+                "limits" => settings.read_limits(value, &path)?,
+                _ => return Err(error(&path, "is not known here; known are policy, limits")),
+            }
+        }
+        Ok(settings)
+    }
+
+    fn read_limits(&mut self, value: &Value, path: &str) -> Result<(), SettingsError> {
+        for (key, value) in fields(value, path)? {
+            let path = format!("{path}.{key}");
+            let Some(number) = value.as_u64() else {
+                return Err(error(&path, "must be a whole number that is not negative"));
+            };
+            self.set_limit(key, number, &path)?;
+        }
+        Ok(())
+    }
+
+    fn set_limit(&mut self, key: &str, number: u64, path: &str) -> Result<(), SettingsError> {
+        let within = |least: u64, most: u64| {
+            if (least..=most).contains(&number) {
+                return Ok(number);
+            }
+            Err(error(path, &format!("{number} is out of range; {least} to {most} are possible")))
+        };
+        match key {
+            "wall_seconds" => self.limits.wall = Duration::from_secs(within(1, DAY_SECONDS)?),
+            "result_chars" => self.result_chars = within(CHARS_LEAST as u64, RESULT_CHARS_MAX)? as usize,
+            "attachment_bytes" => self.limits.attachment_bytes = within(0, BYTES_MAX)? as usize,
+            "call_seconds" => self.fleet.call_timeout = Duration::from_secs(within(1, DAY_SECONDS)?),
+            "connect_seconds" => self.fleet.connect_timeout = Duration::from_secs(within(1, DAY_SECONDS)?),
+            "calls_per_server" => self.fleet.calls_per_server_max = within(1, CALLS_PER_SERVER_MAX)? as usize,
+            "answer_bytes" => self.fleet.answer_bytes_max = within(1, BYTES_MAX)? as usize,
+            _ => {
+                let Some(limit) = Limit::ALL.into_iter().find(|limit| limit.name() == key) else {
+                    let known: Vec<&str> = OWN_LIMITS.into_iter().chain(Limit::ALL.map(Limit::name)).collect();
+                    return Err(error(path, &format!("is not known here; known are {}", known.join(", "))));
+                };
+                let range = limit.range();
+                let number = within(*range.start(), *range.end())?;
+                self.limits.program.set(limit, number).expect("it is within the range");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn policy(value: &Value, path: &str) -> Result<Policy, SettingsError> {
+    let Value::Array(rules) = value else {
+        return Err(error(path, "must be an array of rules"));
+    };
+    let rule = |(at, rule): (usize, &Value)| {
+        serde_json::from_value::<Rule>(rule.clone())
+            .map_err(|wrong| error(&format!("{path}[{at}]"), &format!("is not a rule: {wrong}")))
+    };
+    Ok(Policy::new(rules.iter().enumerate().map(rule).collect::<Result<_, _>>()?))
+}
+
+fn fields<'a>(value: &'a Value, path: &str) -> Result<&'a Map<String, Value>, SettingsError> {
+    value.as_object().ok_or_else(|| error(path, "must be an object"))
+}
+
+fn error(path: &str, message: &str) -> SettingsError {
+    SettingsError { path: path.to_owned(), message: message.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_our_key_leaves_everything_as_it_is() {
+        let settings = Settings::read(r#"{"mcpServers": {}}"#).expect("there is nothing to read");
+        assert_eq!((settings.limits, settings.result_chars), (RunLimits::default(), RESULT_CHARS_DEFAULT));
+    }
+
+    #[test]
+    fn limits_and_policy_are_read() {
+        let file = r#"{"mcpServers": {}, "dacapo": {
+            "policy": [{"server": "fs", "decision": "allow"}],
+            "limits": {"wall_seconds": 10, "call_seconds": 5, "calls": 7, "result_chars": 1000}}}"#;
+        let settings = Settings::read(file).expect("all of it is known");
+        assert_eq!(settings.limits.wall, Duration::from_secs(10));
+        assert_eq!(settings.fleet.call_timeout, Duration::from_secs(5));
+        assert_eq!(settings.limits.program.get(Limit::Calls), 7);
+        assert_eq!(settings.result_chars, 1000);
+        assert_ne!(settings.policy, Policy::default());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        let cases = [
+            (r#"{"polcy": []}"#, "dacapo.polcy: is not known here; known are policy, limits"),
+            (r#"{"policy": {}}"#, "dacapo.policy: must be an array of rules"),
+            (
+                r#"{"policy": [{"decision": "allow"}, {"decision": "yes"}]}"#,
+                "dacapo.policy[1]: is not a rule: unknown variant `yes`, expected one of `allow`, `deny`, `ask`",
+            ),
+            (
+                r#"{"policy": [{"sever": "x", "decision": "allow"}]}"#,
+                "dacapo.policy[0]: is not a rule: unknown field `sever`, expected one of `server`, `tool`, `annotations`, `decision`",
+            ),
+            (
+                r#"{"limits": {"wall_seconds": 0}}"#,
+                "dacapo.limits.wall_seconds: 0 is out of range; 1 to 86400 are possible",
+            ),
+            (r#"{"limits": {"fuel": "much"}}"#, "dacapo.limits.fuel: must be a whole number that is not negative"),
+            ("[]", "dacapo: must be an object"),
+        ];
+        for (ours, message) in cases {
+            let error = Settings::read(&format!(r#"{{"dacapo": {ours}}}"#)).expect_err("it is wrong");
+            assert_eq!(error.to_string(), message);
+        }
+        let unknown = Settings::read(r#"{"dacapo": {"limits": {"seconds": 1}}}"#).expect_err("it is wrong");
+        assert!(unknown.to_string().starts_with("dacapo.limits.seconds: is not known here; known are wall_seconds, "));
+    }
+}

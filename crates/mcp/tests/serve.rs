@@ -1,0 +1,304 @@
+//! Our MCP server as clients of both eras see it.
+
+mod common;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{Desk, Room};
+use dacapo_mcp::{Policy, RunLimits, Runner, Server};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
+    ContentBlock, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, Implementation,
+    ProgressNotificationParam, ProtocolVersion,
+};
+use rmcp::service::{NotificationContext, PeerRequestOptions, RequestContext, RunningService};
+use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData, RoleClient, ServiceExt};
+use serde_json::{Map, Value, json};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Era {
+    Legacy,
+    Modern,
+}
+
+const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+
+/// A client whose user gives these answers, in order.
+#[derive(Clone, Default)]
+struct User {
+    says: Option<&'static str>,
+    asked: Arc<Mutex<Vec<String>>>,
+    progress: Arc<Mutex<Vec<(f64, String)>>>,
+}
+
+impl ClientHandler for User {
+    fn get_info(&self) -> ClientConfig {
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = self.says.map(|_| ElicitationCapability::default());
+        ClientConfig::new(capabilities, Implementation::new("test", "1"))
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else {
+            panic!("only forms are asked for")
+        };
+        assert!(requested_schema.properties.contains_key("decision"));
+        self.asked.lock().expect("free").push(message);
+        Ok(match self.says {
+            Some("decline") | None => ElicitResult::new(ElicitationAction::Decline),
+            Some(decision) => {
+                ElicitResult::new(ElicitationAction::Accept).with_content(json!({ "decision": decision }))
+            }
+        })
+    }
+
+    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        self.progress.lock().expect("free").push((params.progress, params.message.unwrap_or_default()));
+    }
+}
+
+type Client = RunningService<RoleClient, User>;
+
+async fn connect(era: Era, user: User, desk: &Arc<Desk>) -> Client {
+    connect_with(era, user, desk, 25_000).await
+}
+
+async fn connect_with(era: Era, user: User, desk: &Arc<Desk>, result_chars: usize) -> Client {
+    let runner = Runner::new(Policy::default(), RunLimits::default()).expect("the sandbox starts");
+    let server = Server::new(runner, Arc::new(Room(Arc::clone(desk))), result_chars);
+    let (ours, theirs) = tokio::io::duplex(64 << 10);
+    tokio::spawn(async move {
+        let running = server.serve(ours).await.expect("the client says hello");
+        running.waiting().await.expect("the server ends well");
+    });
+    let lifecycle = match era {
+        Era::Legacy => ClientLifecycleMode::Initialize,
+        Era::Modern => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] },
+    };
+    user.serve_with_lifecycle(theirs, lifecycle).await.expect("the server answers")
+}
+
+fn call(tool: &'static str, args: Value) -> CallToolRequestParams {
+    let Value::Object(args) = args else { panic!("arguments are an object") };
+    CallToolRequestParams::new(tool).with_arguments(args)
+}
+
+async fn execute(client: &Client, code: &str) -> CallToolResult {
+    client.call_tool(call("execute", json!({ "code": code }))).await.expect("it is answered")
+}
+
+fn text(result: &CallToolResult) -> &str {
+    let ContentBlock::Text(text) = &result.content[0] else { panic!("{result:?}") };
+    &text.text
+}
+
+fn structured(result: &CallToolResult) -> &Value {
+    result.structured_content.as_ref().expect("it is structured")
+}
+
+#[tokio::test]
+async fn a_client_sees_two_tools_whatever_is_behind() {
+    for era in ERAS {
+        let client = connect(era, User::default(), &Arc::new(Desk::new())).await;
+        let tools = client.list_all_tools().await.expect("they are listed");
+        let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
+        assert_eq!(names, ["search", "execute"]);
+        for tool in &tools {
+            assert!(tool.title.is_some() && tool.annotations.is_some());
+            for schema in [Some(&tool.input_schema), tool.output_schema.as_ref()] {
+                let schema = schema.expect("both schemas are there");
+                assert_eq!(schema["type"], "object");
+                assert!(has_no_boolean_schema(schema), "{schema:?}");
+            }
+        }
+        let info = client.peer_info().expect("it said who it is");
+        let instructions = info.instructions.as_deref().unwrap_or_default();
+        assert!(instructions.ends_with("Servers: desk."), "{era:?} {instructions}");
+    }
+}
+
+fn has_no_boolean_schema(schema: &Map<String, Value>) -> bool {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.into_iter().flatten().all(|(_, property)| property.as_object().is_some_and(has_no_boolean_schema))
+        && schema.get("items").is_none_or(Value::is_object)
+}
+
+#[tokio::test]
+async fn our_own_tools_cost_little_context_however_many_servers_there_are() {
+    let many: Vec<String> = (0..100).map(|number| format!("server-number-{number}")).collect();
+    let one = dacapo_mcp::context_cost_text(&["desk".to_owned()]);
+    let hundred = dacapo_mcp::context_cost_text(&many);
+    // About four characters make a token; `dacapo mcp --list` counts them.
+    assert!(hundred.len() < 4 * 1_200, "{}", hundred.len());
+    assert!(hundred.len() - one.len() < 450);
+    assert!(hundred.contains(" more.\""));
+}
+
+#[tokio::test]
+async fn functions_are_found_and_called() {
+    for era in ERAS {
+        let client = connect(era, User::default(), &Arc::new(Desk::new())).await;
+        let found = client.call_tool(call("search", json!({ "query": "echo a value" }))).await.expect("it is answered");
+        assert!(text(&found).contains("function echo(args"), "{}", text(&found));
+        assert_eq!(structured(&found)["functions"][0], "desk.echo");
+        assert!(text(&found).ends_with("// not available now: attic (no such file)\n"));
+        assert_eq!(structured(&found)["unavailable"], json!(["attic (no such file)"]));
+
+        let result = execute(&client, "console.warn('hm'); return [await desk.echo({value: 0.1}), 2]").await;
+        let expected = json!({
+            "status": "success",
+            "data": [0.1, 2],
+            "logs": [{ "level": "warn", "text": "hm" }],
+            "calls": { "desk.echo": 1 },
+        });
+        assert_eq!(structured(&result), &expected);
+        assert_eq!(text(&result), "[0.1,2]\n\nLogs:\n[warn] hm");
+        assert_ne!(result.is_error, Some(true));
+    }
+}
+
+#[tokio::test]
+async fn an_error_shows_where_and_what_was_done_before() {
+    let client = connect(Era::Legacy, User::default(), &Arc::new(Desk::new())).await;
+    let result = execute(&client, "await desk.echo({value: 1});\nawait desk.fail({message: 'out of ink'})").await;
+    assert_eq!(result.is_error, Some(true));
+    let error = &structured(&result)["error"];
+    assert_eq!(
+        (&error["name"], &error["message"], &error["line"]),
+        (&json!("ToolError"), &json!("out of ink"), &json!(2))
+    );
+    let text = text(&result);
+    assert!(text.starts_with("ToolError: out of ink\n"), "{text}");
+    assert!(text.contains("> 2 | await desk.fail") || text.contains("await desk.fail({message"), "{text}");
+    assert!(text.ends_with("Completed calls: desk.echo (0), desk.fail (1)"), "{text}");
+}
+
+#[tokio::test]
+async fn pictures_that_are_returned_reach_the_client_as_content() {
+    let client = connect(Era::Modern, User::default(), &Arc::new(Desk::new())).await;
+    let result = execute(&client, "await desk.draw({name: 'a'}); return desk.draw({name: 'b'})").await;
+    assert_eq!(structured(&result)["data"]["handle"], "picture-b");
+    assert_eq!(result.content.len(), 2);
+    assert!(matches!(&result.content[1], ContentBlock::Image(image) if image.mime_type == "image/png"));
+}
+
+#[tokio::test]
+async fn long_results_are_cut_at_a_valid_place() {
+    let client = connect_with(Era::Modern, User::default(), &Arc::new(Desk::new()), 1_000).await;
+    let result = execute(&client, "return {rows: Array.from({length: 500}, (_, id) => ({id}))}").await;
+    let data = &structured(&result)["data"];
+    assert!(data.to_string().len() <= 1_000 && data["rows"].as_array().is_some_and(|rows| rows.len() > 80));
+    let missing = structured(&result)["missing"].as_str().expect("it says so");
+    assert!(missing.contains("data.rows has only the first ") && missing.contains("of 500 items"), "{missing}");
+    assert!(text(&result).ends_with(missing));
+}
+
+#[tokio::test]
+async fn a_client_that_wants_to_know_hears_of_progress() {
+    for era in ERAS {
+        let user = User::default();
+        let client = connect(era, user.clone(), &Arc::new(Desk::new())).await;
+        // The client adds a token to every request.
+        execute(&client, "await desk.echo({value: 1, after_ms: 30}); await desk.echo({value: 2, after_ms: 30})").await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let heard = user.progress.lock().expect("free").clone();
+        assert!(heard.len() >= 2, "{era:?} {heard:?}");
+        assert!(heard.windows(2).all(|pair| pair[0].0 < pair[1].0), "{heard:?}");
+        assert!(heard.iter().any(|(_, message)| message.contains("desk.echo")), "{heard:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_destructive_call_is_asked_for() {
+    for era in ERAS {
+        let user = User { says: Some("allow once"), ..User::default() };
+        let desk = Arc::new(Desk::new());
+        let client = connect(era, user.clone(), &desk).await;
+        let result = execute(&client, "return [await desk.erase({what: 'a'}), await desk.erase({what: 'b'})]").await;
+        assert_eq!(structured(&result)["data"], json!(["erased", "erased"]), "{era:?} {result:?}");
+        let asked = user.asked.lock().expect("free").clone();
+        assert_eq!(asked.len(), 2);
+        assert_eq!(asked[0], "A program wants to call `erase` of the server `desk` with\n{\n  \"what\": \"a\"\n}");
+        assert_eq!(desk.asked(), [("erase".to_owned(), 2)].into());
+    }
+}
+
+#[tokio::test]
+async fn one_answer_may_be_for_the_whole_program() {
+    for era in ERAS {
+        let user = User { says: Some("allow for this program"), ..User::default() };
+        let client = connect(era, user.clone(), &Arc::new(Desk::new())).await;
+        let program = "
+            await Promise.all([1, 2, 3].map(what => desk.erase({what})));
+            await desk.erase({what: 4});
+            return 'done'";
+        assert_eq!(structured(&execute(&client, program).await)["data"], "done");
+        assert_eq!(user.asked.lock().expect("free").len(), 1, "{era:?}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_declines_is_heard_and_the_program_goes_on() {
+    for era in ERAS {
+        for says in ["decline", "deny"] {
+            let user = User { says: Some(says), ..User::default() };
+            let desk = Arc::new(Desk::new());
+            let client = connect(era, user, &desk).await;
+            let result = execute(&client, "return desk.erase({}).catch(error => error.message)").await;
+            let message = "not allowed: the user was asked about `desk.erase` and declined";
+            assert_eq!(structured(&result)["data"], message, "{era:?} {says}");
+            assert!(desk.asked().is_empty());
+        }
+    }
+}
+
+#[tokio::test]
+async fn where_nobody_can_be_asked_the_error_says_how_to_allow() {
+    for era in ERAS {
+        let client = connect(era, User::default(), &Arc::new(Desk::new())).await;
+        let result = execute(&client, "await desk.erase({})").await;
+        assert!(
+            text(&result).contains(r#"add {"server":"desk","tool":"erase","decision":"allow"} to `dacapo.policy`"#)
+        );
+    }
+}
+
+#[tokio::test]
+async fn cancelling_the_request_stops_the_program_and_its_calls() {
+    for era in ERAS {
+        let desk = Arc::new(Desk::new());
+        let client = connect(era, User::default(), &desk).await;
+        let request = CallToolRequest::new(call(
+            "execute",
+            json!({ "code": "await Promise.all([desk.hang({}), desk.hang({})])" }),
+        ));
+        let handle = client
+            .send_cancellable_request(ClientRequest::CallToolRequest(request), PeerRequestOptions::no_options())
+            .await
+            .expect("it is sent");
+        while desk.running.load(Ordering::SeqCst) < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        handle.cancel(None).await.expect("it is told");
+        while desk.cancelled.load(Ordering::SeqCst) < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(structured(&execute(&client, "return 1").await)["data"], 1, "the server goes on");
+    }
+}
+
+#[tokio::test]
+async fn wrong_arguments_are_told_to_the_model() {
+    let client = connect(Era::Legacy, User::default(), &Arc::new(Desk::new())).await;
+    let result = client.call_tool(call("execute", json!({ "program": "return 1" }))).await.expect("it is answered");
+    assert_eq!(result.is_error, Some(true));
+    assert!(text(&result).contains("unknown field `program`, expected `code`"), "{}", text(&result));
+    let unknown = client.call_tool(call("desk.echo", json!({}))).await.expect_err("there is no such tool");
+    assert!(unknown.to_string().contains("call functions inside `execute`"), "{unknown}");
+}
