@@ -3,10 +3,13 @@
 mod answers;
 mod demo;
 mod key;
+mod mcp;
 mod run;
 mod search;
 mod serve;
+mod servers;
 mod step;
+mod stop;
 mod tools;
 mod types;
 
@@ -26,6 +29,7 @@ struct Cli {
 enum Command {
     Demo(demo::Options),
     Serve(serve::Options),
+    Mcp(mcp::Options),
     Run(run::Options),
     Step(step::Options),
     Types(types::Options),
@@ -37,6 +41,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Demo(options) => demo::demo(&options),
         Command::Serve(options) => serve::serve(&options),
+        Command::Mcp(options) => mcp::mcp(&options),
         Command::Run(options) => run::run(&options),
         Command::Step(options) => step::step(&options),
         Command::Types(options) => types::types(&options),

@@ -1,5 +1,7 @@
 //! `dacapo run`: one program from start to end.
 
+mod live;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -11,12 +13,13 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use dacapo_replay::{
-    Failure, Limit, Limits, LogLine, Outcome, Program, Request, Step, Stepper, Tool, Toolbox, WarmPrograms,
+    Failure, Limit, Limits, LogLine, MadeCall, Outcome, Program, Request, Step, Stepper, Tool, Toolbox, WarmPrograms,
     undefined_functions,
 };
 use serde_json::{Value, json};
 
 use crate::answers::{Answers, Input};
+use crate::servers::Cache;
 use crate::tools;
 
 const EXAMPLE: &str = r#"Example:
@@ -29,10 +32,15 @@ const EXAMPLE: &str = r#"Example:
   echo '[{"tool": "price", "args": {"item": "pen"}, "ok": 2}, {"tool": "price", "ok": 7}]' > answers.json
   dacapo run sum.ts --answers answers.json
 
-Without --tools, every function that the program calls and nothing defines is a tool.
+With MCP servers, as {"mcpServers": {…}}, its calls are executed:
+
+  echo 'return (await time.get_current_time({timezone: "UTC"})).datetime' > now.ts
+  dacapo run now.ts --mcp mcp.json
+
+Without --tools and --mcp, every function that the program calls and nothing defines is a tool.
 Exit status: 0 when the program returned, 1 when it failed, 2 for wrong usage."#;
 
-/// Run one program; its calls are answered from a file, or by whoever is at the keyboard
+/// Run one program; its calls are executed by MCP servers, answered from a file, or by whoever is at the keyboard
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub(crate) struct Options {
@@ -46,6 +54,17 @@ pub(crate) struct Options {
     /// Answers as a JSON array of {"tool": …, "args"?: …, "ok": …} or {"tool": …, "error": {"message": …}}
     #[arg(long, value_name = "FILE")]
     answers: Option<PathBuf>,
+
+    /// MCP servers that execute the calls, as `{"mcpServers": {…}}`; the program then has its own time and chance
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tools", "answers", "seed", "started_at"])]
+    mcp: Option<PathBuf>,
+
+    /// Allow calls that a person would be asked about, if there is nobody to ask
+    #[arg(long, requires = "mcp")]
+    yes: bool,
+
+    #[command(flatten)]
+    cache: Cache,
 
     /// Print each round of calls and the outcome as one line of JSON each
     #[arg(long)]
@@ -70,6 +89,9 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let program = program(options)?;
+    if let Some(path) = &options.mcp {
+        return live::run(&program.code, path, options);
+    }
     let mut answers = match &options.answers {
         Some(path) => Answers::from_file(path)?,
         None if options.file == Path::new("-") => {
@@ -142,7 +164,12 @@ fn tell_failure(failure: &Failure) -> io::Result<()> {
     {
         writeln!(err, "{part}")?;
     }
-    for (title, calls) in [("completed", &failure.completed), ("not completed", &failure.unfinished)] {
+    tell_calls(&failure.completed, &failure.unfinished)
+}
+
+fn tell_calls(completed: &[MadeCall], unfinished: &[MadeCall]) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    for (title, calls) in [("completed", completed), ("not completed", unfinished)] {
         if !calls.is_empty() {
             let calls: Vec<String> = calls.iter().map(|made| format!("{} {}", made.call, made.tool)).collect();
             writeln!(err, "{title}: {}", calls.join(", "))?;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use dacapo_replay::{ANSWER_TOKENS_DEFAULT, Explanation, SearchResults, Toolbox};
 use serde_json::{Value, json};
 
+use crate::servers::Cache;
 use crate::tools;
 
 const EXAMPLE: &str = r#"Example:
@@ -23,8 +24,15 @@ pub(crate) struct Options {
     query: String,
 
     /// Tools as a JSON array, in the shape of any provider or of an MCP `tools/list`
+    #[arg(long, value_name = "FILE", required_unless_present = "mcp")]
+    tools: Option<PathBuf>,
+
+    /// MCP servers whose tools are searched, as `{"mcpServers": {…}}`
     #[arg(long, value_name = "FILE")]
-    tools: PathBuf,
+    mcp: Option<PathBuf>,
+
+    #[command(flatten)]
+    cache: Cache,
 
     /// Tools to find at most
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -44,7 +52,8 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn search(options: &Options) -> anyhow::Result<ExitCode> {
-    let toolbox = Toolbox::new(tools::read(&options.tools)?)?;
+    let tools = tools::read_all(options.tools.as_deref(), options.mcp.as_deref(), &options.cache)?;
+    let toolbox = Toolbox::new(tools)?;
     let (results, found) = toolbox.search(&options.query, options.limit, options.tokens);
     if options.json {
         let report = json!({

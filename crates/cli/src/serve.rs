@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use dacapo_gateway::{Config, Gateway, Options as Settings, UpstreamOptions};
 
+use crate::stop::stop;
+
 const EXAMPLE: &str = "Examples:
   dacapo serve                                    forwards to OPENAI_BASE_URL, or to api.openai.com
   dacapo serve --upstream http://localhost:11434/v1
@@ -113,21 +115,4 @@ async fn listen(config: Config) -> anyhow::Result<()> {
     writeln!(io::stderr(), "dacapo listens on http://{address}/v1")?;
     dacapo_gateway::serve(gateway, listener, stop()).await?;
     Ok(())
-}
-
-/// Ends on ctrl-c, or when the system asks us to stop.
-async fn stop() {
-    let interrupt = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    {
-        let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-        if let Ok(mut terminate) = terminate {
-            tokio::select! {
-                _ = interrupt => {}
-                _ = terminate.recv() => {}
-            }
-            return;
-        }
-    }
-    interrupt.await.unwrap_or_default();
 }

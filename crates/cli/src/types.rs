@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use dacapo_replay::{Tool, Toolbox};
 use serde_json::json;
 
+use crate::servers::Cache;
 use crate::tools;
 
 const EXAMPLE: &str = r#"Example:
@@ -21,8 +22,15 @@ With --json it also counts tokens (o200k): what the declarations cost a model, a
 #[command(after_help = EXAMPLE)]
 pub(crate) struct Options {
     /// Tools as a JSON array, in the shape of any provider or of an MCP `tools/list`
+    #[arg(long, value_name = "FILE", required_unless_present = "mcp")]
+    tools: Option<PathBuf>,
+
+    /// MCP servers whose tools are meant, as `{"mcpServers": {…}}`
     #[arg(long, value_name = "FILE")]
-    tools: PathBuf,
+    mcp: Option<PathBuf>,
+
+    #[command(flatten)]
+    cache: Cache,
 
     /// Print one line of JSON with the declarations, token counts and warnings
     #[arg(long)]
@@ -30,7 +38,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn types(options: &Options) -> anyhow::Result<ExitCode> {
-    let tools = tools::read(&options.tools)?;
+    let tools = tools::read_all(options.tools.as_deref(), options.mcp.as_deref(), &options.cache)?;
     let as_json: Vec<String> = tools.iter().map(own_json).collect();
     let toolbox = Toolbox::new(tools)?;
     let declarations = toolbox.declarations();
@@ -55,7 +63,7 @@ pub(crate) fn types(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 /// A tool as a request would carry it, without spaces.
-fn own_json(tool: &Tool) -> String {
+pub(crate) fn own_json(tool: &Tool) -> String {
     let mut json = json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema });
     if let Some(schema) = &tool.output_schema {
         json["output_schema"] = schema.clone();

@@ -1,0 +1,164 @@
+//! `dacapo mcp`: one MCP server over many.
+
+mod install;
+mod list;
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use dacapo_mcp::{Admission, CancellationToken, Fleet, HTTP_PATH, Runner, Server, serve_http, serve_stdio};
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::servers::{Cache, Servers, block_on};
+use crate::stop::stop;
+
+const EXAMPLE: &str = r#"Examples:
+  dacapo mcp --list                        what is behind it, and what it costs a model's context
+  dacapo mcp --install                     how to give it to a client
+  dacapo mcp --listen 127.0.0.1:8788       over HTTP instead of stdin and stdout
+
+The servers stand in the file that clients already use: {"mcpServers": {"time": {"command": "mcp-server-time"}}}.
+With DACAPO_MCP_TOKEN set, clients over HTTP need it as their bearer token."#;
+
+const CONFIG_ENV: &str = "DACAPO_MCP_CONFIG";
+const TOKEN_ENV: &str = "DACAPO_MCP_TOKEN";
+
+/// Serve MCP: `search` and `execute` over the tools of any number of MCP servers
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLE)]
+#[expect(clippy::struct_excessive_bools, reason = "they are flags of a command line")]
+pub(crate) struct Options {
+    /// The servers [default: the file that `DACAPO_MCP_CONFIG` names; else mcp.json or .mcp.json here]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Serve Streamable HTTP on this address, at /mcp, instead of stdin and stdout
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+
+    /// Listen beyond loopback although every client is let in
+    #[arg(long, requires = "listen")]
+    allow_unauthenticated: bool,
+
+    /// Show servers, their state and tools, and what they cost a model's context, and stop
+    #[arg(long, conflicts_with_all = ["listen", "install"])]
+    list: bool,
+
+    /// Print what to put into the configuration of common clients, and stop
+    #[arg(long, conflicts_with = "listen")]
+    install: bool,
+
+    /// Print one line of JSON, with --list or --install
+    #[arg(long)]
+    json: bool,
+
+    /// Say more on stderr: what happens, and with --list the servers' own last words
+    #[arg(long)]
+    verbose: bool,
+
+    #[command(flatten)]
+    cache: Cache,
+}
+
+pub(crate) fn mcp(options: &Options) -> anyhow::Result<ExitCode> {
+    let level = if options.verbose { LevelFilter::DEBUG } else { LevelFilter::WARN };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).with_target(false).init();
+    match start(options) {
+        Err(error) if error.is::<WrongUsage>() => {
+            writeln!(io::stderr(), "dacapo: {error:#}")?;
+            Ok(ExitCode::from(2))
+        }
+        other => other,
+    }
+}
+
+fn start(options: &Options) -> anyhow::Result<ExitCode> {
+    if options.json && !options.list && !options.install {
+        bail!(WrongUsage("--json goes with --list or --install".to_owned()));
+    }
+    let config = config(options.config.as_deref())?;
+    if options.install {
+        install::install(&config, options.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let servers = Servers::read(&config, &options.cache).map_err(|error| WrongUsage(format!("{error:#}")))?;
+    if options.list {
+        return block_on(list::list(&servers, &config, options.json, options.verbose));
+    }
+    let admission = admission(options)?;
+    block_on(async {
+        let fleet = Arc::new(servers.start());
+        let served = serve(options, &servers, &fleet, admission).await;
+        fleet.shutdown().await;
+        served
+    })
+}
+
+async fn serve(
+    options: &Options,
+    servers: &Servers,
+    fleet: &Arc<Fleet>,
+    admission: Admission,
+) -> anyhow::Result<ExitCode> {
+    let settings = &servers.settings;
+    let runner = Runner::new(settings.policy.clone(), settings.limits.clone())?;
+    let server = Server::new(runner, Arc::clone(fleet) as _, settings.result_chars);
+    let stopping = CancellationToken::new();
+    let stopped = stopping.clone();
+    tokio::spawn(async move {
+        stop().await;
+        stopped.cancel();
+    });
+    match options.listen {
+        Some(address) => {
+            let listener = tokio::net::TcpListener::bind(address).await;
+            let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
+            writeln!(io::stderr(), "dacapo listens on http://{}{HTTP_PATH}", listener.local_addr()?)?;
+            serve_http(server, listener, admission, stopping).await?;
+        }
+        None => serve_stdio(server, stopping).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn admission(options: &Options) -> anyhow::Result<Admission> {
+    let token = std::env::var(TOKEN_ENV).ok().filter(|token| !token.is_empty());
+    match (token, options.listen) {
+        (Some(token), _) => Ok(Admission::Token(token)),
+        (None, Some(address)) if !address.ip().is_loopback() && !options.allow_unauthenticated => {
+            bail!(WrongUsage(format!(
+                "{address} can be reached from other machines, and every client would be let in: set {TOKEN_ENV}, \
+                 or say --allow-unauthenticated"
+            )))
+        }
+        (None, _) => Ok(Admission::Everyone),
+    }
+}
+
+/// Which file has the servers.
+fn config(named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let by_environment = || std::env::var_os(CONFIG_ENV).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let here = || ["mcp.json", ".mcp.json"].map(PathBuf::from).into_iter().find(|path| path.exists());
+    match named.map(Path::to_owned).or_else(by_environment).or_else(here) {
+        Some(path) => Ok(path),
+        None => bail!(WrongUsage(format!(
+            "no servers: name their file with --config or {CONFIG_ENV}, or put it here as mcp.json"
+        ))),
+    }
+}
+
+/// The command cannot be done as it was given.
+#[derive(Debug)]
+struct WrongUsage(String);
+
+impl std::fmt::Display for WrongUsage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongUsage {}

@@ -1,0 +1,110 @@
+//! `dacapo mcp --list`: what is behind the server, and what it costs.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use dacapo_mcp::{Owners, Phase, ServerState, TransportKind, context_cost_text};
+use dacapo_replay::{Tool, Toolbox};
+use serde_json::{Value, json};
+
+use crate::servers::Servers;
+use crate::types::own_json;
+
+pub(super) async fn list(servers: &Servers, config: &Path, as_json: bool, verbose: bool) -> anyhow::Result<ExitCode> {
+    let fleet = servers.start();
+    fleet.settled(servers.settings.fleet.connect_timeout).await;
+    let (states, toolbox) = (fleet.states(), fleet.toolbox());
+    fleet.shutdown().await;
+    let cost = Cost::of(&states, &toolbox);
+    if as_json {
+        let servers: Vec<Value> = states.iter().map(|state| described(state, &toolbox)).collect();
+        let report = json!({
+            "config": config.display().to_string(),
+            "servers": servers,
+            "tokens": { "dacapo": cost.ours, "tools": cost.tools },
+        });
+        writeln!(io::stdout(), "{report}")?;
+    } else {
+        tell(&states, &toolbox, &cost, verbose)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tokens (o200k) in a model's context.
+struct Cost {
+    ours: usize,
+    /// What the tools would take if a client had them all by itself.
+    tools: usize,
+}
+
+impl Cost {
+    fn of(states: &[ServerState], toolbox: &Toolbox) -> Cost {
+        let tokenizer = tiktoken_rs::o200k_base_singleton();
+        let names: Vec<String> = states.iter().map(|state| state.name.clone()).collect();
+        let tools: Vec<String> = toolbox.catalog().tools().iter().map(own_json).collect();
+        Cost {
+            ours: tokenizer.encode_ordinary(&context_cost_text(&names)).len(),
+            tools: tools.iter().map(|tool| tokenizer.encode_ordinary(tool).len()).sum(),
+        }
+    }
+}
+
+fn of_server<'a>(toolbox: &'a Toolbox, name: &'a str) -> impl Iterator<Item = &'a Tool> {
+    toolbox.catalog().tools().iter().filter(move |tool| tool.server.as_deref() == Some(name))
+}
+
+fn described(state: &ServerState, toolbox: &Toolbox) -> Value {
+    let tools: Vec<&str> = of_server(toolbox, &state.name).map(|tool| tool.name.as_str()).collect();
+    let mut described = json!({
+        "name": state.name,
+        "state": word(&state.phase),
+        "transport": state.transport.map(|transport| match transport {
+            TransportKind::Stdio => "stdio",
+            TransportKind::Http => "http",
+        }),
+        "protocol_version": state.protocol_version,
+        "cached": state.cached,
+        "tools": tools,
+    });
+    if let Phase::Failed { reason, retry_in } = &state.phase {
+        described["reason"] = reason.as_str().into();
+        described["retry_seconds"] = json!(retry_in.map(|wait| wait.as_secs_f64()));
+    }
+    if !state.stderr.is_empty() {
+        described["stderr"] = json!(state.stderr);
+    }
+    described
+}
+
+fn word(phase: &Phase) -> &'static str {
+    match phase {
+        Phase::Connecting => "starting",
+        Phase::Ready => "ready",
+        Phase::Failed { .. } => "failed",
+        Phase::Disabled => "disabled",
+    }
+}
+
+fn tell(states: &[ServerState], toolbox: &Toolbox, cost: &Cost, verbose: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let width = states.iter().map(|state| state.name.chars().count()).max().unwrap_or_default().max("server".len());
+    writeln!(out, "{:width$}  {:8}  {:>5}  protocol", "server", "state", "tools")?;
+    for state in states {
+        let protocol = state.protocol_version.as_deref().unwrap_or("-");
+        writeln!(out, "{:width$}  {:8}  {:>5}  {protocol}", state.name, word(&state.phase), state.tools)?;
+        if let Phase::Failed { reason, .. } = &state.phase {
+            writeln!(out, "{:width$}  {reason}", "")?;
+        }
+        if verbose {
+            for tool in of_server(toolbox, &state.name) {
+                writeln!(out, "{:width$}  {}.{}", "", state.name, tool.name)?;
+            }
+            for line in &state.stderr {
+                writeln!(io::stderr(), "{}: {line}", state.name)?;
+            }
+        }
+    }
+    let count = toolbox.catalog().tools().len();
+    writeln!(out, "\n{count} tools cost a model {} tokens by themselves, and {} through dacapo.", cost.tools, cost.ours)
+}

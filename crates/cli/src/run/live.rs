@@ -1,0 +1,143 @@
+//! A program whose calls are executed by MCP servers.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::Path;
+use std::pin::Pin;
+use std::process::ExitCode;
+
+use dacapo_mcp::{
+    Approval, Approver, Ask, Attachment, CancellationToken, Execution, Fault, Moment, Progress, Runner, question,
+};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use super::{Options, tell_calls, tell_failure, tell_logs};
+use crate::servers::{Servers, block_on, warn_of_missing};
+use crate::stop::stop;
+
+pub(super) fn run(program: &str, path: &Path, options: &Options) -> anyhow::Result<ExitCode> {
+    let servers = Servers::read(path, &options.cache)?;
+    let mut limits = servers.settings.limits.clone();
+    for (limit, value) in &options.limit {
+        limits.program.set(*limit, *value).expect("checked when the option was read");
+    }
+    let runner = Runner::new(servers.settings.policy.clone(), limits)?;
+    block_on(async {
+        let fleet = servers.start();
+        fleet.listed(servers.settings.fleet.connect_timeout).await;
+        warn_of_missing(&fleet)?;
+        let cancel = CancellationToken::new();
+        let (stopping, approver) = (cancel.clone(), approver(options.yes));
+        tokio::spawn(async move {
+            stop().await;
+            stopping.cancel();
+        });
+        let execution = runner.run(program, &fleet, &*approver, &tell_progress, &cancel).await;
+        fleet.shutdown().await;
+        finish(&execution, options.json)
+    })
+}
+
+fn finish(execution: &Execution, as_json: bool) -> anyhow::Result<ExitCode> {
+    let code = if execution.result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    if as_json {
+        writeln!(io::stdout(), "{}", line(execution))?;
+        return Ok(code);
+    }
+    tell_logs(&execution.logs)?;
+    match &execution.result {
+        Ok(data) => {
+            let data: Value = serde_json::from_str(data.get())?;
+            writeln!(io::stdout(), "{data:#}")?;
+            if !execution.attachments.is_empty() {
+                let count = execution.attachments.len();
+                writeln!(io::stderr(), "{count} images or files belong to the result; --json prints them")?;
+            }
+        }
+        Err(Fault::Failed(failure)) => tell_failure(failure)?,
+        Err(Fault::Stopped(stopped)) => {
+            writeln!(io::stderr(), "{}: {}", stopped.name, stopped.message)?;
+            tell_calls(&stopped.completed, &stopped.unfinished)?;
+        }
+    }
+    Ok(code)
+}
+
+/// The shape that `execute` answers with.
+fn line(execution: &Execution) -> Value {
+    let mut line = match &execution.result {
+        Ok(data) => json!({ "status": "success", "data": data }),
+        Err(fault) => json!({ "status": "error", "error": fault }),
+    };
+    line["logs"] = json!(execution.logs);
+    line["calls"] = json!(execution.calls);
+    line["attachments"] = execution.attachments.iter().map(described).collect();
+    line
+}
+
+fn described(attachment: &Attachment) -> Value {
+    json!({ "handle": attachment.handle, "block": attachment.block })
+}
+
+fn tell_progress(progress: Progress<'_>) {
+    let Progress { tool, moment, done, made } = progress;
+    let word = match moment {
+        Moment::Began => return,
+        Moment::Answered => "answered",
+        Moment::Failed => "failed",
+    };
+    // Progress that cannot be shown stops nothing.
+    writeln!(io::stderr(), "{done}/{made} {tool} {word}").unwrap_or_default();
+}
+
+fn approver(yes: bool) -> Box<dyn Approver> {
+    if yes {
+        Box::new(Approval::Given)
+    } else if io::stdin().is_terminal() {
+        Box::new(Terminal::default())
+    } else {
+        Box::new(Absent)
+    }
+}
+
+/// Nobody is at the keyboard.
+struct Absent;
+
+impl Approver for Absent {
+    fn approve<'a>(&'a self, ask: &'a Ask) -> Pin<Box<dyn Future<Output = Approval> + Send + 'a>> {
+        writeln!(io::stderr(), "{}.{} needs approval; --yes gives it", ask.server, ask.tool).unwrap_or_default();
+        Box::pin(std::future::ready(Approval::Nobody))
+    }
+}
+
+/// Whoever is at the keyboard, one question at a time; with the tools that need no further ones.
+#[derive(Default)]
+struct Terminal(Mutex<BTreeSet<(String, String)>>);
+
+impl Approver for Terminal {
+    fn approve<'a>(&'a self, ask: &'a Ask) -> Pin<Box<dyn Future<Output = Approval> + Send + 'a>> {
+        Box::pin(async {
+            let mut approved = self.0.lock().await;
+            let tool = (ask.server.clone(), ask.tool.clone());
+            if approved.contains(&tool) {
+                return Approval::Given;
+            }
+            write!(io::stderr(), "{}\nAllow? yes, no, or all calls of this tool [y/n/a] ", question(ask))
+                .unwrap_or_default();
+            let line = tokio::task::spawn_blocking(|| {
+                let mut line = String::new();
+                io::stdin().lock().read_line(&mut line).map(|_| line)
+            });
+            match line.await.ok().and_then(Result::ok).unwrap_or_default().trim() {
+                "y" | "yes" => Approval::Given,
+                "a" | "all" => {
+                    approved.insert(tool);
+                    Approval::Given
+                }
+                _ => Approval::Declined,
+            }
+        })
+    }
+}
