@@ -67,7 +67,7 @@ impl Fleet {
         }
     }
 
-    /// Waits until every server is ready or failed, or the wait is over.
+    /// Waits until every server is ready or has failed, or the wait is over.
     pub async fn settled(&self, wait: Duration) {
         let all = async {
             for server in &self.servers {
@@ -113,11 +113,14 @@ impl Drop for Fleet {
 
 impl Owners for Fleet {
     fn toolbox(&self) -> Arc<Toolbox> {
+        for server in &self.servers {
+            server.refresh();
+        }
         let mut current = lock(&self.toolbox);
         // Counted before the lists are read: what changes in between is seen the next time.
         let changes = self.shared.changes.load(Ordering::Acquire);
-        let lists: Vec<_> = self.servers.iter().map(|server| server.list()).collect();
         if current.0 != changes {
+            let lists: Vec<_> = self.servers.iter().map(|server| server.list()).collect();
             let tools = lists.iter().flat_map(|list| list.tools.iter().cloned());
             *current = (changes, Arc::new(toolbox_of(tools.collect())));
         }

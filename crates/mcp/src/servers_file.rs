@@ -228,8 +228,8 @@ impl Reader<'_> {
     fn keep_secrets(&mut self, expanded: &Expanded, trust: Trust) {
         let mut secrets: Vec<&str> = Vec::new();
         for (name, value) in &expanded.variables {
-            // A home directory stands in every path; hiding it would make answers useless.
-            let known = ENVIRONMENT_MINIMUM.contains(&name.as_str()) || name == "PWD";
+            // A directory stands in many answers, and hiding it would make them useless.
+            let known = ENVIRONMENT_MINIMUM.contains(&name.as_str()) || value.starts_with('/');
             if names_a_secret(name) || (trust != Trust::Public && !known) {
                 secrets.push(value);
             }

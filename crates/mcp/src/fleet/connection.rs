@@ -152,19 +152,18 @@ impl Connection {
 
     /// Asks for the list, page by page.
     pub(super) async fn list(&self, limit: Duration) -> Result<Listing, String> {
-        let info = self.peer.peer_info();
-        if info.is_some_and(|info| info.capabilities.tools.is_none()) {
-            return Ok(Listing { tools: Vec::new(), ttl: None });
-        }
+        let has_tools = self.peer.peer_info().is_none_or(|info| info.capabilities.tools.is_some());
         let mut listing = Listing { tools: Vec::new(), ttl: None };
         let mut cursor = None;
         for _page in 0..PAGES_MAX {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
             let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
-            let result = self
-                .request(request, limit)
-                .await
-                .map_err(|error| format!("cannot list its tools: {}", said(&error)))?;
+            let result = match self.request(request, limit).await {
+                Ok(result) => result,
+                // It said that it has none.
+                Err(ServiceError::McpError(_)) if !has_tools => return Ok(listing),
+                Err(error) => return Err(format!("cannot list its tools: {}", said(&error))),
+            };
             // One tool that is not quite as it should be makes the whole page an unknown kind of result.
             let page = serde_json::to_value(result).map_err(|error| error.to_string())?;
             let Value::Array(tools) = &page["tools"] else {

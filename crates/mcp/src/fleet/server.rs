@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use dacapo_replay::{Answer, JsonText};
 use rmcp::ServiceError;
@@ -21,6 +22,8 @@ use crate::mask::Mask;
 use crate::servers_file::{Endpoint, InvalidServer, ServerEntry, ServerSpec};
 
 const REASON_BYTES_MAX: usize = 600;
+/// A list that holds for no time at all is not asked for more often than this.
+const TTL_MIN: Duration = Duration::from_secs(1);
 
 /// What all servers of a fleet share.
 #[derive(Debug)]
@@ -64,7 +67,10 @@ enum Source {
 
 #[derive(Debug, Clone)]
 enum Link {
-    Connecting,
+    /// For the first time, or again: whoever waits for the tools of all does not wait for those that failed before.
+    Connecting {
+        first: bool,
+    },
     Up(Arc<Connection>),
     Down(Down),
     Disabled,
@@ -83,7 +89,7 @@ impl Server {
     pub(super) fn new(entry: ServerEntry, shared: Arc<Shared>) -> Server {
         let link = match &entry.spec {
             Ok(spec) if spec.disabled => Link::Disabled,
-            Ok(_) => Link::Connecting,
+            Ok(_) => Link::Connecting { first: true },
             Err(error) => {
                 let reason = shared.mask.text(error.to_string());
                 Link::Down(Down { reason, since: Instant::now(), retry_at: None, was_up: false })
@@ -155,7 +161,7 @@ impl Server {
                 () = sleep(wait) => {}
                 () = self.wanted.notified() => {}
             }
-            self.link.send_replace(Link::Connecting);
+            self.link.send_replace(Link::Connecting { first: false });
         }
     }
 
@@ -188,7 +194,10 @@ impl Server {
                 sleep(options.relist_wait).await;
                 match connection.list(options.connect_timeout).await {
                     Ok(listing) => self.publish(listing),
-                    Err(reason) => tracing::warn!(server = self.name, reason, "the list of tools stays as it was"),
+                    Err(reason) => {
+                        let reason = self.shared.mask.text(reason);
+                        tracing::warn!(server = self.name, reason, "the list of tools stays as it was");
+                    }
                 }
             }
         };
@@ -204,7 +213,7 @@ impl Server {
         listing.tools.iter_mut().for_each(|tool| self.shared.mask.value(tool));
         let list = ToolList::read(&self.name, listing.tools);
         let mut offer = lock(&self.offer);
-        offer.stale_at = listing.ttl.map(|ttl| Instant::now() + ttl);
+        offer.stale_at = listing.ttl.and_then(|ttl| Instant::now().checked_add(ttl.max(TTL_MIN)));
         let before = offer.from.replace(Source::Server);
         if before.is_some() && offer.list.listed == list.listed {
             return;
@@ -223,14 +232,18 @@ impl Server {
         self.shared.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// The tools as far as they are known. A list that is older than its server said it holds is asked for anew.
+    /// The tools as far as they are known.
     pub(super) fn list(&self) -> Arc<ToolList> {
+        lock(&self.offer).list.clone()
+    }
+
+    /// Asks for the list anew if it is older than its server said it holds.
+    pub(super) fn refresh(&self) {
         let mut offer = lock(&self.offer);
         if offer.stale_at.is_some_and(|stale_at| stale_at <= Instant::now()) {
             offer.stale_at = None;
             self.changed.notify_one();
         }
-        offer.list.clone()
     }
 
     pub(super) async fn call(&self, ask: &Ask, cancel: &CancellationToken) -> Result<Told, Refusal> {
@@ -290,7 +303,7 @@ impl Server {
             let down = match &*link.borrow_and_update() {
                 Link::Up(connection) if !connection.is_over() => return Ok(connection.clone()),
                 Link::Up(_) => None,
-                Link::Connecting => {
+                Link::Connecting { .. } => {
                     tried = true;
                     None
                 }
@@ -312,9 +325,9 @@ impl Server {
         }
     }
 
-    /// Waits until the server is ready or failed.
+    /// Waits until the server is ready or has failed once.
     pub(super) async fn settled(&self) {
-        drop(self.link.subscribe().wait_for(|link| !matches!(link, Link::Connecting)).await);
+        drop(self.link.subscribe().wait_for(|link| !matches!(link, Link::Connecting { first: true })).await);
     }
 
     /// Waits until its list is known, from wherever, or it failed.
@@ -339,7 +352,7 @@ impl Server {
             _ => None,
         };
         let phase = match link {
-            Link::Connecting => Phase::Connecting,
+            Link::Connecting { .. } => Phase::Connecting,
             Link::Up(_) => Phase::Ready,
             Link::Down(down) => {
                 let retry_in = down.retry_at.map(|at| at.saturating_duration_since(Instant::now()));

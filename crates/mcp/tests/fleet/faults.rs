@@ -6,7 +6,7 @@ use dacapo_mcp::{Fleet, FleetOptions, Owners, Phase, TransportKind};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{call, environment, fake, file, ok, options, refused, start, tools, until};
+use crate::{call, fake, ok, options, refused, start, tools, until};
 
 #[tokio::test]
 async fn what_a_server_must_not_do_costs_one_call() {
@@ -164,13 +164,18 @@ async fn nothing_is_left_of_a_server_after_shutdown_or_drop() {
     drop(fleet);
     until("the processes to end", || gone(&after_drop)).await;
 
-    let runtime = std::thread::spawn(move || {
+    // The runtime ends first, as it does when `main` returns early.
+    let with_runtime = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let fleet = Fleet::start(file(&json!({"a": fake("legacy")}), &environment()), options());
-        drop(fleet);
-        drop(runtime);
+        runtime.block_on(async {
+            let fleet = start(json!({"a": fake("legacy")}), options()).await;
+            let left = processes(&fleet).await;
+            (fleet, left)
+        })
     });
-    drop(runtime.join());
+    let (fleet, left) = with_runtime.join().unwrap();
+    until("the processes to end", || gone(&left)).await;
+    drop(fleet);
 }
 
 /// A zombie is dead, whoever does not bury it.

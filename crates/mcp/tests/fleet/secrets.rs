@@ -11,17 +11,18 @@ const PASSWORD: &str = "correct horse";
 #[tokio::test]
 async fn a_server_sees_its_environment_and_nobody_sees_its_secrets() {
     let mut environment = environment();
+    environment.insert("WORK".to_owned(), "/home/somebody/work".to_owned());
     environment.insert("GITHUB".to_owned(), TOKEN.to_owned());
     environment.insert("AWS_SECRET_ACCESS_KEY".to_owned(), "not for you".to_owned());
     let mut entry = fake("legacy");
     entry["env"]["GH"] = json!("${GITHUB}");
     entry["env"]["DB_PASSWORD"] = json!(PASSWORD);
-    entry["env"]["DATA"] = json!("${HOME}/data");
+    entry["env"]["DATA"] = json!("${WORK}/data");
     let text = json!({"mcpServers": {"a": entry}}).to_string();
     let fleet = Fleet::start(ServersFile::parse(&text, &environment).unwrap(), options());
     fleet.settled(LONG).await;
 
-    let seen = json!({"DATA": "/home/somebody/data", "DB_PASSWORD": "***", "FAKE_SERVER": "legacy", "GH": "***",
+    let seen = json!({"DATA": "/home/somebody/work/data", "DB_PASSWORD": "***", "FAKE_SERVER": "legacy", "GH": "***",
                       "HOME": "/home/somebody", "PATH": std::env::var("PATH").unwrap()});
     assert_eq!(call(&fleet, "a", "env", json!({})).await, ok(&seen));
     until("the line on stderr", || fleet.states()[0].stderr.iter().any(|line| line.contains("my environment"))).await;
