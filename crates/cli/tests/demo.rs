@@ -110,3 +110,14 @@ fn one_scenario_can_be_chosen_by_name() {
     assert_eq!(unknown.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("parallel-news"));
 }
+
+#[test]
+fn the_readme_quotes_what_the_demo_prints() {
+    let readme = include_str!("../../../README.md");
+    let quoted = readme.split("```text\n").find(|block| block.starts_with("4. budget")).unwrap();
+    let quoted = quoted.split("```").next().unwrap().lines().filter(|line| line.trim() != "…");
+    let output = demo(&[]);
+    let printed: Vec<&str> = text(&output).lines().map(|line| line.trim_end_matches([' ', '─'])).collect();
+    let stale: Vec<&str> = quoted.filter(|line| !printed.contains(line)).collect();
+    assert_eq!(stale, Vec::<&str>::new(), "replace these lines of README.md by those of `dacapo demo`");
+}
