@@ -10,6 +10,7 @@ mod blocks;
 mod config;
 mod error;
 mod gateway;
+mod options;
 mod outlet;
 pub mod scripted;
 mod server;
@@ -18,7 +19,8 @@ mod turn;
 mod upstream;
 
 pub use auth::{key_sha256, random_hex};
-pub use config::{ClientOptions, Config, ConfigError, Options, UpstreamOptions};
+pub use config::Config;
 pub use dacapo_wire::print_prompt;
 pub use gateway::{Gateway, StartError};
+pub use options::{ClientOptions, ConfigError, Options, UpstreamOptions};
 pub use server::serve;
