@@ -19,7 +19,7 @@ for (const { from, to } of graph.relations.filter((relation) => relation.relatio
   (together[to] ??= []).push(from);
 }
 return {
-  entities: graph.entities.length,
+  people: graph.entities.filter((entity) => entity.entityType === "person").length,
   added: added.results[0].addedObservations,
   together,
   touring: touring.entities.map((entity) => entity.name),
