@@ -236,9 +236,8 @@ fn kind(value: &Value) -> String {
     match value.as_str() {
         Some(id) if id.starts_with("dc1_") && id.len() < 40 => format!("dc1_…{}", &id[16..]),
         Some(id) if id.starts_with("dc1_") => "dc1_…sealed".to_owned(),
-        Some(id) if id.starts_with("call_") && id.len() > 17 && id.is_char_boundary(17) => {
-            format!("call_…{}", &id[17..])
-        }
+        Some(id) if id.starts_with("call_") && id.get(17..18) == Some("_") => format!("call_…{}", &id[17..]),
+        Some(id) if id.starts_with("call_") => "the provider's id".to_owned(),
         Some(id) if id.starts_with("code_") => "code_…".to_owned(),
         Some(id) if id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) => "short".to_owned(),
         Some(other) => other.replace('\n', "⏎"),
