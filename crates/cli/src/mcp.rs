@@ -3,7 +3,7 @@
 mod install;
 mod list;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -66,7 +66,8 @@ pub(crate) struct Options {
 
 pub(crate) fn mcp(options: &Options) -> anyhow::Result<ExitCode> {
     let level = if options.verbose { LevelFilter::DEBUG } else { LevelFilter::WARN };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).with_target(false).init();
+    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).with_target(false);
+    log.with_ansi(io::stderr().is_terminal()).init();
     match start(options) {
         Err(error) if error.is::<WrongUsage>() => {
             writeln!(io::stderr(), "dacapo: {error:#}")?;
@@ -113,14 +114,17 @@ async fn serve(
         stop().await;
         stopped.cancel();
     });
-    match options.listen {
-        Some(address) => {
-            let listener = tokio::net::TcpListener::bind(address).await;
-            let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
-            writeln!(io::stderr(), "dacapo listens on http://{}{HTTP_PATH}", listener.local_addr()?)?;
-            serve_http(server, listener, admission, stopping).await?;
+    if let Some(address) = options.listen {
+        let listener = tokio::net::TcpListener::bind(address).await;
+        let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
+        writeln!(io::stderr(), "dacapo listens on http://{}{HTTP_PATH}", listener.local_addr()?)?;
+        serve_http(server, listener, admission, stopping).await?;
+    } else {
+        if io::stdin().is_terminal() {
+            let hint = "dacapo speaks MCP on stdin and stdout; clients start it: dacapo mcp --install shows how";
+            writeln!(io::stderr(), "{hint}")?;
         }
-        None => serve_stdio(server, stopping).await?,
+        serve_stdio(server, stopping).await?;
     }
     Ok(ExitCode::SUCCESS)
 }

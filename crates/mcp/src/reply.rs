@@ -14,13 +14,16 @@ const LOGS_SHARE: usize = 5;
 const NARROW: &str = "Return less: filter, slice, count, or pick the fields that you need in the program.";
 
 /// Structured content, the same in words, and the images and files that the data names.
-pub(crate) fn reply(execution: &Execution, chars_max: usize) -> CallToolResult {
+///
+/// A program that failed may have missed functions of servers that are not there: those are named.
+pub(crate) fn reply(execution: &Execution, unavailable: &[String], chars_max: usize) -> CallToolResult {
     let mut missing = Vec::new();
     let mut fields = Map::new();
     let mut text = String::new();
     match &execution.result {
         Ok(data) => {
-            let data = shortened("data", read(data.get()), chars_max, &mut missing);
+            let data = serde_json::from_str(data.get()).expect("a result is JSON, and not nested deeply");
+            let data = shortened("data", data, chars_max, &mut missing);
             text.push_str(&match &data {
                 Value::String(words) => words.clone(),
                 other => other.to_string(),
@@ -34,6 +37,10 @@ pub(crate) fn reply(execution: &Execution, chars_max: usize) -> CallToolResult {
             tell(fault, &error, &mut text);
             fields.insert("status".to_owned(), "error".into());
             fields.insert("error".to_owned(), error);
+            if !unavailable.is_empty() {
+                write!(text, "\nServers not available now: {}", unavailable.join("; ")).unwrap_or_default();
+                fields.insert("unavailable".to_owned(), json!(unavailable));
+            }
         }
     }
     if !execution.logs.is_empty() {
@@ -63,11 +70,6 @@ pub(crate) fn reply(execution: &Execution, chars_max: usize) -> CallToolResult {
         if execution.result.is_ok() { CallToolResult::success(content) } else { CallToolResult::error(content) };
     result.structured_content = Some(Value::Object(fields));
     result
-}
-
-/// Data that is nested deeper than we can read is shown as text.
-fn read(data: &str) -> Value {
-    serde_json::from_str(data).unwrap_or_else(|_| data.into())
 }
 
 fn shortened(name: &str, value: Value, chars_max: usize, missing: &mut Vec<String>) -> Value {

@@ -125,7 +125,7 @@ impl Runner {
                     0 => "while it computed".to_owned(),
                     calls => format!("while it waited for {calls} of its calls"),
                 };
-                let advice = "do less in one program, or raise `limits.wall_seconds` in the configuration";
+                let advice = "do less in one program, or raise `dacapo.limits.wall_seconds` in the configuration";
                 (StopKind::Limit, format!("the program was stopped after {seconds} s, {waiting}; {advice}"))
             }
             Why::Cancelled => (StopKind::Cancelled, "the program was cancelled".to_owned()),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dacapo_replay::ANSWER_TOKENS_DEFAULT;
 use futures_util::future::BoxFuture;
@@ -22,6 +23,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::elicit::{self, Route};
+use crate::execution::Execution;
 use crate::offer;
 use crate::reply::reply;
 use crate::run::Runner;
@@ -53,6 +55,9 @@ pub const RESULT_CHARS_DEFAULT: usize = 25_000;
 
 /// Programs that run at the same time; more wait for their turn.
 const RUNNING_MAX: usize = 32;
+
+/// Calls that are made together are asked for together.
+const GATHERING: Duration = Duration::from_millis(10);
 
 /// Our tools never change.
 const TTL_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -173,7 +178,7 @@ impl Server {
                     let news = running.news.borrow_and_update().clone();
                     reporter.report(&news).await;
                     return match ended {
-                        Ok(execution) => reply(&execution, self.shared.result_chars_max).into(),
+                        Ok(execution) => self.reply(&execution).into(),
                         Err(error) => failure(format!("dacapo failed, not the program: {error}")).into(),
                     };
                 }
@@ -190,9 +195,12 @@ impl Server {
         }
     }
 
+    fn reply(&self, execution: &Execution) -> CallToolResult {
+        reply(execution, &self.shared.servers.unavailable(), self.shared.result_chars_max)
+    }
+
     async fn suspend(&self, mut running: Running) -> CallToolResponse {
-        // Calls that were made together are asked for together.
-        tokio::task::yield_now().await;
+        tokio::time::sleep(GATHERING).await;
         while let Ok(question) = running.questions.try_recv() {
             running.hear(question);
         }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use common::{Desk, Room};
 use dacapo_mcp::{Policy, RunLimits, Runner, Server};
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
-    ContentBlock, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, Implementation,
-    ProgressNotificationParam, ProtocolVersion,
+    CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
+    ClientRequest, ContentBlock, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
+    Implementation, ProgressNotificationParam, ProtocolVersion,
 };
 use rmcp::service::{NotificationContext, PeerRequestOptions, RequestContext, RunningService};
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData, RoleClient, ServiceExt};
@@ -70,7 +70,11 @@ async fn connect(era: Era, user: User, desk: &Arc<Desk>) -> Client {
 }
 
 async fn connect_with(era: Era, user: User, desk: &Arc<Desk>, result_chars: usize) -> Client {
-    let runner = Runner::new(Policy::default(), RunLimits::default()).expect("the sandbox starts");
+    connect_by(era, user, desk, result_chars, Policy::default()).await
+}
+
+async fn connect_by(era: Era, user: User, desk: &Arc<Desk>, result_chars: usize, policy: Policy) -> Client {
+    let runner = Runner::new(policy, RunLimits::default()).expect("the sandbox starts");
     let server = Server::new(runner, Arc::new(Room(Arc::clone(desk))), result_chars);
     let (ours, theirs) = tokio::io::duplex(64 << 10);
     tokio::spawn(async move {
@@ -176,7 +180,8 @@ async fn an_error_shows_where_and_what_was_done_before() {
     let text = text(&result);
     assert!(text.starts_with("ToolError: out of ink\n"), "{text}");
     assert!(text.contains("> 2 | await desk.fail") || text.contains("await desk.fail({message"), "{text}");
-    assert!(text.ends_with("Completed calls: desk.echo (0), desk.fail (1)"), "{text}");
+    let end = "Completed calls: desk.echo (0), desk.fail (1)\nServers not available now: attic (no such file)";
+    assert!(text.ends_with(end), "{text}");
 }
 
 #[tokio::test]
@@ -241,6 +246,44 @@ async fn one_answer_may_be_for_the_whole_program() {
         assert_eq!(structured(&execute(&client, program).await)["data"], "done");
         assert_eq!(user.asked.lock().expect("free").len(), 1, "{era:?}");
     }
+}
+
+#[tokio::test]
+async fn calls_that_are_made_together_are_asked_for_together() {
+    let ask = serde_json::from_value(json!([{ "decision": "ask" }])).expect("it is a rule");
+    let user = User { says: Some("allow once"), ..User::default() };
+    let desk = Arc::new(Desk::new());
+    let client = connect_by(Era::Modern, user, &desk, 25_000, Policy::new(ask)).await;
+    let program = "return await Promise.all([desk.echo({value: 1}), desk.echo({value: 2}), desk.draw({name: 'a'})])";
+    let params = call("execute", json!({ "code": program }));
+    let mut rounds = Vec::new();
+    let mut retry = params.clone();
+    let data = loop {
+        match client.call_tool_once(retry).await.expect("it is answered") {
+            CallToolResponse::InputRequired(asked) => {
+                let requests = asked.input_requests.expect("there are questions");
+                rounds.push(requests.len());
+                let yes = json!({ "action": "accept", "content": { "decision": "allow once" } });
+                let answers = requests.into_keys().map(|key| (key, yes.clone())).collect();
+                let state = asked.request_state.expect("there is a state");
+                assert_eq!(state.len(), 32);
+                retry = params.clone().with_input_responses(answers).with_request_state(state);
+            }
+            CallToolResponse::Complete(result) => break structured(&result)["data"].clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(data[1], 2);
+    assert_eq!(rounds, [2, 1], "one question per tool and round");
+}
+
+#[tokio::test]
+async fn an_answer_for_a_program_that_is_gone_is_told_so() {
+    let client = connect(Era::Modern, User::default(), &Arc::new(Desk::new())).await;
+    let params = call("execute", json!({ "code": "return 1" })).with_request_state("made up");
+    let result = client.call_tool(params).await.expect("it is answered");
+    assert_eq!(result.is_error, Some(true));
+    assert_eq!(text(&result), "the program that waited for this answer is gone; run it again");
 }
 
 #[tokio::test]

@@ -59,6 +59,8 @@ impl Desk {
             "echo" => {
                 let after = ask.args.get("after_ms").and_then(Value::as_u64).unwrap_or_default();
                 tokio::select! {
+                    biased;
+                    () = async {}, if after == 0 => {}
                     () = tokio::time::sleep(Duration::from_millis(after)) => {}
                     () = cancel.cancelled() => {
                         self.cancelled.fetch_add(1, Ordering::SeqCst);
