@@ -32,6 +32,8 @@ use super::tail::Tail;
 use crate::ask::Ask;
 use crate::servers_file::Endpoint;
 
+/// What `initialize` offers.
+const LEGACY_VERSION: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 const IDEMPOTENCY_KEY: &str = "dacapo/idempotency-key";
 /// A list is one message, and may be longer than an answer may be.
 const LIST_BYTES_MAX: usize = 16 << 20;
@@ -75,12 +77,31 @@ pub(super) enum Reply {
 
 impl Connection {
     /// Connects. Dropping the future ends whatever was started.
+    ///
+    /// Servers of the old era should refuse a question that they do not know, and are greeted with `initialize` then.
+    /// Some end their process instead, drop the connection, or say yes to everything: they get a second connection
+    /// that begins with `initialize`.
     pub(super) async fn open(
         endpoint: &Endpoint,
         options: &FleetOptions,
         stderr: &Arc<Tail>,
         changed: &Arc<Notify>,
     ) -> Result<Connection, String> {
+        let begin = |lifecycle| Connection::begin(endpoint, options, stderr, changed, lifecycle);
+        let opened = match begin(lifecycle()).await {
+            Err(NotOpened { was_puzzled: true, .. }) => begin(ClientLifecycleMode::Initialize).await,
+            other => other,
+        };
+        opened.map_err(|error| error.reason)
+    }
+
+    async fn begin(
+        endpoint: &Endpoint,
+        options: &FleetOptions,
+        stderr: &Arc<Tail>,
+        changed: &Arc<Notify>,
+        lifecycle: ClientLifecycleMode,
+    ) -> Result<Connection, NotOpened> {
         let stop = CancellationToken::new();
         let end = Arc::default();
         let client = Client { changed: changed.clone() };
@@ -90,17 +111,17 @@ impl Connection {
                 let child = Child::start(command, args, env, cwd.as_deref(), stderr)?;
                 let patience = options.shutdown_patience;
                 let transport = StdioTransport::new(child, stderr.clone(), Arc::clone(&end), bytes_max, patience);
-                serve_client_with_lifecycle_and_ct(client, transport, lifecycle(), stop.clone()).await
+                serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stop.clone()).await
             }
             Endpoint::Http { url, headers } => {
                 let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .custom_headers(header_map(headers)?)
                     .max_concurrent_requests(options.calls_per_server_max);
                 let transport = StreamableHttpClientTransport::with_client(HttpClient::new(bytes_max)?, config);
-                serve_client_with_lifecycle_and_ct(client, transport, lifecycle(), stop.clone()).await
+                serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stop.clone()).await
             }
         };
-        let running = running.map_err(|error| not_opened(&error, &end))?;
+        let running = running.map_err(|error| NotOpened::new(&error, &end))?;
         Ok(Connection::new(running, stop, end))
     }
 
@@ -261,6 +282,7 @@ struct Client {
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
         ClientConfig::new(ClientCapabilities::default(), Implementation::new("dacapo", env!("CARGO_PKG_VERSION")))
+            .with_protocol_version(LEGACY_VERSION)
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
@@ -280,7 +302,7 @@ impl ClientHandler for Client {
 fn lifecycle() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-        legacy_version: Some(ProtocolVersion::V_2025_11_25),
+        legacy_version: Some(LEGACY_VERSION),
     }
 }
 
@@ -296,19 +318,42 @@ fn header_map(headers: &[(String, String)]) -> Result<HashMap<HeaderName, Header
     read.collect()
 }
 
-fn not_opened(error: &ClientInitializeError, end: &OnceLock<String>) -> String {
-    let error = match error {
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => fallback.as_ref(),
-        other => other,
-    };
-    if error.is_authorization_required() {
-        return "it wants authorization; put its token into `headers` as `Authorization`".to_owned();
+/// Why there is no connection.
+struct NotOpened {
+    reason: String,
+    /// Did the server fail at the first question, without refusing it in so many words?
+    was_puzzled: bool,
+}
+
+impl From<String> for NotOpened {
+    fn from(reason: String) -> NotOpened {
+        NotOpened { reason, was_puzzled: false }
     }
-    match (error, end.get()) {
-        (_, Some(end)) => end.clone(),
-        (ClientInitializeError::JsonRpcError(error), None) => format!("it refused to connect: {}", error.message),
-        (ClientInitializeError::TransportError { error, .. }, None) => chain(error.error.as_ref()),
-        (other, None) => chain(other),
+}
+
+impl NotOpened {
+    fn new(error: &ClientInitializeError, end: &OnceLock<String>) -> NotOpened {
+        let was_puzzled = matches!(
+            error,
+            ClientInitializeError::ExpectedInitResponse(_)
+                | ClientInitializeError::ExpectedInitResult(_)
+                | ClientInitializeError::ConnectionClosed(_)
+                | ClientInitializeError::TransportError { .. }
+        );
+        let error = match error {
+            ClientInitializeError::LegacyFallbackFailed { fallback, .. } => fallback.as_ref(),
+            other => other,
+        };
+        if error.is_authorization_required() {
+            return "it wants authorization; put its token into `headers` as `Authorization`".to_owned().into();
+        }
+        let reason = match (error, end.get()) {
+            (_, Some(end)) => end.clone(),
+            (ClientInitializeError::JsonRpcError(error), None) => format!("it refused to connect: {}", error.message),
+            (ClientInitializeError::TransportError { error, .. }, None) => chain(error.error.as_ref()),
+            (other, None) => chain(other),
+        };
+        NotOpened { reason, was_puzzled }
     }
 }
 

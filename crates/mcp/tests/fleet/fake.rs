@@ -40,8 +40,12 @@ fn fake_server() {
     let server = Arc::new(Server { modern: mode == "modern", ..Server::default() });
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
-        if let Ok(message) = serde_json::from_str(&line) {
-            server.clone().hear(&message);
+        if let Ok(message) = serde_json::from_str::<Value>(&line) {
+            match (mode.as_str(), message["method"] == "server/discover") {
+                ("ends when asked", true) => std::process::exit(1),
+                ("says yes", true) => answer(&message["id"], &json!({})),
+                _ => server.clone().hear(&message),
+            }
         }
     }
     std::process::exit(0);

@@ -154,3 +154,13 @@ async fn both_eras_are_spoken() {
         assert_eq!(call(&fleet, server, "echo", json!({"content": [], "structuredContent": 1})).await, ok(&json!(1)));
     }
 }
+
+#[tokio::test]
+async fn an_old_server_that_is_puzzled_by_a_question_of_today_is_greeted_the_old_way() {
+    let fleet = start(json!({"ends": fake("ends when asked"), "vague": fake("says yes")}), options()).await;
+    for state in fleet.states() {
+        assert_eq!((state.phase, state.protocol_version), (Phase::Ready, Some("2025-11-25".to_owned())));
+        let said = call(&fleet, &state.name, "echo", json!({"content": [], "structuredContent": 1})).await;
+        assert_eq!(said, ok(&json!(1)));
+    }
+}

@@ -1,0 +1,131 @@
+//! The official conformance suite against our side of a connection to a server. `scripts/test-tools` installs it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use dacapo_mcp::{Ask, Fleet, FleetOptions, Owners, ServersFile};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+#[test]
+fn a_client_of_2025_11_25_conforms() {
+    conforms("2025-11-25");
+}
+
+#[test]
+fn a_client_of_2026_07_28_conforms() {
+    conforms("2026-07-28");
+}
+
+/// Runs all that a revision of the protocol requires of clients. What we fail, and why, stands in the baseline; an
+/// entry there that passes is a failure too.
+fn conforms(revision: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let bin = root.join("target/test-tools/node24/node_modules/.bin");
+    assert!(bin.join("conformance").exists(), "run scripts/test-tools first: conformance is missing");
+    let results = tempfile::tempdir().expect("a directory");
+    let this = std::env::current_exe().expect("this test");
+    let client = format!("{} --ignored --exact --nocapture {CLIENT}", this.display());
+    let output = Command::new(bin.join("node"))
+        .arg(bin.join("conformance"))
+        .args(["client", "--requirements", revision, "--command", &client, "--output-dir"])
+        .arg(results.path())
+        .arg("--expected-failures")
+        .arg(root.join("tests-tools/mcp/conformance-baseline.yml"))
+        .output()
+        .expect("the suite starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let verdict = said.find("\nTotal: ").map_or(&*said, |at| &said[at..]);
+    assert!(output.status.success(), "{verdict}\n{}", failures(results.path()));
+    let empty: Vec<&str> = said.lines().filter(|line| line.ends_with(": 0 passed, 0 failed")).collect();
+    assert_eq!(empty, Vec::<&str>::new(), "the suite takes a client that does nothing for one that does nothing wrong");
+}
+
+/// What the failed checks say.
+fn failures(results: &Path) -> String {
+    let mut directories = vec![results.to_path_buf()];
+    let mut texts = Vec::new();
+    while let Some(directory) = directories.pop() {
+        let entries: Vec<PathBuf> =
+            std::fs::read_dir(&directory).expect("a directory").flatten().map(|entry| entry.path()).collect();
+        for path in entries {
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.ends_with("checks.json") {
+                let checks: Vec<Value> = serde_json::from_slice(&std::fs::read(&path).expect("a file")).expect("JSON");
+                let failed = checks.iter().filter(|check| check["status"] == "FAILURE");
+                let scenario = directory.strip_prefix(results).expect("inside").display().to_string();
+                texts.extend(failed.map(|check| format!("{scenario}: {}: {}", check["id"], check["errorMessage"])));
+            }
+        }
+    }
+    texts.sort();
+    texts.join("\n")
+}
+
+const CLIENT: &str = "the_client_that_the_suite_starts";
+
+/// Connects to the server whose URL is the last argument and calls every tool that it lists.
+#[test]
+#[ignore = "the suite starts it"]
+#[expect(clippy::print_stdout, reason = "the suite keeps it beside its verdict")]
+fn the_client_that_the_suite_starts() {
+    let url = std::env::args().next_back().expect("a URL");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let servers = json!({ "mcpServers": { "suite": { "url": url } } }).to_string();
+        let servers = ServersFile::parse(&servers, &std::env::vars().collect()).expect("a servers file");
+        let fleet = Fleet::start(servers, FleetOptions::default());
+        fleet.settled(Duration::from_secs(20)).await;
+        println!("{:?}", fleet.states());
+        for (tool, args) in calls(&fleet) {
+            let ask = Ask { server: "suite".to_owned(), key: format!("{tool}-key"), tool, args };
+            println!("{ask:?}");
+            println!("{:?}", fleet.call(&ask, &CancellationToken::new()).await);
+        }
+        fleet.shutdown().await;
+    });
+}
+
+/// The calls that a scenario names, and one of each tool that it does not name.
+fn calls(fleet: &Fleet) -> Vec<(String, Map<String, Value>)> {
+    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
+    let context: Value = serde_json::from_str(&context).unwrap_or_default();
+    let named: Vec<(String, Map<String, Value>)> = (context["toolCalls"].as_array().into_iter().flatten())
+        .map(|call| (call["name"].as_str().expect("a name").to_owned(), object(&call["arguments"])))
+        .collect();
+    let toolbox = fleet.toolbox();
+    let tools = toolbox.catalog().tools();
+    let others = (tools.iter())
+        .filter(|tool| named.iter().all(|(name, _)| *name != tool.name))
+        .map(|tool| (tool.name.clone(), arguments(&tool.input_schema)));
+    let mut calls: Vec<_> = named.iter().cloned().chain(others).collect();
+    // One scenario wants to see what we took for the schema of another tool.
+    let schema = tools.iter().find(|tool| tool.name == "json_schema_2020_12_tool").map(|tool| &tool.input_schema);
+    if let Some((_, echo)) = calls.iter_mut().find(|(name, _)| name == "json_schema_echo") {
+        echo.insert("schema".to_owned(), schema.cloned().unwrap_or_default());
+    }
+    calls
+}
+
+/// Something for each required property.
+fn arguments(schema: &Value) -> Map<String, Value> {
+    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    required
+        .map(|name| {
+            let value = match schema["properties"][name]["type"].as_str() {
+                Some("number" | "integer") => json!(3),
+                Some("boolean") => json!(true),
+                Some("object") => json!({}),
+                Some("array") => json!([]),
+                _ => json!("text"),
+            };
+            (name.to_owned(), value)
+        })
+        .collect()
+}
+
+fn object(value: &Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
