@@ -1,12 +1,14 @@
 //! Measures dacapo beside what else there is, both in one run:
 //!
-//! - `cargo run --release -p dacapo-bench`: programs, beside native QuickJS
+//! - `cargo run --release -p dacapo-bench`: programs, beside native QuickJS; and the gateway, as below
+//! - `cargo run --release -p dacapo-bench -- gateway`: turns through the gateway, beside the same requests without it
 //! - `cargo run --release -p dacapo-bench -- types`: schemas as TypeScript, beside npm packages
 //!
 //! The machine is shared and noisy, so compare the minima. CPU-bound rows are thread CPU time, the others wall time.
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
+mod gateway;
 mod native;
 mod ours;
 mod sample;
@@ -49,15 +51,18 @@ pub(crate) mod work {
     pub(crate) const FIFTY_LINES: &str = include_str!("../programs/fifty_lines.ts");
 }
 
-const USAGE: &str = "usage: dacapo-bench [--quick]   programs, beside native QuickJS
-       dacapo-bench types       schemas as TypeScript, beside npm packages";
+const USAGE: &str = "usage: dacapo-bench [--quick]           programs, beside native QuickJS; and the gateway
+       dacapo-bench gateway [--quick]   turns through the gateway, beside the same requests without it
+       dacapo-bench types               schemas as TypeScript, beside npm packages";
 
 #[expect(clippy::print_stderr, reason = "wrong arguments are told on standard error")]
 fn main() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => programs(false)?,
-        ["--quick"] => programs(true)?,
+        [] => both(false)?,
+        ["--quick"] => both(true)?,
+        ["gateway"] => gateway::run(false)?,
+        ["gateway", "--quick"] => gateway::run(true)?,
         ["types"] => types::run()?,
         _ => {
             eprintln!("dacapo-bench does not know `{}`\n{USAGE}", arguments.join(" "));
@@ -65,6 +70,12 @@ fn main() -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn both(quick: bool) -> anyhow::Result<()> {
+    programs(quick)?;
+    println!();
+    gateway::run(quick)
 }
 
 fn programs(quick: bool) -> anyhow::Result<()> {

@@ -154,7 +154,8 @@ impl Bench {
         for i in 0..count {
             let mut request = self.request(work::TWO_TOOLS);
             request.program.seed = format!("{i}");
-            stepper.step(&request, PATIENT)?;
+            let step = stepper.step(&request, PATIENT)?;
+            ensure!(matches!(step.outcome, Outcome::Paused { .. }), "{step:?}");
         }
         Ok(stepper)
     }

@@ -28,16 +28,20 @@ impl Sample {
     /// For what measures itself.
     pub(crate) fn take(runs: usize, mut run: impl FnMut() -> anyhow::Result<Duration>) -> anyhow::Result<Sample> {
         run()?;
-        let mut micros = (0..runs).map(|_| Ok(run()?.as_secs_f64() * 1e6)).collect::<anyhow::Result<Vec<f64>>>()?;
+        Ok(Sample::of((0..runs).map(|_| run()).collect::<anyhow::Result<_>>()?))
+    }
+
+    pub(crate) fn of(taken: Vec<Duration>) -> Sample {
+        let mut micros: Vec<f64> = taken.into_iter().map(|taken| taken.as_secs_f64() * 1e6).collect();
         micros.sort_by(f64::total_cmp);
-        Ok(Sample(micros))
+        Sample(micros)
     }
 
     pub(crate) fn min(&self) -> f64 {
         self.0[0]
     }
 
-    fn quantile(&self, percent: usize) -> f64 {
+    pub(crate) fn quantile(&self, percent: usize) -> f64 {
         self.0[(self.0.len() - 1) * percent / 100]
     }
 }
