@@ -75,11 +75,27 @@ impl Content {
             })
             .collect();
         let answer = match &self.structured {
-            Some(structured) => structured.clone(),
+            Some(structured) => self.with_handles(structured, key),
             None if attachments.is_empty() => self.text().map_or(Value::Null, Value::from),
             None => Value::Array((self.blocks.iter().enumerate()).map(|(at, block)| block.part(key, at)).collect()),
         };
         Told { answer: Answer::Ok(JsonText::from(&answer)), attachments }
+    }
+
+    /// Some servers say their images twice, the second time as structured content: a handle serves a program better.
+    fn with_handles(&self, structured: &Value, key: &str) -> Value {
+        let repeats = |block: &Block| matches!(block, Block::Other(block) if has_bytes(block) && block == structured);
+        if let Some(position) = self.blocks.iter().position(repeats) {
+            return self.blocks[position].part(key, position);
+        }
+        match structured {
+            Value::Array(items) => items.iter().map(|item| self.with_handles(item, key)).collect(),
+            Value::Object(fields) => {
+                let fields = fields.iter().map(|(name, value)| (name.clone(), self.with_handles(value, key)));
+                Value::Object(fields.collect())
+            }
+            other => other.clone(),
+        }
     }
 
     fn error(&self) -> Answer {
@@ -129,6 +145,11 @@ impl Block {
         part.insert("handle".to_owned(), Value::from(handle(key, position)));
         Value::Object(part)
     }
+}
+
+/// Is there something in the block that no program can read?
+fn has_bytes(block: &Value) -> bool {
+    block["data"].is_string() || block["resource"]["blob"].is_string()
 }
 
 fn handle(key: &str, position: usize) -> String {

@@ -114,6 +114,12 @@ async fn an_answer_is_what_the_tool_said_and_handles_stand_for_what_is_not_text(
     };
     assert_eq!(call(&fleet, "a", "echo", json!({"content": [text("look"), image, resource]})).await, Ok(told));
 
+    let seen = json!({"pages": [{"type": "image", "mimeType": "image/png", "handle": "attachment:k-1/0"}]});
+    let attachments = vec![attachment("attachment:k-1/0", &image)];
+    let told = Told { answer: Answer::Ok(JsonText::from(&seen)), attachments };
+    let said = json!({"content": [image], "structuredContent": {"pages": [image]}});
+    assert_eq!(call(&fleet, "a", "echo", said).await, Ok(told));
+
     let error = |message: &str, data: Option<Value>| {
         let answer = Answer::Error { message: message.to_owned(), data: data.as_ref().map(JsonText::from) };
         Ok(Told { answer, attachments: Vec::new() })
