@@ -50,6 +50,7 @@ pub async fn serve_http(
     admission: Admission,
     stop: CancellationToken,
 ) -> io::Result<()> {
+    server.warm_up();
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.keep_alive = Some(SILENCE_MAX);
     let config = config(listener.local_addr()?, &stop);

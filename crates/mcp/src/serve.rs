@@ -87,12 +87,19 @@ impl Server {
         Server { shared: Arc::new(shared) }
     }
 
+    /// Makes functions and index of what there is, so that the first client need not wait for them.
+    pub(crate) fn warm_up(&self) {
+        let server = self.clone();
+        tokio::spawn(async move { server.search(SearchArgs { query: String::new(), limit: Some(1) }).await });
+    }
+
     async fn search(&self, args: SearchArgs) -> CallToolResult {
         let servers = &self.shared.servers;
         servers.ready().await;
         let limit = args.limit.unwrap_or(offer::LIMIT_DEFAULT).clamp(1, offer::LIMIT_MAX);
-        let (toolbox, query) = (servers.toolbox(), args.query);
+        let (owners, query) = (Arc::clone(servers), args.query);
         let searching = tokio::task::spawn_blocking(move || {
+            let toolbox = owners.toolbox();
             let (results, found) = toolbox.search(&query, limit, ANSWER_TOKENS_DEFAULT);
             let functions = toolbox.catalog().functions();
             let names = results.hits.iter().map(|hit| functions[hit.tool.0 as usize].expression()).collect();
@@ -290,6 +297,7 @@ fn failure(message: String) -> CallToolResult {
 
 /// Serves the client at our stdin and stdout until it leaves, or until `stop`.
 pub async fn serve_stdio(server: Server, stop: CancellationToken) -> io::Result<()> {
+    server.warm_up();
     let running = match server.serve_with_ct(stdio_pipes(), stop).await {
         Ok(running) => running,
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use dacapo_mcp::{Owners, Phase, ServerState, TransportKind, context_cost_text};
 use dacapo_replay::{Tool, Toolbox};
@@ -11,9 +12,12 @@ use serde_json::{Value, json};
 use crate::servers::Servers;
 use crate::types::own_json;
 
+/// A server that does not come up in its time has failed a moment later.
+const DECIDING: Duration = Duration::from_secs(5);
+
 pub(super) async fn list(servers: &Servers, config: &Path, as_json: bool, verbose: bool) -> anyhow::Result<ExitCode> {
     let fleet = servers.start();
-    fleet.settled(servers.settings.fleet.connect_timeout).await;
+    fleet.settled(servers.settings.fleet.connect_timeout + DECIDING).await;
     let (states, toolbox) = (fleet.states(), fleet.toolbox());
     fleet.shutdown().await;
     let cost = Cost::of(&states, &toolbox);
