@@ -174,7 +174,9 @@ impl Saying {
             call.arguments = match call.meaning(offer) {
                 Meaning::Program(code) => json!({"code": code}).to_string(),
                 _ if call.is_custom => continue,
-                Meaning::Mistake(Mistake::BrokenArguments { .. }) => json!({BROKEN: call.arguments}).to_string(),
+                Meaning::Mistake(Mistake::BrokenArguments { .. }) if call.object().is_none() => {
+                    json!({BROKEN: call.arguments}).to_string()
+                }
                 _ => call.object().map_or_else(|| "{}".to_owned(), |object| Value::Object(object).to_string()),
             };
         }
