@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use mcp_world::{Story, World, installed, report, root, without_handles};
 use serde_json::{Value, json};
 
-const STORIES: [&str; 9] = [
+const STORIES: [&str; 10] = [
     "aggregate_table",
     "copy_files",
     "everything",
@@ -19,6 +19,7 @@ const STORIES: [&str; 9] = [
     "four_servers",
     "knowledge_graph",
     "repository_log",
+    "show_picture",
     "thoughts",
 ];
 
@@ -54,7 +55,12 @@ fn every_story_comes_to_its_end_from_the_shell() {
         let run = world.dacapo(&["run", file, "--json", "--yes", "--mcp"]).arg(servers).output();
         let report = report(&run.expect("dacapo starts")).map_err(|error| format!("{}: {error}", story.name))?;
         same(story.name, &without_handles(&report["data"]), &story.expected["data"])?;
-        same(story.name, &report["calls"], &story.expected["calls"])
+        same(story.name, &report["calls"], &story.expected["calls"])?;
+        let attached = report["attachments"].as_array().into_iter().flatten().map(
+            |attachment| json!({ "type": attachment["block"]["type"], "mimeType": attachment["block"]["mimeType"] }),
+        );
+        let none = json!([]);
+        same(story.name, &attached.collect(), story.expected.get("content").unwrap_or(&none))
     });
 }
 
