@@ -51,25 +51,10 @@ pub enum StopKind {
 }
 
 impl Fault {
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             Fault::Failed(failure) => &failure.name,
             Fault::Stopped(stopped) => stopped.name,
-        }
-    }
-
-    pub fn message(&self) -> &str {
-        match self {
-            Fault::Failed(failure) => &failure.message,
-            Fault::Stopped(stopped) => &stopped.message,
-        }
-    }
-
-    /// Calls that were answered, and calls of which nobody knows whether they took effect.
-    pub fn calls(&self) -> (&[MadeCall], &[MadeCall]) {
-        match self {
-            Fault::Failed(failure) => (&failure.completed, &failure.unfinished),
-            Fault::Stopped(stopped) => (&stopped.completed, &stopped.unfinished),
         }
     }
 }

@@ -25,9 +25,9 @@ pub use execution::{Execution, Fault, StopKind, Stopped};
 pub use fleet::{Fleet, FleetOptions, Phase, ServerState, TransportKind};
 pub use http::{Admission, HTTP_PATH, serve_http};
 pub use offer::context_cost_text;
-pub use policy::{Decision, Policy, Rule};
+pub use policy::{Policy, Rule};
 pub use run::{Moment, Progress, RunLimits, Runner, Watcher};
-pub use serve::{RESULT_CHARS_DEFAULT, Server, serve_stdio};
+pub use serve::{Server, serve_stdio};
 pub use servers::Servers;
 pub use servers_file::{
     ENVIRONMENT_MINIMUM, InvalidServer, Notice, ServerEntry, ServerSpec, ServersFile, ServersFileError,

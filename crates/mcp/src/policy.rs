@@ -1,7 +1,5 @@
 //! Which calls a program may make: decided call by call, not program by program.
 
-use std::fmt;
-
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -13,7 +11,7 @@ pub struct Policy {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Decision {
+pub(crate) enum Decision {
     Allow,
     Deny,
     /// Ask a person; where there is nobody to ask, deny.
@@ -44,7 +42,7 @@ impl Policy {
         Policy { rules }
     }
 
-    pub fn decide(&self, server: &str, tool: &str, annotations: &Map<String, Value>) -> Decision {
+    pub(crate) fn decide(&self, server: &str, tool: &str, annotations: &Map<String, Value>) -> Decision {
         let rule = self.rules.iter().find(|rule| rule.matches(server, tool, annotations));
         rule.map_or_else(|| by_annotations(annotations), |rule| rule.decision)
     }
@@ -104,16 +102,6 @@ impl Denial {
                 json!({ "server": server, "tool": tool, "decision": "allow" })
             ),
         }
-    }
-}
-
-impl fmt::Display for Decision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Decision::Allow => "allow",
-            Decision::Deny => "deny",
-            Decision::Ask => "ask",
-        })
     }
 }
 

@@ -51,7 +51,7 @@ impl std::fmt::Debug for Server {
 }
 
 /// Characters of JSON that a result may have, unless told otherwise.
-pub const RESULT_CHARS_DEFAULT: usize = 25_000;
+pub(crate) const RESULT_CHARS_DEFAULT: usize = 25_000;
 
 /// Programs that run at the same time; more wait for their turn.
 const RUNNING_MAX: usize = 32;
