@@ -238,6 +238,10 @@ impl Reused {
         Reused { tool: tool.into(), args: canonical(args), ok }
     }
 
+    pub(crate) fn bytes(&self) -> usize {
+        self.tool.len() + self.args.len() + self.ok.0.len()
+    }
+
     pub(crate) fn absorb_into(&self, hash: &mut Sha256) {
         for part in [&self.tool, &self.args, &self.ok.0] {
             absorb(hash, Some(part));

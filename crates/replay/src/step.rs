@@ -23,6 +23,23 @@ pub struct Step {
     pub record: Vec<Reused>,
 }
 
+impl Step {
+    /// About what it takes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        const AROUND: usize = 1 << 10;
+        let result = match &self.outcome {
+            Outcome::Finished { result: Ok(data) } => data.get().len(),
+            Outcome::Finished { result: Err(failure) } => {
+                let texts = [&failure.message, &failure.stack, failure.frame.as_ref().unwrap_or(&failure.name)];
+                texts.map(String::len).iter().sum()
+            }
+            Outcome::Paused { .. } => 0,
+        };
+        let logs = self.logs.iter().map(|line| line.text.len()).sum::<usize>();
+        AROUND + result + logs + self.record.iter().map(Reused::bytes).sum::<usize>()
+    }
+}
+
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Outcome {

@@ -19,6 +19,8 @@ pub struct Stepper {
     sandbox: Sandbox<Asker>,
     /// Paused programs kept in memory. A cache: what is not here is replayed.
     warm: Mutex<Recent<Run>>,
+    /// Steps that ended a program, because the same conversation comes back turn after turn. A cache as well.
+    finished: Mutex<Recent<Step>>,
 }
 
 impl std::fmt::Debug for Stepper {
@@ -60,13 +62,21 @@ pub enum StepError {
 /// What a paused program takes besides its memory.
 const BYTES_PER_PROGRAM: usize = 256 << 10;
 
+/// Results take far less room than programs: so many for each place of a program, within so many bytes.
+const FINISHED_PER_WARM: usize = 8;
+const FINISHED_BYTES_MAX: usize = 64 << 20;
+
 /// Programs that may run at the same moment, beside those that are paused.
 const RUNNING_MAX: u32 = 64;
 
 impl Stepper {
     pub fn new(warm: WarmPrograms) -> Result<Stepper, SandboxError> {
         let sandbox = Sandbox::new(warm.count_max + RUNNING_MAX)?;
-        Ok(Stepper { sandbox, warm: Mutex::new(Recent::new(warm.count_max as usize, warm.bytes_max)) })
+        Ok(Stepper {
+            sandbox,
+            warm: Mutex::new(Recent::new(warm.count_max as usize, warm.bytes_max)),
+            finished: Mutex::new(Recent::new(warm.count_max as usize * FINISHED_PER_WARM, FINISHED_BYTES_MAX)),
+        })
     }
 
     /// Runs the program against the journal: up to the next calls that the journal does not answer, or to its end.
@@ -82,6 +92,10 @@ impl Stepper {
     pub fn step(&self, request: &Request, patience: Patience<'_>) -> Result<Step, StepError> {
         let script = Script { program: &request.program, limits: &request.limits, patience };
         let base = base(request);
+        let whole = key(&base, &request.journal, request.journal.entries().len());
+        if let Some(step) = self.finished().get(&whole) {
+            return Ok(step.clone());
+        }
         let resumed = if request.journal.bytes() as u64 > request.limits.get(Limit::JournalBytes) {
             return Ok(unstarted(report::limit(Limit::JournalBytes, &[], &script), request));
         } else {
@@ -99,6 +113,9 @@ impl Stepper {
             let key = key(&base, &request.journal, run.consumed());
             let bytes = BYTES_PER_PROGRAM + run.memory_bytes();
             drop(self.warm().put(key, run, bytes));
+        } else {
+            let bytes = step.bytes();
+            drop(self.finished().put(whole, step.clone(), bytes));
         }
         Ok(step)
     }
@@ -146,6 +163,10 @@ impl Stepper {
                 other => return other,
             }
         }
+    }
+
+    fn finished(&self) -> MutexGuard<'_, Recent<Step>> {
+        self.finished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn warm(&self) -> MutexGuard<'_, Recent<Run>> {
