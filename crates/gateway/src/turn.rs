@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use axum::http::{HeaderMap, StatusCode};
-use dacapo_replay::{Call, Journal, Reused};
+use dacapo_replay::{Call, Journal, Patience, Reused, StepError};
 use dacapo_wire::chat::{Delivery, Demand, Head, Reply, Said, Transcript, Turn, Usage, explicit};
-use dacapo_wire::{Asked, Intent, ModelCall, RunId, RunState, Saying, Sealer};
+use dacapo_wire::{Asked, Intent, Item, ModelCall, RunId, RunState, Saying, Sealer};
 use serde_json::Value;
 
 use crate::blocks::{Blocks, Calls, Position, Run};
@@ -114,13 +114,20 @@ impl Running {
 
     async fn walk(&mut self) -> Result<(), TurnError> {
         let turn = Arc::clone(&self.turn);
-        let told = self.blocking(move |blocks| {
+        let has_programs = turn.conversation.items.iter().any(|item| matches!(item, Item::Block(_)));
+        let tell = move |blocks: &Blocks<'_>| {
             let mut transcript = Transcript::default();
             let position = blocks.tell(&turn.conversation, &mut transcript)?;
             Ok((position, transcript))
-        });
-        let (position, transcript) = told.await?;
-        self.transcript = transcript;
+        };
+        // Without programs it is a matter of copying messages.
+        let told = if has_programs {
+            self.blocking(tell).await?
+        } else {
+            tell(&blocks(&self.gateway, &self.turn, &|| true)).map_err(TurnError::from)?
+        };
+        let position;
+        (position, self.transcript) = told;
         let turn = Arc::clone(&self.turn);
         let live = turn.conversation.live();
         match position {
@@ -315,7 +322,7 @@ impl Running {
     /// Runs programs off the threads that serve clients, and stops when nobody waits for them any more.
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Blocks<'_>) -> Result<T, dacapo_replay::StepError> + Send + 'static,
+        work: impl FnOnce(&Blocks<'_>) -> Result<T, StepError> + Send + 'static,
     ) -> Result<T, TurnError> {
         let gateway = Arc::clone(&self.gateway);
         let turn = Arc::clone(&self.turn);
@@ -326,15 +333,7 @@ impl Running {
         let work = tokio::task::spawn_blocking(move || {
             let deadline = Instant::now() + gateway.config.step_timeout;
             let patience = || still_wanted.load(Ordering::Relaxed) && Instant::now() < deadline;
-            let blocks = Blocks {
-                stepper: &gateway.stepper,
-                offer: &turn.offer,
-                tools: turn.tools,
-                calls: if turn.demand == Demand::NoCalls { Calls::Refused } else { Calls::Taken },
-                limits: &gateway.config.limits,
-                patience: &patience,
-            };
-            let done = work(&blocks);
+            let done = work(&blocks(&gateway, &turn, &patience));
             drop(permit);
             done
         });
@@ -343,6 +342,17 @@ impl Running {
             TurnError::ours(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "the program could not be run")
         })?;
         Ok(done?)
+    }
+}
+
+fn blocks<'a>(gateway: &'a Gateway, turn: &'a Turn, patience: Patience<'a>) -> Blocks<'a> {
+    Blocks {
+        stepper: &gateway.stepper,
+        offer: &turn.offer,
+        tools: turn.tools,
+        calls: if turn.demand == Demand::NoCalls { Calls::Refused } else { Calls::Taken },
+        limits: &gateway.config.limits,
+        patience,
     }
 }
 
