@@ -49,6 +49,16 @@ pub trait Owners: Send + Sync {
     /// Annotations of a tool, such as `readOnlyHint`.
     fn annotations(&self, server: &str, tool: &str) -> Map<String, Value>;
 
+    /// Returns when what is known of the server's tools comes from the server itself, or it cannot be reached, or
+    /// soon after `cancel`. Whoever decides by annotations waits for it first.
+    fn confirmed<'a>(
+        &'a self,
+        _server: &'a str,
+        _cancel: &'a CancellationToken,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// Executes a call. Ends soon after `cancel`.
     fn call<'a>(
         &'a self,

@@ -132,6 +132,21 @@ impl Owners for Fleet {
         list.and_then(|list| list.annotations.get(tool).cloned()).unwrap_or_default()
     }
 
+    fn confirmed<'a>(
+        &'a self,
+        server: &'a str,
+        cancel: &'a CancellationToken,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(async move {
+            let Some(server) = self.servers.iter().find(|known| known.name == server) else { return };
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => {}
+                () = server.confirmed() => {}
+            }
+        })
+    }
+
     fn call<'a>(
         &'a self,
         ask: &'a Ask,

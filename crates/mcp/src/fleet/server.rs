@@ -337,6 +337,14 @@ impl Server {
         }
     }
 
+    /// Waits until its list is its own and not that of an earlier run, or it cannot be reached. One that is down is
+    /// tried, because a call would try it too.
+    pub(super) async fn confirmed(&self) {
+        if lock(&self.offer).from != Some(Source::Server) {
+            drop(timeout(self.shared.options.connect_timeout, self.connection()).await);
+        }
+    }
+
     pub(super) fn state(&self) -> ServerState {
         let link = self.link.borrow().clone();
         let (tools, cached) = {
