@@ -7,9 +7,9 @@ mod expansion;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use expansion::{Expanded, expand};
@@ -47,7 +47,7 @@ pub struct ServerSpec {
     pub(crate) disabled: bool,
     /// Values that nobody but the server may see.
     pub(crate) secrets: Vec<String>,
-    /// Stands for the server as it is written, without the values of secrets.
+    /// Stands for all that decides which server this is. Secrets are part of it: another account has other tools.
     pub(crate) fingerprint: [u8; 32],
 }
 
@@ -108,6 +108,24 @@ pub enum ServersFileError {
 impl ServersFile {
     /// Reads the file. `environment` fills in variables and gives the servers their minimum.
     pub fn parse(text: &str, environment: &BTreeMap<String, String>) -> Result<ServersFile, ServersFileError> {
+        ServersFile::read(text, environment, None)
+    }
+
+    /// Reads the file that stands in the directory `base`, an absolute path. Relative commands with a slash and
+    /// relative `cwd` start from there, wherever we were started.
+    pub fn parse_at(
+        text: &str,
+        environment: &BTreeMap<String, String>,
+        base: &Path,
+    ) -> Result<ServersFile, ServersFileError> {
+        ServersFile::read(text, environment, Some(base))
+    }
+
+    fn read(
+        text: &str,
+        environment: &BTreeMap<String, String>,
+        base: Option<&Path>,
+    ) -> Result<ServersFile, ServersFileError> {
         let unexpected = |path, expected, value| ServersFileError::Unexpected { path, expected, found: noun(value) };
         // Some editors begin a file with a byte order mark.
         let json: Value = serde_json::from_str(text.trim_start_matches('\u{feff}'))?;
@@ -127,7 +145,8 @@ impl ServersFile {
             .collect();
         let servers = entries.iter().map(|(name, entry)| {
             let at = format!("{path}.{name}");
-            let spec = Reader { environment, notices: &mut notices, secrets: Vec::new() }.server(&at, name, entry);
+            let reader = Reader { environment, base, notices: &mut notices, secrets: Vec::new() };
+            let spec = reader.server(&at, name, entry);
             ServerEntry { name: name.clone(), spec }
         });
         Ok(ServersFile { servers: servers.collect(), notices })
@@ -137,6 +156,7 @@ impl ServersFile {
 /// Reads one server.
 struct Reader<'a> {
     environment: &'a BTreeMap<String, String>,
+    base: Option<&'a Path>,
     notices: &'a mut Vec<Notice>,
     secrets: Vec<String>,
 }
@@ -171,11 +191,16 @@ impl Reader<'_> {
         };
         self.secrets.sort_unstable();
         self.secrets.dedup();
-        Ok(ServerSpec { endpoint, disabled, secrets: self.secrets, fingerprint: fingerprint(fields) })
+        let fingerprint = fingerprint(&endpoint, self.base, present(fields, "env"));
+        Ok(ServerSpec { endpoint, disabled, secrets: self.secrets, fingerprint })
     }
 
     fn stdio(&mut self, at: &str, fields: &Map<String, Value>) -> Result<Endpoint, InvalidServer> {
-        let command = self.text(&format!("{at}.command"), &fields["command"], Trust::Public)?;
+        let mut command = self.text(&format!("{at}.command"), &fields["command"], Trust::Public)?;
+        if let Some(base) = self.base.filter(|_| command.contains('/')) {
+            // Both are text, and so is what comes of them.
+            command = base.join(command).to_string_lossy().into_owned();
+        }
         let args = match present(fields, "args") {
             None => Vec::new(),
             Some(Value::Array(args)) => (args.iter().enumerate())
@@ -189,7 +214,8 @@ impl Reader<'_> {
             .filter_map(|name| self.environment.get(*name).map(|value| ((*name).to_owned(), value.clone())));
         let mut env: BTreeMap<String, String> = minimum.collect();
         env.extend(self.texts(&format!("{at}.env"), present(fields, "env"))?);
-        Ok(Endpoint::Stdio { command, args, env, cwd: cwd.map(PathBuf::from) })
+        let cwd = cwd.map(|cwd| self.base.map_or_else(|| PathBuf::from(&cwd), |base| base.join(&cwd)));
+        Ok(Endpoint::Stdio { command, args, env, cwd })
     }
 
     fn http(&mut self, at: &str, fields: &Map<String, Value>) -> Result<Endpoint, InvalidServer> {
@@ -280,23 +306,29 @@ fn kind(at: &str, fields: &Map<String, Value>) -> Result<Kind, InvalidServer> {
     }
 }
 
-/// Stands for what is written. Values of secrets are left out even where they are literal.
-fn fingerprint(fields: &Map<String, Value>) -> [u8; 32] {
-    let mut written = Map::new();
-    for key in ["command", "args", "cwd", "url"] {
-        written.insert(key.to_owned(), fields.get(key).cloned().unwrap_or_default());
-    }
-    for key in ["env", "headers"] {
-        let entries = fields.get(key).and_then(Value::as_object);
-        let mut shown: Vec<_> = entries.into_iter().flatten().collect();
-        shown.sort_unstable_by_key(|(name, _)| *name);
-        let shown = shown.into_iter().map(|(name, value)| {
-            let value = if names_a_secret(name) { Value::Null } else { value.clone() };
-            (name.clone(), value)
-        });
-        written.insert(key.to_owned(), Value::Object(shown.collect()));
-    }
-    Sha256::new_with_prefix(b"dacapo mcp server 1\0").chain_update(Value::Object(written).to_string()).finalize().into()
+/// Two servers that may list different tools have different ones. Of the environment counts what the file gives, and
+/// where programs and settings are looked for.
+fn fingerprint(endpoint: &Endpoint, base: Option<&Path>, given: Option<&Value>) -> [u8; 32] {
+    let identity = match endpoint {
+        Endpoint::Stdio { command, args, env, cwd } => {
+            let counts =
+                |name: &str| ["HOME", "PATH"].contains(&name) || given.is_some_and(|given| given.get(name).is_some());
+            let env: BTreeMap<_, _> = env.iter().filter(|(name, _)| counts(name)).collect();
+            json!([
+                "stdio",
+                command,
+                args,
+                env,
+                cwd.as_deref().map(Path::to_string_lossy),
+                base.map(Path::to_string_lossy)
+            ])
+        }
+        Endpoint::Http { url, headers } => {
+            let headers: BTreeMap<_, _> = headers.iter().map(|(name, value)| (name, value)).collect();
+            json!(["http", url, headers])
+        }
+    };
+    Sha256::new_with_prefix(b"dacapo mcp server 2\0").chain_update(identity.to_string()).finalize().into()
 }
 
 fn names_a_secret(key: &str) -> bool {

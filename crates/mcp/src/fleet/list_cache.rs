@@ -3,20 +3,32 @@
 //! A file is a hint: one that is missing, broken, or of another server or version is as good as none.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::io;
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
-const FORMAT: &str = "dacapo tool list 1";
+const FORMAT: &str = "dacapo tool list 2";
 const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Tools that nobody has confirmed for so long are no hint any more.
+const AGE_MAX: Duration = Duration::from_hours(30 * 24);
+
+/// Two servers of one process may write the same file at the same time.
+static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Serialize, Deserialize)]
 struct File {
     format: String,
     server: String,
+    /// When the server listed them, in seconds since 1970.
+    listed_at: u64,
     tools: Vec<Value>,
 }
 
@@ -28,9 +40,11 @@ pub(super) struct ListCache {
 }
 
 impl ListCache {
-    pub(super) fn new(directory: &Path, fingerprint: &[u8; 32]) -> ListCache {
+    /// `started_in` is where a process starts, if the configuration leaves that to us.
+    pub(super) fn new(directory: &Path, fingerprint: &[u8; 32], started_in: Option<&Path>) -> ListCache {
+        let place = started_in.map_or(&b""[..], |path| path.as_os_str().as_bytes());
         let mut server = String::new();
-        for byte in fingerprint {
+        for byte in Sha256::new_with_prefix(fingerprint).chain_update(place).finalize() {
             write!(server, "{byte:02x}").expect("a string takes what is written");
         }
         ListCache { directory: directory.to_owned(), server }
@@ -42,19 +56,35 @@ impl ListCache {
             return None;
         }
         let file: File = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-        (file.format == FORMAT && file.server == self.server).then_some(file.tools)
+        let is_recent = now().saturating_sub(file.listed_at) <= AGE_MAX.as_secs();
+        (file.format == FORMAT && file.server == self.server && is_recent).then_some(file.tools)
     }
 
-    /// Readers see the old list or the new one, never a part.
+    /// Readers see the old list or the new one, never a part. Nobody else on the machine reads which tools we have.
     pub(super) fn store(&self, tools: Vec<Value>) -> io::Result<()> {
-        fs::create_dir_all(&self.directory)?;
-        let file = File { format: FORMAT.to_owned(), server: self.server.clone(), tools };
-        let draft = self.directory.join(format!("{}.{}.tmp", self.server, std::process::id()));
-        fs::write(&draft, serde_json::to_vec(&file)?)?;
-        fs::rename(&draft, self.path())
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+        // It may have been there.
+        fs::set_permissions(&self.directory, Permissions::from_mode(0o700))?;
+        let file = File { format: FORMAT.to_owned(), server: self.server.clone(), listed_at: now(), tools };
+        let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+        let draft = self.directory.join(format!("{}.{}.{number}.tmp", self.server, std::process::id()));
+        // Whoever had our process id before us may have left one behind.
+        drop(fs::remove_file(&draft));
+        let stored = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft).and_then(|mut open| {
+            open.write_all(&serde_json::to_vec(&file)?)?;
+            fs::rename(&draft, self.path())
+        });
+        if stored.is_err() {
+            drop(fs::remove_file(&draft));
+        }
+        stored
     }
 
     fn path(&self) -> PathBuf {
         self.directory.join(format!("{}.json", self.server))
     }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -96,7 +96,14 @@ impl Server {
             }
         };
         let cache = match (&entry.spec, &shared.options.cache_dir) {
-            (Ok(spec), Some(directory)) if !spec.disabled => Some(ListCache::new(directory, &spec.fingerprint)),
+            (Ok(spec), Some(directory)) if !spec.disabled => {
+                let is_placed = match &spec.endpoint {
+                    Endpoint::Stdio { cwd, .. } => cwd.as_ref().is_some_and(|cwd| cwd.is_absolute()),
+                    Endpoint::Http { .. } => true,
+                };
+                let started_in = if is_placed { None } else { std::env::current_dir().ok() };
+                Some(ListCache::new(directory, &spec.fingerprint, started_in.as_deref()))
+            }
             _ => None,
         };
         let mut offer = Offer::default();
@@ -215,10 +222,9 @@ impl Server {
         let mut offer = lock(&self.offer);
         offer.stale_at = listing.ttl.and_then(|ttl| Instant::now().checked_add(ttl.max(TTL_MIN)));
         let before = offer.from.replace(Source::Server);
-        if before.is_some() && offer.list.listed == list.listed {
-            return;
-        }
-        if let Some(cache) = self.cache.clone() {
+        let is_same = before.is_some() && offer.list.listed == list.listed;
+        // One that came from the cache is written again, for its time.
+        if let Some(cache) = self.cache.clone().filter(|_| !is_same || before == Some(Source::Cache)) {
             let tools = list.listed.clone();
             let name = self.name.clone();
             tokio::task::spawn_blocking(move || {
@@ -226,6 +232,9 @@ impl Server {
                     tracing::warn!(server = name, %error, "the list of tools could not be kept for the next start");
                 }
             });
+        }
+        if is_same {
+            return;
         }
         offer.list = Arc::new(list);
         drop(offer);

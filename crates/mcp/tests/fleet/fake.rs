@@ -17,6 +17,8 @@ pub(crate) const MODE: &str = "FAKE_SERVER";
 #[test]
 fn fake_server() {
     let Ok(mode) = std::env::var(MODE) else { return };
+    // One server may behave differently from start to start.
+    let mode = mode.strip_prefix('@').map_or_else(|| mode.clone(), |path| std::fs::read_to_string(path).unwrap());
     // The test harness has begun a line.
     println!();
     match mode.as_str() {
@@ -37,7 +39,7 @@ fn fake_server() {
         }
         _ => {}
     }
-    let server = Arc::new(Server { modern: mode == "modern", ..Server::default() });
+    let server = Arc::new(Server { modern: mode == "modern", writes: mode == "writes", ..Server::default() });
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         if let Ok(message) = serde_json::from_str::<Value>(&line) {
@@ -54,6 +56,8 @@ fn fake_server() {
 #[derive(Default)]
 struct Server {
     modern: bool,
+    /// Its tools no longer say that they only read.
+    writes: bool,
     changed: Mutex<bool>,
     listener: Mutex<Option<Value>>,
     cancelled: AtomicUsize,
@@ -96,7 +100,7 @@ impl Server {
         let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
         if cursor.is_null() {
             let named = json!({"name": "echo", "title": "Says it again", "inputSchema": {"type": "object"},
-                               "annotations": {"readOnlyHint": true}});
+                               "annotations": {"readOnlyHint": !self.writes}});
             let odd = json!({"name": "odd", "inputSchema": {"type": "object"}, "outputSchema": true});
             return json!({"tools": [named, odd, {"inputSchema": 7}, tool("echo")], "nextCursor": "2",
                           "resultType": "complete", "ttlMs": 60_000, "cacheScope": "private"});

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use dacapo_mcp::{Fleet, FleetOptions, Owners, Phase, TransportKind};
+use dacapo_mcp::{Fleet, FleetOptions, Owners, Phase, ServersFile, TransportKind};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{call, fake, ok, options, refused, start, tools, until};
+use crate::{LONG, call, environment, fake, ok, options, refused, start, tools, until};
 
 #[tokio::test]
 async fn what_a_server_must_not_do_costs_one_call() {
@@ -182,4 +182,28 @@ async fn nothing_is_left_of_a_server_after_shutdown_or_drop() {
 fn is_alive(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
     stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
+}
+
+#[tokio::test]
+async fn paths_in_a_file_start_from_where_the_file_is() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["bin", "work"] {
+        std::fs::create_dir(directory.path().join(name)).unwrap();
+    }
+    std::fs::write(directory.path().join("work/here"), "").unwrap();
+    let script = directory.path().join("bin/server");
+    std::fs::write(&script, "#!/bin/sh\ntest -f here && exec \"$@\"\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let mut server = fake("legacy");
+    let program = server["command"].take();
+    server["args"].as_array_mut().unwrap().insert(0, program);
+    server["command"] = json!("bin/server");
+    server["cwd"] = json!("work");
+    let text = json!({"mcpServers": {"a": server}}).to_string();
+    let file = ServersFile::parse_at(&text, &environment(), directory.path()).unwrap();
+    let fleet = Fleet::start(file, options());
+    fleet.settled(LONG).await;
+    assert_eq!(fleet.states()[0].phase, Phase::Ready);
 }

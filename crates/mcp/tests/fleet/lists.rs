@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use dacapo_mcp::{Fleet, FleetOptions, Owners, Phase};
+use dacapo_mcp::{Fleet, FleetOptions, Owners, Phase, ServersFile};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::{LONG, call, environment, fake, file, ok, options, start, tools, until};
 
@@ -39,13 +40,53 @@ async fn a_list_that_changes_during_a_run_is_seen() {
 }
 
 #[tokio::test]
+async fn a_list_is_not_taken_for_that_of_another_server_nor_read_by_other_people() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let directory = tempfile::tempdir().unwrap();
+    let lists = directory.path().join("lists");
+    std::fs::create_dir(&lists).unwrap();
+    let options = || FleetOptions { cache_dir: Some(lists.clone()), ..options() };
+    let begin = |extra: &str, account: &str, base: &str| {
+        let mut environment = environment();
+        environment.insert("EXTRA".to_owned(), extra.to_owned());
+        environment.insert("ACCOUNT_TOKEN".to_owned(), account.to_owned());
+        let mut server = fake("legacy");
+        server["args"].as_array_mut().unwrap().push(json!("${EXTRA}"));
+        server["env"]["TOKEN"] = json!("${ACCOUNT_TOKEN}");
+        let text = json!({"mcpServers": {"a": server}}).to_string();
+        Fleet::start(ServersFile::parse_at(&text, &environment, base.as_ref()).unwrap(), options())
+    };
+    let fleet = begin("--quiet", "first account", "/one");
+    fleet.listed(LONG).await;
+    let kept = || {
+        let mut paths = std::fs::read_dir(&lists).unwrap().map(|entry| entry.unwrap().path());
+        paths.find(|path| path.extension().is_some_and(|it| it == "json"))
+    };
+    until("the list to be kept", || kept().is_some()).await;
+    fleet.shutdown().await;
+
+    assert_eq!(tools(&begin("--quiet", "first account", "/one")).len(), 4);
+    for (extra, account, base) in [
+        ("--show-output", "first account", "/one"),
+        ("--quiet", "second account", "/one"),
+        ("--quiet", "first account", "/two"),
+    ] {
+        assert_eq!(tools(&begin(extra, account, base)), [""; 0], "{extra} {account} {base}");
+    }
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&lists), mode(&kept().unwrap())), (0o700, 0o600));
+}
+
+#[tokio::test]
 async fn lists_are_kept_for_the_next_start() {
     let directory = tempfile::tempdir().unwrap();
     let options = || FleetOptions { cache_dir: Some(directory.path().join("lists")), ..options() };
+    let mode_file = directory.path().join("mode");
     let begin = |mode: &str| {
-        let mut environment = environment();
-        environment.insert("MODE".to_owned(), mode.to_owned());
-        Fleet::start(file(&json!({"a": fake("${MODE}")}), &environment), options())
+        std::fs::write(&mode_file, mode).unwrap();
+        let server = fake(&format!("@{}", mode_file.display()));
+        Fleet::start(file(&json!({"a": server}), &environment()), options())
     };
     let all = ["a.echo", "a.odd", "a.die", "a.env"];
 
@@ -53,8 +94,11 @@ async fn lists_are_kept_for_the_next_start() {
     assert_eq!(tools(&fleet), [""; 0]);
     fleet.listed(LONG).await;
     assert_eq!(tools(&fleet), all);
-    let kept = || std::fs::read_dir(directory.path().join("lists")).ok()?.next()?.ok().map(|entry| entry.path());
-    until("the list to be kept", || kept().is_some_and(|path| path.extension().is_some_and(|it| it == "json"))).await;
+    let kept = || {
+        let mut paths = std::fs::read_dir(directory.path().join("lists")).ok()?.map(|entry| entry.unwrap().path());
+        paths.find(|path| path.extension().is_some_and(|it| it == "json"))
+    };
+    until("the list to be kept", || kept().is_some()).await;
     fleet.shutdown().await;
 
     // It does not start, and its tools are there.
@@ -70,6 +114,16 @@ async fn lists_are_kept_for_the_next_start() {
     let fleet = begin("legacy");
     assert_eq!(call(&fleet, "a", "echo", json!({"content": []})).await, ok(&Value::Null));
     assert!(!fleet.states()[0].cached);
+    fleet.shutdown().await;
+
+    // Its tools have changed meanwhile: who decides by annotations waits for those of today.
+    let fleet = begin("writes");
+    let read_only = || fleet.annotations("a", "echo")["readOnlyHint"].clone();
+    assert_eq!(read_only(), json!(true));
+    fleet.confirmed("a", &CancellationToken::new()).await;
+    assert_eq!(read_only(), json!(false));
+    let text = || kept().and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+    until("the new list to be kept", || text().contains(r#""readOnlyHint":false"#)).await;
     fleet.shutdown().await;
 
     for spoiled in ["{", r#"{"format": "dacapo tool list 0", "server": "", "tools": []}"#] {
