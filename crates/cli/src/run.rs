@@ -168,14 +168,16 @@ fn tell_failure(failure: &Failure) -> io::Result<()> {
 }
 
 fn tell_calls(completed: &[MadeCall], unfinished: &[MadeCall]) -> io::Result<()> {
-    let mut err = io::stderr().lock();
-    for (title, calls) in [("completed", completed), ("not completed", unfinished)] {
-        if !calls.is_empty() {
-            let calls: Vec<String> = calls.iter().map(|made| format!("{} {}", made.call, made.tool)).collect();
-            writeln!(err, "{title}: {}", calls.join(", "))?;
-        }
+    tell_made("completed", completed)?;
+    tell_made("not completed", unfinished)
+}
+
+fn tell_made(title: &str, calls: &[MadeCall]) -> io::Result<()> {
+    if calls.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let calls: Vec<String> = calls.iter().map(|made| format!("{} {}", made.call, made.tool)).collect();
+    writeln!(io::stderr(), "{title}: {}", calls.join(", "))
 }
 
 fn program(options: &Options) -> anyhow::Result<Program> {

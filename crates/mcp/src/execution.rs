@@ -14,8 +14,12 @@ use crate::ask::Attachment;
 pub struct Execution {
     pub result: Result<Box<RawValue>, Fault>,
     pub logs: Vec<LogLine>,
-    /// How often each tool was called; what was not allowed does not count.
+    /// How often each tool was called, whatever came of it; what was not allowed does not count.
     pub calls: BTreeMap<String, u64>,
+    /// Calls that were not made: not allowed, or not possible.
+    pub refused: Vec<MadeCall>,
+    /// Calls that were sent and not waited for: they may have taken effect.
+    pub unfinished: Vec<MadeCall>,
     /// What the handles in the returned data stand for, in the order of the data.
     pub attachments: Vec<Attachment>,
     pub duration: Duration,

@@ -100,7 +100,10 @@ fn execute() -> Tool {
             "error": { "type": "object", "description": "Why it failed: name, message, line, frame, completed and unfinished calls." },
             "logs": { "type": "array", "items": { "type": "object" } },
             "calls": { "type": "object", "additionalProperties": { "type": "integer" }, "description": "How often each function was called." },
-            "missing": { "type": "string", "description": "What was cut because it was too long." },
+            "refused": { "type": "array", "items": { "type": "object" }, "description": "Calls that were not made, as not allowed." },
+            "unfinished": { "type": "array", "items": { "type": "object" }, "description": "Calls that were sent and not waited for." },
+            "missing": { "type": "string", "description": "What was cut or left out." },
+            "unavailable": { "type": "array", "items": { "type": "string" } },
         },
         "required": ["status", "calls"],
     });

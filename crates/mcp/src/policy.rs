@@ -9,13 +9,14 @@ pub struct Policy {
     rules: Vec<Rule>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+/// The later, the stricter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Decision {
     Allow,
-    Deny,
     /// Ask a person; where there is nobody to ask, deny.
     Ask,
+    Deny,
 }
 
 /// What is left out matches everything.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use dacapo_replay::MadeCall;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
@@ -10,6 +11,9 @@ use crate::execution::{Execution, Fault};
 
 /// What logs may take beside the data: a part of the same budget.
 const LOGS_SHARE: usize = 5;
+
+const UNAVAILABLE_MAX: usize = 5;
+const UNAVAILABLE_CHARS_MAX: usize = 120;
 
 const NARROW: &str = "Return less: filter, slice, count, or pick the fields that you need in the program.";
 
@@ -37,11 +41,17 @@ pub(crate) fn reply(execution: &Execution, unavailable: &[String], chars_max: us
             tell(fault, &error, &mut text);
             fields.insert("status".to_owned(), "error".into());
             fields.insert("error".to_owned(), error);
+            let unavailable = brief(unavailable);
             if !unavailable.is_empty() {
                 write!(text, "\nServers not available now: {}", unavailable.join("; ")).unwrap_or_default();
                 fields.insert("unavailable".to_owned(), json!(unavailable));
             }
         }
+    }
+    for (title, key, calls) in told_apart(execution) {
+        let calls = shortened(key, json!(calls), chars_max / LOGS_SHARE, &mut missing);
+        tell_calls(title, &calls, &mut text);
+        fields.insert(key.to_owned(), calls);
     }
     if !execution.logs.is_empty() {
         let logs = serde_json::to_value(&execution.logs).unwrap_or_default();
@@ -58,24 +68,51 @@ pub(crate) fn reply(execution: &Execution, unavailable: &[String], chars_max: us
         fields.insert("logs".to_owned(), logs);
     }
     fields.insert("calls".to_owned(), json!(execution.calls));
+    let blocks: Vec<_> = execution.attachments.iter().map(|attachment| block(&attachment.block)).collect();
+    let unreadable = blocks.iter().filter(|block| block.is_none()).count();
+    let mut sentences = Vec::new();
     if !missing.is_empty() {
-        let missing = format!("Too long, so it was cut: {}. {NARROW}", missing.join("; "));
+        sentences.push(format!("Too long, so it was cut: {}. {NARROW}", missing.join("; ")));
+    }
+    if unreadable > 0 {
+        sentences.push(format!(
+            "{unreadable} of the images and files are of a kind that is not known here, and are left out."
+        ));
+    }
+    if !sentences.is_empty() {
+        let missing = sentences.join(" ");
         write!(text, "\n\n{missing}").unwrap_or_default();
         fields.insert("missing".to_owned(), missing.into());
     }
     let mut content = vec![ContentBlock::text(text)];
-    let block = |block: &Value| serde_json::from_value::<ContentBlock>(block.clone());
-    content.extend(execution.attachments.iter().filter_map(|attachment| block(&attachment.block).ok()));
+    content.extend(blocks.into_iter().flatten());
     let mut result =
         if execution.result.is_ok() { CallToolResult::success(content) } else { CallToolResult::error(content) };
     result.structured_content = Some(Value::Object(fields));
     result
 }
 
+/// The first servers that are not available, each in few words, and how many more there are.
+pub(crate) fn brief(unavailable: &[String]) -> Vec<String> {
+    let short = |server: &String| match server.char_indices().nth(UNAVAILABLE_CHARS_MAX) {
+        Some(_) => server.chars().take(UNAVAILABLE_CHARS_MAX - 1).chain(['…']).collect(),
+        None => server.clone(),
+    };
+    let mut brief: Vec<String> = unavailable.iter().take(UNAVAILABLE_MAX).map(short).collect();
+    if unavailable.len() > UNAVAILABLE_MAX {
+        brief.push(format!("{} more", unavailable.len() - UNAVAILABLE_MAX));
+    }
+    brief
+}
+
 fn shortened(name: &str, value: Value, chars_max: usize, missing: &mut Vec<String>) -> Value {
     let cut = cut(name, value, chars_max);
     missing.extend(cut.missing);
     cut.value
+}
+
+fn block(block: &Value) -> Option<ContentBlock> {
+    serde_json::from_value(block.clone()).ok()
 }
 
 fn tell(fault: &Fault, error: &Value, text: &mut String) {
@@ -85,10 +122,39 @@ fn tell(fault: &Fault, error: &Value, text: &mut String) {
         write!(text, "\n{part}").unwrap_or_default();
     }
     for (title, key) in [("Completed calls", "completed"), ("Not completed", "unfinished")] {
-        let named = |made: &Value| format!("{} ({})", made["tool"].as_str().unwrap_or_default(), made["call"]);
-        let calls: Vec<String> = error[key].as_array().into_iter().flatten().map(named).collect();
-        if !calls.is_empty() {
-            write!(text, "\n{title}: {}", calls.join(", ")).unwrap_or_default();
-        }
+        tell_calls(title, &error[key], text);
+    }
+}
+
+/// Calls that neither the data nor the error speaks of.
+fn told_apart(execution: &Execution) -> Vec<(&'static str, &'static str, &[MadeCall])> {
+    let mut apart = vec![("Refused, so not made", "refused", &execution.refused[..])];
+    if execution.result.is_ok() {
+        apart.push(("Sent, but not waited for", "unfinished", &execution.unfinished[..]));
+    }
+    apart.retain(|(_, _, calls)| !calls.is_empty());
+    apart
+}
+
+fn tell_calls(title: &str, calls: &Value, text: &mut String) {
+    let named = |made: &Value| format!("{} ({})", made["tool"].as_str().unwrap_or_default(), made["call"]);
+    let calls: Vec<String> = calls.as_array().into_iter().flatten().map(named).collect();
+    if !calls.is_empty() {
+        write!(text, "\n{title}: {}", calls.join(", ")).unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_are_not_available_take_little_room() {
+        let few = vec!["attic (no such file)".to_owned()];
+        assert_eq!(brief(&few), few);
+        let many: Vec<String> = (0..40).map(|number| format!("{number} ({})", "é".repeat(500))).collect();
+        let brief = brief(&many);
+        assert_eq!((brief.len(), brief[5].as_str()), (6, "35 more"));
+        assert!(brief[0].starts_with("0 (éé") && brief[0].ends_with('…') && brief[0].chars().count() == 120);
     }
 }

@@ -1,12 +1,12 @@
 //! Runs a program to its end, with its calls executed by their owners.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dacapo_replay::{
     Answer, Call, CallIndex, Entry, Limits, LogLine, MadeCall, Outcome, Program, Request, SandboxError, Step,
-    StepError, Stepper, Toolbox, WarmPrograms,
+    StepError, Stepper, Tool, Toolbox, WarmPrograms,
 };
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -42,6 +42,8 @@ pub struct Runner {
     stepper: Arc<Stepper>,
     policy: Policy,
     limits: RunLimits,
+    /// What was decided at the start of the last program, as long as the tools stay the same.
+    standing: Mutex<(Weak<Toolbox>, Arc<[Decision]>)>,
 }
 
 /// A call that began or ended.
@@ -74,7 +76,8 @@ const FAREWELL: Duration = Duration::from_millis(200);
 
 impl Runner {
     pub fn new(policy: Policy, limits: RunLimits) -> Result<Runner, SandboxError> {
-        Ok(Runner { stepper: Arc::new(Stepper::new(WARM)?), policy, limits })
+        let standing = Mutex::new((Weak::new(), Arc::default()));
+        Ok(Runner { stepper: Arc::new(Stepper::new(WARM)?), policy, limits, standing })
     }
 
     /// Ends when the program has, or soon after `cancel`. Calls that are then in flight are cancelled.
@@ -88,6 +91,7 @@ impl Runner {
     ) -> Execution {
         let began = Instant::now();
         let toolbox = owners.toolbox();
+        let standing = self.standing(&toolbox, owners);
         let mut request = Request::new(fresh(program), Arc::clone(&toolbox));
         request.limits = self.limits.program.clone();
         let inner = cancel.child_token();
@@ -96,25 +100,55 @@ impl Runner {
             owners,
             approver,
             toolbox: &toolbox,
+            standing: &standing,
+            sent: Mutex::default(),
             stopwatch: Arc::new(Stopwatch::start(self.limits.wall)),
             cancel: &inner,
         };
         let mut round = Round { flying: FuturesUnordered::new(), flights: Flights::default(), watcher };
         let end = world.play(request, &mut round).await;
         inner.cancel();
-        let Round { mut flying, flights, .. } = round;
+        let Round { mut flying, mut flights, .. } = round;
         let farewell = async { while flying.next().await.is_some() {} };
         // Whoever does not end in time is dropped.
         tokio::time::timeout(FAREWELL, farewell).await.unwrap_or_default();
+        drop(flying);
+        let sent = std::mem::take(&mut *lock(&world.sent));
+        flights.completed.sort_by_key(|made| made.call);
         let (result, logs) = match end {
+            Ok((Err(Fault::Failed(mut failure)), logs)) => {
+                failure.completed.clone_from(&flights.completed);
+                failure.unfinished.retain(|made| !flights.has_settled(made.call));
+                (Err(Fault::Failed(failure)), logs)
+            }
             Ok((result, logs)) => (result, logs),
-            Err(kind) => (Err(Fault::Stopped(Box::new(self.stopped(kind, &flights)))), flights.logs),
+            Err(kind) => (Err(Fault::Stopped(Box::new(self.stopped(kind, &flights)))), flights.logs.clone()),
         };
+        let mut calls = BTreeMap::new();
+        for tool in sent.values() {
+            *calls.entry(tool.clone()).or_default() += 1;
+        }
+        let unfinished = flights.unfinished().into_iter().filter(|made| sent.contains_key(&made.call)).collect();
         let attachments = match &result {
             Ok(data) => in_order_of_handles(flights.attachments, data.get()),
             Err(_) => Vec::new(),
         };
-        Execution { result, logs, calls: flights.calls, attachments, duration: began.elapsed() }
+        let refused = flights.refused;
+        Execution { result, logs, calls, refused, unfinished, attachments, duration: began.elapsed() }
+    }
+
+    /// What the policy says of every tool now. A tool may leave its list or change in it while a program runs; what
+    /// was said of it before must not be forgotten then.
+    fn standing(&self, toolbox: &Arc<Toolbox>, owners: &dyn Owners) -> Arc<[Decision]> {
+        let mut standing = lock(&self.standing);
+        if !standing.0.upgrade().is_some_and(|known| Arc::ptr_eq(&known, toolbox)) {
+            let decide = |tool: &Tool| {
+                let server = tool.server.as_deref().unwrap_or_default();
+                self.policy.decide(server, &tool.name, &owners.annotations(server, &tool.name))
+            };
+            *standing = (Arc::downgrade(toolbox), toolbox.catalog().tools().iter().map(decide).collect());
+        }
+        Arc::clone(&standing.1)
     }
 
     fn stopped(&self, why: Why, flights: &Flights) -> Stopped {
@@ -162,6 +196,10 @@ struct World<'a> {
     owners: &'a dyn Owners,
     approver: &'a dyn Approver,
     toolbox: &'a Toolbox,
+    /// By the number of the tool.
+    standing: &'a [Decision],
+    /// Calls that have gone to their owners, whatever came of them.
+    sent: Mutex<BTreeMap<CallIndex, String>>,
     stopwatch: Arc<Stopwatch>,
     cancel: &'a CancellationToken,
 }
@@ -176,7 +214,14 @@ struct Round<'a> {
 struct Landed {
     call: Call,
     told: Result<Told, Refusal>,
-    executed: bool,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Sent,
+    /// It never left us.
+    Refused,
 }
 
 /// What is known of a program's calls.
@@ -185,13 +230,17 @@ struct Flights {
     issued: BTreeSet<CallIndex>,
     open: BTreeMap<CallIndex, String>,
     completed: Vec<MadeCall>,
-    calls: BTreeMap<String, u64>,
+    refused: Vec<MadeCall>,
     attachments: Vec<Attachment>,
     attachment_bytes: usize,
     logs: Vec<LogLine>,
 }
 
 impl Flights {
+    fn has_settled(&self, call: CallIndex) -> bool {
+        self.issued.contains(&call) && !self.open.contains_key(&call)
+    }
+
     fn unfinished(&self) -> Vec<MadeCall> {
         self.open.iter().map(|(call, tool)| MadeCall { call: *call, tool: tool.clone() }).collect()
     }
@@ -210,7 +259,13 @@ impl World<'_> {
             let step;
             (request, step) = self.step(request, round, &mut landed).await?;
             match step.outcome {
-                Outcome::Finished { result } => return Ok((result.map_err(Fault::Failed), step.logs)),
+                Outcome::Finished { result } => {
+                    // The program does not see these answers, but they are known.
+                    for landed in landed {
+                        drop(self.settle(landed, round));
+                    }
+                    return Ok((result.map_err(Fault::Failed), step.logs));
+                }
                 Outcome::Paused { calls } => self.issue(calls, round),
             }
             round.flights.logs = step.logs;
@@ -276,27 +331,37 @@ impl World<'_> {
 
     async fn execute(&self, call: Call) -> Landed {
         let catalog = self.toolbox.catalog();
-        let tool = catalog.find(&call.tool).map(|tool| &catalog.tools()[tool.0 as usize]);
-        let (Some(tool), Value::Object(args)) = (tool, &call.args) else {
+        let number = catalog.find(&call.tool).map(|tool| tool.0 as usize);
+        let (Some(number), Value::Object(args)) = (number, &call.args) else {
             let refusal = Refusal(format!("`{}` is not a tool that takes an object", call.tool));
-            return Landed { call, told: Err(refusal), executed: false };
+            return Landed { call, told: Err(refusal), fate: Fate::Refused };
         };
+        let tool = &catalog.tools()[number];
         let ask = Ask {
             server: tool.server.clone().unwrap_or_default(),
             tool: tool.name.clone(),
             args: args.clone(),
             key: call.key.clone(),
         };
-        if let Err(denial) = self.authorise(&ask).await {
+        if let Err(denial) = self.authorise(&ask, self.standing[number]).await {
             let refusal = Refusal(denial.message(&ask.server, &ask.tool));
-            return Landed { call, told: Err(refusal), executed: false };
+            return Landed { call, told: Err(refusal), fate: Fate::Refused };
         }
-        Landed { call, told: self.owners.call(&ask, self.cancel).await, executed: true }
+        if self.cancel.is_cancelled() {
+            let refusal = Refusal("the program has ended".to_owned());
+            return Landed { call, told: Err(refusal), fate: Fate::Refused };
+        }
+        lock(&self.sent).insert(call.call, call.tool.clone());
+        Landed { call, told: self.owners.call(&ask, self.cancel).await, fate: Fate::Sent }
     }
 
-    async fn authorise(&self, ask: &Ask) -> Result<(), Denial> {
+    /// The stricter of what was decided when the program started and what would be decided now.
+    async fn authorise(&self, ask: &Ask, standing: Decision) -> Result<(), Denial> {
+        if standing != Decision::Deny {
+            self.owners.confirmed(&ask.server, self.cancel).await;
+        }
         let annotations = self.owners.annotations(&ask.server, &ask.tool);
-        match self.runner.policy.decide(&ask.server, &ask.tool, &annotations) {
+        match standing.max(self.runner.policy.decide(&ask.server, &ask.tool, &annotations)) {
             Decision::Allow => Ok(()),
             Decision::Deny => Err(Denial::ByPolicy),
             Decision::Ask => {
@@ -313,12 +378,13 @@ impl World<'_> {
     }
 
     fn settle(&self, landed: Landed, round: &mut Round<'_>) -> Entry {
-        let Landed { call, told, executed } = landed;
+        let Landed { call, told, fate } = landed;
         let flights = &mut round.flights;
         flights.open.remove(&call.call);
-        flights.completed.push(MadeCall { call: call.call, tool: call.tool.clone() });
-        if executed {
-            *flights.calls.entry(call.tool.clone()).or_default() += 1;
+        let made = MadeCall { call: call.call, tool: call.tool.clone() };
+        match fate {
+            Fate::Sent => flights.completed.push(made),
+            Fate::Refused => flights.refused.push(made),
         }
         let answer = match told {
             Ok(told) => self.keep(told, flights),
@@ -346,7 +412,8 @@ impl World<'_> {
 
 impl Round<'_> {
     fn tell(&self, tool: &str, moment: Moment) {
-        let (done, made) = (self.flights.completed.len(), self.flights.issued.len());
+        let made = self.flights.issued.len();
+        let done = made - self.flights.open.len();
         (self.watcher)(Progress { tool, moment, done, made });
     }
 }
@@ -360,4 +427,9 @@ fn in_order_of_handles(attachments: Vec<Attachment>, data: &str) -> Vec<Attachme
     let mut found: Vec<(usize, Attachment)> = attachments.into_iter().filter_map(place).collect();
     found.sort_by_key(|(at, _)| *at);
     found.into_iter().map(|(_, attachment)| attachment).collect()
+}
+
+/// What a panic elsewhere left half done here is whole: every change is one assignment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

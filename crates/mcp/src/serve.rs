@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::elicit::{self, Route};
 use crate::execution::Execution;
 use crate::offer;
-use crate::reply::reply;
+use crate::reply::{brief, reply};
 use crate::run::Runner;
 use crate::running::{Away, News, Question, Running, Suspended, Word};
 use crate::servers::Servers;
@@ -111,7 +111,7 @@ impl Server {
         };
         let mut structured = json!({ "declarations": found.text, "functions": names, "total": found.total });
         let mut text = found.text;
-        let unavailable = servers.unavailable();
+        let unavailable = brief(&servers.unavailable());
         if !unavailable.is_empty() {
             // Writing to a string cannot fail.
             writeln!(text, "// not available now: {}", unavailable.join("; ")).unwrap_or_default();

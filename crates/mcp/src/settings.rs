@@ -166,7 +166,7 @@ mod tests {
             (r#"{"policy": {}}"#, "dacapo.policy: must be an array of rules"),
             (
                 r#"{"policy": [{"decision": "allow"}, {"decision": "yes"}]}"#,
-                "dacapo.policy[1]: is not a rule: unknown variant `yes`, expected one of `allow`, `deny`, `ask`",
+                "dacapo.policy[1]: is not a rule: unknown variant `yes`, expected one of `allow`, `ask`, `deny`",
             ),
             (
                 r#"{"policy": [{"sever": "x", "decision": "allow"}]}"#,

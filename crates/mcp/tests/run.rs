@@ -4,7 +4,7 @@ mod common;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use common::Desk;
 use dacapo_mcp::{
     Approval, Approver, Ask, Execution, Fault, Moment, Policy, Progress, RunLimits, Runner, StopKind, Stopped,
 };
-use dacapo_replay::Limit;
+use dacapo_replay::{CallIndex, Limit, MadeCall};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -188,6 +188,51 @@ async fn a_person_may_decline_and_a_policy_may_deny() {
     let strict = Runner::new(Policy::new(rules), RunLimits::default()).expect("the sandbox starts");
     let execution = strict.run(program, &Desk::new(), &Approval::Given, &|_| {}, &cancel).await;
     assert_eq!(data(&execution), json!("not allowed: the configured policy denies `desk.erase`"));
+}
+
+#[tokio::test]
+async fn a_tool_that_leaves_its_list_is_decided_on_as_when_the_program_started() {
+    let desk = Desk::new();
+    let leave = |progress: Progress<'_>| desk.silent.store(progress.moment == Moment::Answered, Ordering::SeqCst);
+    let program = "await desk.echo({}); return desk.erase({what: 'all'}).catch(error => error.message)";
+    let cancel = CancellationToken::new();
+    let execution = runner(RunLimits::default()).run(program, &desk, &Approval::Declined, &leave, &cancel).await;
+    assert_eq!(data(&execution), json!("not allowed: the user was asked about `desk.erase` and declined"));
+    assert_eq!(desk.asked(), [("echo".to_owned(), 1)].into());
+}
+
+#[tokio::test]
+async fn a_call_is_decided_on_by_what_the_server_itself_says_of_the_tool() {
+    let desk = Desk { silent: AtomicBool::new(true), speaks_when_asked: true, ..Desk::new() };
+    let execution = run(&desk, "return desk.erase({what: 'all'}).catch(error => error.name)").await;
+    assert_eq!(data(&execution), json!("ToolError"));
+    assert!(desk.asked().is_empty());
+}
+
+#[tokio::test]
+async fn calls_that_were_refused_are_not_told_as_completed() {
+    let made = |call, tool: &str| MadeCall { call: CallIndex(call), tool: tool.to_owned() };
+    let execution = run(&Desk::new(), "await desk.echo({value: 1}); await desk.erase({})").await;
+    let Err(Fault::Failed(failure)) = &execution.result else { panic!("{:?}", execution.result) };
+    assert_eq!(failure.completed, [made(0, "desk.echo")]);
+    assert_eq!((&failure.unfinished, &execution.refused), (&vec![], &vec![made(1, "desk.erase")]));
+
+    let limits = RunLimits { wall: Duration::from_millis(100), ..RunLimits::default() };
+    let program = "await desk.erase({}).catch(() => 0); await desk.hang({})";
+    let cancel = CancellationToken::new();
+    let execution = runner(limits).run(program, &Desk::new(), &Approval::Nobody, &|_| {}, &cancel).await;
+    assert_eq!(stopped(&execution).completed, []);
+    assert_eq!(stopped(&execution).unfinished, [made(1, "desk.hang")]);
+    assert_eq!(execution.refused, [made(0, "desk.erase")]);
+}
+
+#[tokio::test]
+async fn a_call_that_lost_a_race_was_made_all_the_same() {
+    let program = "return await Promise.race([desk.hang({}), desk.echo({value: 'quick', after_ms: 20})])";
+    let execution = run(&Desk::new(), program).await;
+    assert_eq!(data(&execution), json!("quick"));
+    assert_eq!(execution.calls, [("desk.echo".to_owned(), 1), ("desk.hang".to_owned(), 1)].into());
+    assert_eq!(execution.unfinished, [MadeCall { call: CallIndex(0), tool: "desk.hang".to_owned() }]);
 }
 
 #[tokio::test]

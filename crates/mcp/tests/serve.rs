@@ -194,6 +194,35 @@ async fn pictures_that_are_returned_reach_the_client_as_content() {
 }
 
 #[tokio::test]
+async fn what_is_of_a_kind_that_is_not_known_is_told_to_be_missing() {
+    let client = connect(Era::Modern, User::default(), &Arc::new(Desk::new())).await;
+    let result = execute(&client, "return [await desk.draw({name: 'odd'}), await desk.draw({name: 'b'})]").await;
+    let missing = "1 of the images and files are of a kind that is not known here, and are left out.";
+    assert_eq!(structured(&result)["missing"], missing);
+    assert!(text(&result).ends_with(missing));
+    assert_eq!(result.content.len(), 2);
+}
+
+#[tokio::test]
+async fn calls_that_were_refused_or_not_waited_for_are_told_apart() {
+    let client = connect(Era::Legacy, User::default(), &Arc::new(Desk::new())).await;
+    let program = "
+        await desk.erase({}).catch(() => 0);
+        return Promise.race([desk.hang({}), desk.echo({value: 'quick'})])";
+    let result = execute(&client, program).await;
+    let expected = json!({
+        "status": "success",
+        "data": "quick",
+        "refused": [{ "call": 0, "tool": "desk.erase" }],
+        "unfinished": [{ "call": 1, "tool": "desk.hang" }],
+        "calls": { "desk.echo": 1, "desk.hang": 1 },
+    });
+    assert_eq!(structured(&result), &expected);
+    let end = "quick\nRefused, so not made: desk.erase (0)\nSent, but not waited for: desk.hang (1)";
+    assert_eq!(text(&result), end);
+}
+
+#[tokio::test]
 async fn long_results_are_cut_at_a_valid_place() {
     let client = connect_with(Era::Modern, User::default(), &Arc::new(Desk::new()), 1_000).await;
     let result = execute(&client, "return {rows: Array.from({length: 500}, (_, id) => ({id}))}").await;

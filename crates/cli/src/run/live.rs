@@ -13,7 +13,7 @@ use dacapo_mcp::{
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{Options, tell_calls, tell_failure, tell_logs};
+use super::{Options, tell_calls, tell_failure, tell_logs, tell_made};
 use crate::servers::{Servers, block_on, warn_of_missing};
 use crate::stop::stop;
 
@@ -47,8 +47,10 @@ fn finish(execution: &Execution, as_json: bool) -> anyhow::Result<ExitCode> {
         return Ok(code);
     }
     tell_logs(&execution.logs)?;
+    tell_made("refused", &execution.refused)?;
     match &execution.result {
         Ok(data) => {
+            tell_made("sent, but not waited for", &execution.unfinished)?;
             let data: Value = serde_json::from_str(data.get())?;
             writeln!(io::stdout(), "{data:#}")?;
             if !execution.attachments.is_empty() {
@@ -71,6 +73,11 @@ fn line(execution: &Execution) -> Value {
         Ok(data) => json!({ "status": "success", "data": data }),
         Err(fault) => json!({ "status": "error", "error": fault }),
     };
+    for (key, calls) in [("refused", &execution.refused), ("unfinished", &execution.unfinished)] {
+        if !calls.is_empty() && !(key == "unfinished" && execution.result.is_err()) {
+            line[key] = json!(calls);
+        }
+    }
     line["logs"] = json!(execution.logs);
     line["calls"] = json!(execution.calls);
     line["attachments"] = execution.attachments.iter().map(described).collect();

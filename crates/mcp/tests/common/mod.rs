@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,11 +23,15 @@ use tokio_util::sync::CancellationToken;
 /// - `draw({name})` answers with a handle
 /// - `erase({what})` is marked as destructive
 pub(crate) struct Desk {
-    toolbox: Arc<Toolbox>,
+    pub(crate) toolbox: Arc<Toolbox>,
     pub(crate) asked: Mutex<Vec<Ask>>,
     pub(crate) running: AtomicUsize,
     pub(crate) running_most: AtomicUsize,
     pub(crate) cancelled: AtomicUsize,
+    /// It says nothing of its tools now.
+    pub(crate) silent: AtomicBool,
+    /// It speaks again when its list is asked for.
+    pub(crate) speaks_when_asked: bool,
 }
 
 impl Desk {
@@ -41,6 +45,8 @@ impl Desk {
             running: AtomicUsize::new(0),
             running_most: AtomicUsize::new(0),
             cancelled: AtomicUsize::new(0),
+            silent: AtomicBool::new(false),
+            speaks_when_asked: false,
         }
     }
 
@@ -77,7 +83,8 @@ impl Desk {
             }
             "draw" => {
                 let name = ask.args["name"].as_str().unwrap_or_default();
-                let block = json!({ "type": "image", "data": "aGk=", "mimeType": "image/png" });
+                let kind = if name == "odd" { "hologram" } else { "image" };
+                let block = json!({ "type": kind, "data": "aGk=", "mimeType": "image/png" });
                 let handle = format!("picture-{name}");
                 let answer = json!({ "type": "image", "handle": handle });
                 let attachments = vec![Attachment { handle, block }];
@@ -95,9 +102,20 @@ impl Owners for Desk {
 
     fn annotations(&self, _server: &str, tool: &str) -> Map<String, Value> {
         match tool {
-            "erase" => Map::from_iter([("destructiveHint".to_owned(), true.into())]),
+            "erase" if !self.silent.load(Ordering::SeqCst) => Map::from_iter([("destructiveHint".to_owned(), true.into())]),
             _ => Map::new(),
         }
+    }
+
+    fn confirmed<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a CancellationToken,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        if self.speaks_when_asked {
+            self.silent.store(false, Ordering::SeqCst);
+        }
+        Box::pin(std::future::ready(()))
     }
 
     fn call<'a>(
