@@ -40,10 +40,13 @@ impl std::fmt::Debug for Admission {
 /// A session of an old client that is silent for so long is forgotten. Longer than people take to approve a call.
 const SILENCE_MAX: Duration = Duration::from_hours(1);
 
+/// Requests may take this long to end. A peer that never sends the rest of one is not waited for.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 /// Where the server is found below its address.
 pub const HTTP_PATH: &str = "/mcp";
 
-/// Serves until `stop`.
+/// Serves until `stop`, and a moment longer what is being answered then.
 pub async fn serve_http(
     server: Server,
     listener: TcpListener,
@@ -61,7 +64,16 @@ pub async fn serve_http(
     }
     // Small messages in both directions: waiting to fill a packet costs 40 ms each.
     let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap_or_default());
-    axum::serve(listener, routes).with_graceful_shutdown(async move { stop.cancelled().await }).await
+    let stopping = stop.clone();
+    let serving = axum::serve(listener, routes).with_graceful_shutdown(async move { stopping.cancelled().await });
+    let leaving = async {
+        stop.cancelled().await;
+        tokio::time::sleep(FAREWELL).await;
+    };
+    tokio::select! {
+        served = serving => served,
+        () = leaving => Ok(()),
+    }
 }
 
 /// A page in a browser may reach us only if it came from us, and under no name that somebody else gave to our address.

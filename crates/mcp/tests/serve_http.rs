@@ -3,6 +3,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{Desk, Room};
 use dacapo_mcp::{Admission, CancellationToken, HTTP_PATH, Policy, RunLimits, Runner, Server, serve_http};
@@ -80,6 +81,22 @@ async fn pages_from_elsewhere_are_turned_away() {
     assert_eq!(listening.knock(&[("origin", "http://evil.example")]).await, 403);
     assert_eq!(listening.knock(&[("origin", "http://localhost:1")]).await, 403);
     assert_eq!(listening.knock(&[("host", "evil.example")]).await, 403);
+}
+
+#[tokio::test]
+async fn a_request_that_never_comes_to_its_end_does_not_keep_the_server_from_stopping() {
+    let runner = Runner::new(Policy::default(), RunLimits::default()).expect("the sandbox starts");
+    let server = Server::new(runner, Arc::new(Room(Arc::new(Desk::new()))), 25_000);
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
+    let address = listener.local_addr().expect("it has an address");
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(serve_http(server, listener, Admission::Everyone, stop.clone()));
+    let mut half = TcpStream::connect(address).await.expect("it listens");
+    half.write_all(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\n").await.expect("it reads");
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    stop.cancel();
+    let served = tokio::time::timeout(Duration::from_secs(10), serving).await.expect("it stops");
+    served.expect("it does not panic").expect("it ends well");
 }
 
 #[tokio::test]
