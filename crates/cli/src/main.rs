@@ -12,6 +12,7 @@ mod step;
 mod stop;
 mod tools;
 mod types;
+mod wrong_usage;
 
 use std::process::ExitCode;
 
@@ -53,6 +54,6 @@ fn main() -> ExitCode {
         {
             eprintln!("dacapo: {error:#}");
         }
-        ExitCode::FAILURE
+        if error.is::<wrong_usage::WrongUsage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
     })
 }

@@ -13,8 +13,8 @@ use anyhow::{Context, bail};
 use dacapo_mcp::{Admission, CancellationToken, Fleet, HTTP_PATH, Runner, Server, serve_http, serve_stdio};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::servers::{Cache, Servers, block_on};
-use crate::stop::stop;
+use crate::servers::{Cache, Servers};
+use crate::wrong_usage::WrongUsage;
 
 const EXAMPLE: &str = r#"Examples:
   dacapo mcp --list                        what is behind it, and what it costs a model's context
@@ -68,16 +68,6 @@ pub(crate) fn mcp(options: &Options) -> anyhow::Result<ExitCode> {
     let level = if options.verbose { LevelFilter::DEBUG } else { LevelFilter::WARN };
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).with_target(false);
     log.with_ansi(io::stderr().is_terminal()).init();
-    match start(options) {
-        Err(error) if error.is::<WrongUsage>() => {
-            writeln!(io::stderr(), "dacapo: {error:#}")?;
-            Ok(ExitCode::from(2))
-        }
-        other => other,
-    }
-}
-
-fn start(options: &Options) -> anyhow::Result<ExitCode> {
     if options.json && !options.list && !options.install {
         bail!(WrongUsage("--json goes with --list or --install".to_owned()));
     }
@@ -86,34 +76,24 @@ fn start(options: &Options) -> anyhow::Result<ExitCode> {
         install::install(&config, options.json)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let servers = Servers::read(&config, &options.cache).map_err(|error| WrongUsage(format!("{error:#}")))?;
+    let servers = Servers::read(&config, &options.cache)?;
     if options.list {
-        return block_on(list::list(&servers, &config, options.json, options.verbose));
+        return list::list(&servers, &config, options.json, options.verbose);
     }
     let admission = admission(options)?;
-    block_on(async {
-        let fleet = Arc::new(servers.start());
-        let served = serve(options, &servers, &fleet, admission).await;
-        fleet.shutdown().await;
-        served
-    })
+    servers.with_fleet(async |fleet, stopping| serve(options, &servers, fleet, admission, stopping).await)
 }
 
 async fn serve(
     options: &Options,
     servers: &Servers,
-    fleet: &Arc<Fleet>,
+    fleet: Arc<Fleet>,
     admission: Admission,
+    stopping: CancellationToken,
 ) -> anyhow::Result<ExitCode> {
     let settings = &servers.settings;
     let runner = Runner::new(settings.policy.clone(), settings.limits.clone())?;
-    let server = Server::new(runner, Arc::clone(fleet) as _, settings.result_chars);
-    let stopping = CancellationToken::new();
-    let stopped = stopping.clone();
-    tokio::spawn(async move {
-        stop().await;
-        stopped.cancel();
-    });
+    let server = Server::new(runner, fleet, settings.result_chars);
     if let Some(address) = options.listen {
         let listener = tokio::net::TcpListener::bind(address).await;
         let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
@@ -130,7 +110,9 @@ async fn serve(
 }
 
 fn admission(options: &Options) -> anyhow::Result<Admission> {
-    let token = std::env::var(TOKEN_ENV).ok().filter(|token| !token.is_empty());
+    let token = std::env::var_os(TOKEN_ENV).filter(|token| !token.is_empty());
+    let token = token.map(std::ffi::OsString::into_string).transpose();
+    let token = token.map_err(|_| WrongUsage(format!("{TOKEN_ENV} is not UTF-8")))?;
     match (token, options.listen) {
         (Some(token), _) => Ok(Admission::Token(token)),
         (None, Some(address)) if !address.ip().is_loopback() && !options.allow_unauthenticated => {
@@ -154,15 +136,3 @@ fn config(named: Option<&Path>) -> anyhow::Result<PathBuf> {
         ))),
     }
 }
-
-/// The command cannot be done as it was given.
-#[derive(Debug)]
-struct WrongUsage(String);
-
-impl std::fmt::Display for WrongUsage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for WrongUsage {}

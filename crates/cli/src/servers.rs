@@ -5,12 +5,16 @@ use std::fs;
 use std::future::Future;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use dacapo_mcp::{Fleet, Owners, Phase, SETTINGS_KEY, ServersFile, Settings};
+use anyhow::{Context, anyhow, bail};
+use dacapo_mcp::{CancellationToken, Fleet, Owners, Phase, SETTINGS_KEY, ServersFile, Settings};
 use dacapo_replay::Tool;
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use crate::stop::stopping;
+use crate::wrong_usage::WrongUsage;
 
 /// How a command reaches the servers of a file.
 #[derive(Debug, clap::Args)]
@@ -31,13 +35,18 @@ pub(crate) struct Servers {
 const LIST_WAIT: Duration = Duration::from_secs(30);
 
 impl Servers {
-    /// Reads a file, and says on stderr what in it is ignored.
+    /// Reads a file, and says on stderr what in it is ignored. A file that cannot be used is wrong usage.
     pub(crate) fn read(path: &Path, cache: &Cache) -> anyhow::Result<Servers> {
+        Servers::parse(path, cache).map_err(|error| WrongUsage(format!("{error:#}")).into())
+    }
+
+    fn parse(path: &Path, cache: &Cache) -> anyhow::Result<Servers> {
         let text =
             fs::read_to_string(path).with_context(|| format!("cannot read the servers in {}", path.display()))?;
         let place = || path.display().to_string();
-        let environment: BTreeMap<String, String> = std::env::vars().collect();
-        let mut file = ServersFile::parse(&text, &environment).with_context(place)?;
+        let environment = environment();
+        let ancestry = Ancestry::of(path)?;
+        let mut file = ServersFile::parse(&ancestry.told_to_servers(&text), &environment).with_context(place)?;
         let mut settings = Settings::read(&text).with_context(place)?;
         settings.fleet.cache_dir = if cache.no_cache { None } else { cache_dir(&environment) };
         let mut err = io::stderr();
@@ -57,19 +66,31 @@ impl Servers {
         Ok(Servers { settings, file })
     }
 
-    pub(crate) fn start(&self) -> Fleet {
-        Fleet::start(self.file.clone(), self.settings.fleet.clone())
+    /// Starts the servers, does something with them, and ends them, whatever came of it. They do not outlive us when
+    /// we are asked to stop: whoever works with them then has a token to know.
+    pub(crate) fn with_fleet<T>(
+        &self,
+        work: impl AsyncFnOnce(Arc<Fleet>, CancellationToken) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let outcome = runtime.block_on(async {
+            let stopping = stopping()?;
+            let fleet = Arc::new(Fleet::start(self.file.clone(), self.settings.fleet.clone()));
+            let outcome = work(Arc::clone(&fleet), stopping).await;
+            fleet.shutdown().await;
+            outcome
+        });
+        // Whoever still reads from a keyboard is not waited for.
+        runtime.shutdown_background();
+        outcome
     }
 
     /// The tools of all servers that answer in time, with a word on stderr about those that do not.
     pub(crate) fn tools(path: &Path, cache: &Cache) -> anyhow::Result<Vec<Tool>> {
-        let servers = Servers::read(path, cache)?;
-        block_on(async {
-            let fleet = servers.start();
-            fleet.listed(LIST_WAIT).await;
+        Servers::read(path, cache)?.with_fleet(async |fleet, stopping| {
+            unless_stopped(&stopping, fleet.listed(LIST_WAIT)).await?;
             let missing = warn_of_missing(&fleet)?;
             let tools = fleet.toolbox().catalog().tools().to_vec();
-            fleet.shutdown().await;
             if tools.is_empty() && missing > 0 {
                 bail!("none of the servers in {} has answered", path.display());
             }
@@ -93,12 +114,14 @@ pub(crate) fn warn_of_missing(fleet: &Fleet) -> io::Result<usize> {
     Ok(missing)
 }
 
-pub(crate) fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(future);
-    // Whoever still reads from a keyboard is not waited for.
-    runtime.shutdown_background();
-    outcome
+/// Something that has no way to hear of `stopping`.
+pub(crate) async fn unless_stopped<T>(stopping: &CancellationToken, work: impl Future<Output = T>) -> anyhow::Result<T> {
+    stopping.run_until_cancelled(work).await.ok_or_else(|| anyhow!("stopped before it was done"))
+}
+
+/// Variables that are not UTF-8 cannot be named in a file, and are of no use here.
+fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect()
 }
 
 fn cache_dir(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
@@ -106,6 +129,50 @@ fn cache_dir(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     named("DACAPO_CACHE_DIR")
         .or_else(|| named("XDG_CACHE_HOME").map(|caches| caches.join("dacapo")))
         .or_else(|| named("HOME").map(|home| home.join(".cache/dacapo")))
+}
+
+/// The files of servers that led to this process: its own, and those of the dacapos that started it. A server may be a
+/// script that starts us with the file that it stands in; without this, nothing would end that.
+struct Ancestry(String);
+
+const PARENT_ENV: &str = "DACAPO_MCP_PARENT";
+
+impl Ancestry {
+    fn of(path: &Path) -> anyhow::Result<Ancestry> {
+        let own = fs::canonicalize(path).with_context(|| format!("cannot find {}", path.display()))?;
+        let parents = std::env::var_os(PARENT_ENV).unwrap_or_default();
+        let mut files: Vec<PathBuf> = std::env::split_paths(&parents).filter(|file| file.is_absolute()).collect();
+        if files.contains(&own) {
+            bail!("{} has a server that starts dacapo with this same file; take it out", path.display());
+        }
+        files.push(own);
+        // A path that cannot be passed on leaves nothing but less protection.
+        let joined = std::env::join_paths(files).unwrap_or_default().into_string().unwrap_or_default();
+        Ok(Ancestry(joined))
+    }
+
+    /// The file, with a variable more for each process.
+    fn told_to_servers(&self, text: &str) -> String {
+        let Ok(mut file) = serde_json::from_str::<Value>(text.trim_start_matches('\u{feff}')) else {
+            return text.to_owned();
+        };
+        // What is like a reference to a variable would be filled in.
+        if self.0.is_empty() || self.0.contains('$') {
+            return text.to_owned();
+        }
+        for key in ["mcpServers", "servers"] {
+            let entries = file.get_mut(key).and_then(Value::as_object_mut);
+            for entry in entries.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut) {
+                if !entry.contains_key("command") {
+                    continue;
+                }
+                if let Value::Object(variables) = entry.entry("env").or_insert_with(|| Value::Object(Map::new())) {
+                    variables.insert(PARENT_ENV.to_owned(), self.0.as_str().into());
+                }
+            }
+        }
+        file.to_string()
+    }
 }
 
 /// Servers of the file that would start us again, and again: clients keep us in the same file as our servers.

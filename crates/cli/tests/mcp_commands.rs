@@ -21,12 +21,17 @@ impl Desk {
     }
 
     fn dacapo(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("dacapo starts")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dacapo"));
         command.args(arguments).current_dir(self.0.path()).env("DACAPO_CACHE_DIR", self.path("cache"));
         for variable in ["DACAPO_MCP_CONFIG", "DACAPO_MCP_TOKEN"] {
             command.env_remove(variable);
         }
-        command.stdin(Stdio::null()).output().expect("dacapo starts")
+        command.stdin(Stdio::null());
+        command
     }
 }
 
@@ -42,7 +47,7 @@ fn absent() -> Value {
 fn a_server_that_cannot_start_is_listed_with_its_reason() {
     let desk = Desk::with(&absent());
     let output = desk.dacapo(&["mcp", "--list", "--json"]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("a line of JSON");
     let ghost = &report["servers"][0];
     assert_eq!((&ghost["name"], &ghost["state"], &ghost["tools"]), (&json!("ghost"), &json!("failed"), &json!([])));
@@ -123,6 +128,21 @@ fn dacapo_does_not_start_itself_again_and_again() {
     assert_eq!(text(&output.stderr), "mcp.json: the server `all` is dacapo itself and is left out\n");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_server_that_starts_dacapo_with_its_own_file_is_told_so() {
+    let us = format!("echo started >> starts; exec {} mcp --config mcp.json", env!("CARGO_BIN_EXE_dacapo"));
+    let wrapper = json!({ "command": "/bin/sh", "args": ["-c", us], "env": { "A": "b" } });
+    let desk = Desk::with(&json!({ "mcpServers": { "wrapper": wrapper } }));
+    let output = desk.dacapo(&["mcp", "--list", "--json", "--verbose"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a line of JSON");
+    assert_eq!(report["servers"][0]["state"], "failed");
+    let said = report["servers"][0]["stderr"].to_string();
+    assert!(said.contains("mcp.json has a server that starts dacapo with this same file"), "{said}");
+    let starts = fs::read_to_string(desk.path("starts")).expect("it was started");
+    assert!(starts.lines().count() <= 2, "once for each era of MCP, and not by itself again: {starts}");
+}
+
 #[test]
 fn wrong_usage_is_told_before_anything_starts() {
     let wrong = |settings: Value| json!({ "mcpServers": {}, "dacapo": settings });
@@ -130,6 +150,9 @@ fn wrong_usage_is_told_before_anything_starts() {
     let cases = [
         (&["mcp"][..], "mcp.json: dacapo.policies: is not known here; known are policy, limits"),
         (&["mcp", "--config", "other.json"], "cannot read the servers in other.json"),
+        (&["types", "--mcp", "mcp.json"], "mcp.json: dacapo.policies: is not known here"),
+        (&["search", "x", "--mcp", "other.json"], "cannot read the servers in other.json"),
+        (&["run", "mcp.json", "--mcp", "mcp.json"], "mcp.json: dacapo.policies: is not known here"),
         (&["mcp", "--json"], "--json goes with --list or --install"),
     ];
     for (arguments, message) in cases {
@@ -154,4 +177,72 @@ fn a_client_that_leaves_without_a_word_ends_the_server() {
     let desk = Desk::with(&json!({ "mcpServers": {}, "dacapo": {} }));
     let output = desk.dacapo(&["mcp"]);
     assert_eq!((text(&output.stdout), text(&output.stderr), output.status.code()), ("", "", Some(0)));
+}
+
+/// A server that says on stderr who it is, and nothing else.
+#[cfg(unix)]
+fn mute() -> Value {
+    json!({ "mcpServers": { "mute": { "command": "/bin/sh", "args": ["-c", "echo $$ > pid; echo hello >&2; exec sleep 1000"] } } })
+}
+
+#[cfg(unix)]
+#[test]
+fn servers_end_with_the_command_that_started_them_whatever_ends_it() {
+    let send = |signal: &str, pid: &str| {
+        let kill = Command::new("kill").args(["-s", signal, pid]).stderr(Stdio::null()).status();
+        kill.expect("kill starts").success()
+    };
+    for (signal, arguments) in [
+        ("TERM", &["mcp", "--list"][..]),
+        ("HUP", &["types", "--mcp", "mcp.json"]),
+        ("TERM", &["search", "x", "--mcp", "mcp.json"]),
+        ("INT", &["run", "one.ts", "--mcp", "mcp.json"]),
+    ] {
+        let desk = Desk::with(&mute());
+        fs::write(desk.path("one.ts"), "return 1").expect("a file");
+        let mut dacapo = desk.command(arguments).stderr(Stdio::null()).spawn().expect("dacapo starts");
+        let pid = eventually(|| fs::read_to_string(desk.path("pid")).ok().filter(|pid| pid.ends_with('\n')));
+        assert!(send(signal, &dacapo.id().to_string()));
+        assert_eq!(eventually(|| dacapo.try_wait().expect("it is ours")).code(), Some(1), "{signal} {arguments:?}");
+        eventually(|| (!send("0", pid.trim())).then_some(()));
+    }
+}
+
+#[cfg(unix)]
+fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..1_000 {
+        if let Some(found) = look() {
+            return found;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("it did not happen in ten seconds")
+}
+
+#[cfg(unix)]
+#[test]
+fn variables_that_are_not_text_are_of_no_concern_except_for_our_own() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let desk = Desk::with(&json!({ "mcpServers": {} }));
+    let odd = OsStr::from_bytes(b"\xff");
+    let output = desk.command(&["mcp", "--list"]).env("ODD", odd).output().expect("dacapo starts");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = desk.command(&["mcp"]).env("DACAPO_MCP_TOKEN", odd).output().expect("dacapo starts");
+    assert_eq!((text(&output.stderr), output.status.code()), ("dacapo: DACAPO_MCP_TOKEN is not UTF-8\n", Some(2)));
+}
+
+#[cfg(unix)]
+#[test]
+fn what_servers_say_on_stderr_is_shown_to_those_who_want_more() {
+    let talker = json!({ "command": "/bin/sh", "args": ["-c", "echo hello >&2; exit 1"] });
+    let desk = Desk::with(&json!({ "mcpServers": { "talker": talker } }));
+    for (arguments, stderr) in [
+        (&["mcp", "--list", "--json"][..], Value::Null),
+        (&["mcp", "--list", "--json", "--verbose"], json!("hello")),
+    ] {
+        let output = desk.dacapo(arguments);
+        let report: Value = serde_json::from_slice(&output.stdout).expect("a line of JSON");
+        assert_eq!(report["servers"][0]["stderr"][0], stderr);
+    }
 }

@@ -9,20 +9,21 @@ use dacapo_mcp::{Owners, Phase, ServerState, TransportKind, context_cost_text};
 use dacapo_replay::{Tool, Toolbox};
 use serde_json::{Value, json};
 
-use crate::servers::Servers;
+use crate::servers::{Servers, unless_stopped};
 use crate::types::own_json;
 
 /// A server that does not come up in its time has failed a moment later.
 const DECIDING: Duration = Duration::from_secs(5);
 
-pub(super) async fn list(servers: &Servers, config: &Path, as_json: bool, verbose: bool) -> anyhow::Result<ExitCode> {
-    let fleet = servers.start();
-    fleet.settled(servers.settings.fleet.connect_timeout + DECIDING).await;
-    let (states, toolbox) = (fleet.states(), fleet.toolbox());
-    fleet.shutdown().await;
+pub(super) fn list(servers: &Servers, config: &Path, as_json: bool, verbose: bool) -> anyhow::Result<ExitCode> {
+    let wait = servers.settings.fleet.connect_timeout + DECIDING;
+    let (states, toolbox) = servers.with_fleet(async |fleet, stopping| {
+        unless_stopped(&stopping, fleet.settled(wait)).await?;
+        Ok((fleet.states(), fleet.toolbox()))
+    })?;
     let cost = Cost::of(&states, &toolbox);
     if as_json {
-        let servers: Vec<Value> = states.iter().map(|state| described(state, &toolbox)).collect();
+        let servers: Vec<Value> = states.iter().map(|state| described(state, &toolbox, verbose)).collect();
         let report = json!({
             "config": config.display().to_string(),
             "servers": servers,
@@ -32,7 +33,10 @@ pub(super) async fn list(servers: &Servers, config: &Path, as_json: bool, verbos
     } else {
         tell(&states, &toolbox, &cost, verbose)?;
     }
-    Ok(ExitCode::SUCCESS)
+    let has_failed = |state: &ServerState| matches!(state.phase, Phase::Failed { .. } | Phase::Connecting);
+    let mut wanted = states.iter().filter(|state| state.phase != Phase::Disabled).peekable();
+    let all_failed = wanted.peek().is_some() && wanted.all(has_failed);
+    Ok(if all_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Tokens (o200k) in a model's context.
@@ -58,7 +62,7 @@ fn of_server<'a>(toolbox: &'a Toolbox, name: &'a str) -> impl Iterator<Item = &'
     toolbox.catalog().tools().iter().filter(move |tool| tool.server.as_deref() == Some(name))
 }
 
-fn described(state: &ServerState, toolbox: &Toolbox) -> Value {
+fn described(state: &ServerState, toolbox: &Toolbox, verbose: bool) -> Value {
     let tools: Vec<&str> = of_server(toolbox, &state.name).map(|tool| tool.name.as_str()).collect();
     let mut described = json!({
         "name": state.name,
@@ -75,7 +79,7 @@ fn described(state: &ServerState, toolbox: &Toolbox) -> Value {
         described["reason"] = reason.as_str().into();
         described["retry_seconds"] = json!(retry_in.map(|wait| wait.as_secs_f64()));
     }
-    if !state.stderr.is_empty() {
+    if verbose && !state.stderr.is_empty() {
         described["stderr"] = json!(state.stderr);
     }
     described

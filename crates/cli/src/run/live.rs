@@ -8,14 +8,13 @@ use std::pin::Pin;
 use std::process::ExitCode;
 
 use dacapo_mcp::{
-    Approval, Approver, Ask, Attachment, CancellationToken, Execution, Fault, Moment, Progress, Runner, question,
+    Approval, Approver, Ask, Attachment, Execution, Fault, Moment, Progress, Runner, question,
 };
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use super::{Options, tell_calls, tell_failure, tell_logs, tell_made};
-use crate::servers::{Servers, block_on, warn_of_missing};
-use crate::stop::stop;
+use crate::servers::{Servers, unless_stopped, warn_of_missing};
 
 pub(super) fn run(program: &str, path: &Path, options: &Options) -> anyhow::Result<ExitCode> {
     let servers = Servers::read(path, &options.cache)?;
@@ -24,20 +23,13 @@ pub(super) fn run(program: &str, path: &Path, options: &Options) -> anyhow::Resu
         limits.program.set(*limit, *value).expect("checked when the option was read");
     }
     let runner = Runner::new(servers.settings.policy.clone(), limits)?;
-    block_on(async {
-        let fleet = servers.start();
-        fleet.listed(servers.settings.fleet.connect_timeout).await;
+    let wait = servers.settings.fleet.connect_timeout;
+    let execution = servers.with_fleet(async |fleet, stopping| {
+        unless_stopped(&stopping, fleet.listed(wait)).await?;
         warn_of_missing(&fleet)?;
-        let cancel = CancellationToken::new();
-        let (stopping, approver) = (cancel.clone(), approver(options.yes));
-        tokio::spawn(async move {
-            stop().await;
-            stopping.cancel();
-        });
-        let execution = runner.run(program, &fleet, &*approver, &tell_progress, &cancel).await;
-        fleet.shutdown().await;
-        finish(&execution, options.json)
-    })
+        Ok(runner.run(program, &*fleet, &*approver(options.yes), &tell_progress, &stopping).await)
+    })?;
+    finish(&execution, options.json)
 }
 
 fn finish(execution: &Execution, as_json: bool) -> anyhow::Result<ExitCode> {
