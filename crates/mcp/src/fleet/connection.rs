@@ -5,6 +5,7 @@ use std::error::Error;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use http::header::ACCEPT;
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ElicitRequestParams,
@@ -37,6 +38,8 @@ const LEGACY_VERSION: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 const IDEMPOTENCY_KEY: &str = "dacapo/idempotency-key";
 /// A list is one message, and may be longer than an answer may be.
 const LIST_BYTES_MAX: usize = 16 << 20;
+/// Set by us, each at its time.
+const OWN_HEADERS: [&str; 2] = ["mcp-session-id", "last-event-id"];
 const PAGES_MAX: usize = 200;
 const TOOLS_MAX: usize = 20_000;
 
@@ -310,6 +313,9 @@ fn header_map(headers: &[(String, String)]) -> Result<HashMap<HeaderName, Header
     let read = headers.iter().map(|(name, value)| {
         let header =
             HeaderName::try_from(name).map_err(|_invalid| format!("`{name}` is no name for an HTTP header"))?;
+        if header == ACCEPT || OWN_HEADERS.contains(&header.as_str()) {
+            return Err(format!("the header `{name}` is the protocol's own; leave it out of `headers`"));
+        }
         let mut value = HeaderValue::try_from(value)
             .map_err(|_invalid| format!("the value of the header `{name}` has characters that no header can have"))?;
         value.set_sensitive(true);

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::common::http_header::{EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE};
 use rmcp::transport::streamable_http_client::{
-    HttpStatusError, SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient, StreamableHttpError,
+    StreamableHttpPostResponse,
 };
 use sse_stream::{Sse, SseStream};
 
@@ -31,8 +32,8 @@ const ERROR_BYTES_MAX: usize = 64 * 1024;
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Posted = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
 
-/// rmcp reads an answer to its end, however long it is. This client does so only while connecting; requests after
-/// that get an answer of bounded length, or one in the server's place.
+/// rmcp reads an answer to its end, however long it is. Here every message gets an answer of bounded length, or one in
+/// the server's place, and no error names the address, which may hold credentials.
 #[derive(Debug, Clone)]
 pub(super) struct HttpClient {
     client: Client,
@@ -57,84 +58,121 @@ impl HttpClient {
         Ok(HttpClient { client: client.map_err(|error| format!("cannot prepare for HTTP: {error}"))?, bytes_max })
     }
 
-    async fn request(
-        &self,
-        uri: &str,
-        body: &ClientJsonRpcMessage,
-        id: RequestId,
-        session: Option<Arc<str>>,
-        headers: Headers,
-    ) -> Posted {
-        let accept = format!("{EVENT_STREAM_MIME_TYPE}, {JSON_MIME_TYPE}");
-        let mut post = self.client.post(uri).headers(HeaderMap::from_iter(headers)).header(ACCEPT, accept).json(body);
-        if let Some(session) = &session {
-            post = post.header(HEADER_SESSION_ID, session.as_ref());
-        }
-        let response = post.send().await?;
+    /// The answer to a request, or the word that a message which wants none was taken.
+    async fn answer(&self, response: Response, message: &ClientJsonRpcMessage, has_session: bool) -> Posted {
         let status = response.status();
-        if status == StatusCode::NOT_FOUND && session.is_some() {
-            return Err(StreamableHttpError::SessionExpired);
-        }
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        match (status, header(WWW_AUTHENTICATE.as_str())) {
+            (StatusCode::UNAUTHORIZED, Some(challenge)) => {
+                return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge)));
+            }
+            (StatusCode::FORBIDDEN, Some(challenge)) => {
+                return Err(StreamableHttpError::InsufficientScope(InsufficientScopeError::new(challenge, None)));
+            }
+            (StatusCode::ACCEPTED | StatusCode::NO_CONTENT, _) => return Ok(StreamableHttpPostResponse::Accepted),
+            (StatusCode::NOT_FOUND, _) if has_session => return Err(StreamableHttpError::SessionExpired),
+            _ => {}
+        }
         let session = header(HEADER_SESSION_ID);
         let content_type = header(CONTENT_TYPE.as_str());
         let is = |kind: &str| content_type.as_deref().is_some_and(|given| given.starts_with(kind));
         if !status.is_success() {
-            return self.failed(response, session).await;
+            return failed(response, message, session, has_session).await;
         }
+        let request = match message {
+            ClientJsonRpcMessage::Request(request) => Some(request),
+            _ => None,
+        };
         if is(EVENT_STREAM_MIME_TYPE) {
-            return Ok(StreamableHttpPostResponse::Sse(self.events(response, id), session));
+            let id = request.map(|request| request.id.clone());
+            return Ok(StreamableHttpPostResponse::Sse(events(response, id, self.bytes_max), session));
         }
+        let Some(request) = request else { return Ok(StreamableHttpPostResponse::Accepted) };
         if !is(JSON_MIME_TYPE) {
             return Err(StreamableHttpError::UnexpectedContentType(content_type));
         }
+        let id = request.id.clone();
         let message = match read(response, self.bytes_max).await? {
-            Ok(body) => serde_json::from_slice(&body).unwrap_or_else(|_invalid| invalid(id)),
+            Ok(body) => match serde_json::from_slice(&body) {
+                Ok(message) => message,
+                Err(_) if is_connecting(&request.request) => {
+                    let text = format!("no valid JSON-RPC message: {}", shown(&body));
+                    return Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(text)));
+                }
+                Err(_) => invalid(id),
+            },
             Err(bytes) => too_long(id, bytes),
         };
         Ok(StreamableHttpPostResponse::Json(message, session))
     }
+}
 
-    /// A status that is none of success, which may come with an error of the protocol.
-    async fn failed(&self, response: Response, session: Option<String>) -> Posted {
-        let status = response.status();
-        let body = read(response, ERROR_BYTES_MAX).await?.unwrap_or_default();
-        match serde_json::from_slice(&body) {
-            Ok(message @ ServerJsonRpcMessage::Error(_)) => Ok(StreamableHttpPostResponse::Json(message, session)),
-            _ if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
-                Err(HttpStatusError::new(status.as_u16(), None).into())
-            }
-            _ => {
-                let body = String::from_utf8_lossy(&body);
-                let shown = &body[..body.floor_char_boundary(200)];
-                Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(format!("HTTP {status}: {shown}"))))
-            }
+/// A server that is puzzled by a greeting is greeted in another way; an answer in its place would hide that it is.
+fn is_connecting(request: &ClientRequest) -> bool {
+    matches!(request, ClientRequest::DiscoverRequest(_) | ClientRequest::InitializeRequest(_))
+}
+
+/// A status that is none of success, which may come with an error of the protocol.
+async fn failed(
+    response: Response,
+    message: &ClientJsonRpcMessage,
+    session: Option<String>,
+    has_session: bool,
+) -> Posted {
+    let status = response.status();
+    let body = read(response, ERROR_BYTES_MAX).await?.unwrap_or_default();
+    let is_forbidden = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    let error = match serde_json::from_slice(&body) {
+        Ok(ServerJsonRpcMessage::Error(error)) if !is_forbidden => Some(error),
+        _ => None,
+    };
+    let said = format!("HTTP {status}: {}", shown(&body));
+    match (message, error) {
+        // Servers of the old era refuse the first question so, with any id or none, and wait to be greeted their way.
+        (ClientJsonRpcMessage::Request(request), error)
+            if matches!(request.request, ClientRequest::DiscoverRequest(_))
+                && status.is_client_error()
+                && !is_forbidden
+                && !has_session =>
+        {
+            let error = error.map_or_else(|| ErrorData::invalid_request(said, None), |error| error.error);
+            let message = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
+            Ok(StreamableHttpPostResponse::Json(message, None))
         }
+        (_, Some(error)) => Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session)),
+        _ if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
+            Err(HttpStatusError::new(status.as_u16(), None).into())
+        }
+        _ => Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(said))),
     }
+}
 
-    /// The events of an answer, of which one that is too long becomes an error in the answer's place.
-    fn events(&self, response: Response, id: RequestId) -> BoxStream<'static, Result<Sse, SseError>> {
-        let bytes_max = self.bytes_max;
-        let is_too_large = Arc::new(AtomicBool::new(false));
-        let mut event = EventBytes::default();
-        let noted = is_too_large.clone();
-        let bytes = response.bytes_stream().map(move |chunk| {
-            let chunk = chunk.map_err(io::Error::other)?;
-            if event.read(&chunk) > bytes_max {
-                noted.store(true, Ordering::Release);
-                return Err(io::Error::other("an event is too long"));
-            }
-            Ok(chunk)
-        });
-        let events = SseStream::from_bytes_stream(bytes).map(move |event| match event {
-            Err(_) if is_too_large.load(Ordering::Acquire) => {
-                let message = too_long(id.clone(), None);
-                Ok(Sse::default().data(serde_json::to_string(&message).unwrap_or_default()))
-            }
-            event => event,
-        });
-        events.boxed()
-    }
+fn shown(body: &[u8]) -> String {
+    let body = String::from_utf8_lossy(body);
+    body[..body.floor_char_boundary(200)].to_owned()
+}
+
+/// The events of an answer, of which one that is too long becomes an error in the answer's place, if there is one.
+fn events(response: Response, id: Option<RequestId>, bytes_max: usize) -> BoxStream<'static, Result<Sse, SseError>> {
+    let is_too_large = Arc::new(AtomicBool::new(false));
+    let mut event = EventBytes::default();
+    let noted = is_too_large.clone();
+    let bytes = response.bytes_stream().map(move |chunk| {
+        let chunk = chunk.map_err(|error| io::Error::other(error.without_url()))?;
+        if event.read(&chunk) > bytes_max {
+            noted.store(true, Ordering::Release);
+            return Err(io::Error::other("an event is too long"));
+        }
+        Ok(chunk)
+    });
+    let events = SseStream::from_bytes_stream(bytes).map(move |event| match (event, &id) {
+        (Err(_), Some(id)) if is_too_large.load(Ordering::Acquire) => {
+            let message = too_long(id.clone(), None);
+            Ok(Sse::default().data(serde_json::to_string(&message).unwrap_or_default()))
+        }
+        (event, _) => event,
+    });
+    events.boxed()
 }
 
 impl StreamableHttpClient for HttpClient {
@@ -145,21 +183,16 @@ impl StreamableHttpClient for HttpClient {
         uri: Arc<str>,
         message: ClientJsonRpcMessage,
         session_id: Option<Arc<str>>,
-        auth_header: Option<String>,
+        _auth_header: Option<String>,
         custom_headers: Headers,
     ) -> Posted {
-        match &message {
-            ClientJsonRpcMessage::Request(request)
-                if matches!(
-                    request.request,
-                    ClientRequest::CallToolRequest(_) | ClientRequest::ListToolsRequest(_)
-                ) =>
-            {
-                let id = request.id.clone();
-                self.request(&uri, &message, id, session_id, custom_headers).await
-            }
-            _ => self.client.post_message(uri, message, session_id, auth_header, custom_headers).await,
+        let accept = format!("{EVENT_STREAM_MIME_TYPE}, {JSON_MIME_TYPE}");
+        let mut post = self.client.post(&*uri).headers(HeaderMap::from_iter(custom_headers)).header(ACCEPT, accept);
+        if let Some(session) = &session_id {
+            post = post.header(HEADER_SESSION_ID, session.as_ref());
         }
+        let response = post.json(&message).send().await.map_err(reqwest::Error::without_url)?;
+        self.answer(response, &message, session_id.is_some()).await
     }
 
     async fn delete_session(
@@ -169,7 +202,7 @@ impl StreamableHttpClient for HttpClient {
         auth_header: Option<String>,
         custom_headers: Headers,
     ) -> Result<(), StreamableHttpError<reqwest::Error>> {
-        self.client.delete_session(uri, session_id, auth_header, custom_headers).await
+        self.client.delete_session(uri, session_id, auth_header, custom_headers).await.map_err(without_url)
     }
 
     async fn get_stream(
@@ -180,7 +213,15 @@ impl StreamableHttpClient for HttpClient {
         auth_header: Option<String>,
         custom_headers: Headers,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, StreamableHttpError<reqwest::Error>> {
-        self.client.get_stream(uri, session_id, last_event_id, auth_header, custom_headers).await
+        let events = self.client.get_stream(uri, session_id, last_event_id, auth_header, custom_headers).await;
+        events.map_err(without_url)
+    }
+}
+
+fn without_url(error: StreamableHttpError<reqwest::Error>) -> StreamableHttpError<reqwest::Error> {
+    match error {
+        StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
+        other => other,
     }
 }
 
@@ -191,7 +232,7 @@ async fn read(mut response: Response, bytes_max: usize) -> Result<Result<Vec<u8>
         return Ok(Err(announced));
     }
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
+    while let Some(chunk) = response.chunk().await.map_err(reqwest::Error::without_url)? {
         if body.len() + chunk.len() > bytes_max {
             return Ok(Err(None));
         }
@@ -200,11 +241,12 @@ async fn read(mut response: Response, bytes_max: usize) -> Result<Result<Vec<u8>
     Ok(Ok(body))
 }
 
-/// Counts the bytes of the event that is being read. An empty line ends it.
+/// Counts the bytes of the event that is being read. An empty line ends it; a line ends with `\r`, `\n` or both.
 #[derive(Debug, Default)]
 struct EventBytes {
     bytes: usize,
     line_bytes: usize,
+    after_return: bool,
 }
 
 impl EventBytes {
@@ -212,10 +254,11 @@ impl EventBytes {
     fn read(&mut self, chunk: &[u8]) -> usize {
         let mut longest = self.bytes;
         for byte in chunk {
+            let after_return = std::mem::replace(&mut self.after_return, *byte == b'\r');
             match byte {
-                b'\r' => {}
-                b'\n' if self.line_bytes == 0 => self.bytes = 0,
-                b'\n' => self.line_bytes = 0,
+                b'\n' if after_return => {}
+                b'\r' | b'\n' if self.line_bytes == 0 => self.bytes = 0,
+                b'\r' | b'\n' => self.line_bytes = 0,
                 _ => {
                     self.line_bytes += 1;
                     self.bytes += 1;
@@ -224,5 +267,22 @@ impl EventBytes {
             }
         }
         longest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_ends_with_an_empty_line_however_lines_end() {
+        for end in ["\n", "\r", "\r\n"] {
+            let events = format!("data: 1{end}{end}data: 22{end}id: 3{end}{end}data: 4{end}{end}");
+            let mut whole = EventBytes::default();
+            assert_eq!((whole.read(events.as_bytes()), whole.bytes), (13, 0), "{end:?}");
+            let mut pieces = EventBytes::default();
+            let longest = events.as_bytes().chunks(1).map(|byte| pieces.read(byte)).max();
+            assert_eq!((longest, pieces.bytes), (Some(13), 0), "{end:?}");
+        }
     }
 }

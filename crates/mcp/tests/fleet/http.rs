@@ -112,3 +112,31 @@ async fn serve(stream: TcpStream, down: Arc<AtomicBool>) {
         }
     }
 }
+
+#[tokio::test]
+async fn an_endless_greeting_is_not_listened_to() {
+    for kind in ["application/json", "text/event-stream"] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let serving = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut request = [0; 64];
+                    stream.read_exact(&mut request).await.unwrap();
+                    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n\r\ndata: ");
+                    let mut sent = stream.write_all(head.as_bytes()).await;
+                    while sent.is_ok() {
+                        sent = stream.write_all(&[b' '; 1 << 16]).await;
+                    }
+                });
+            }
+        });
+        let text = json!({"mcpServers": {"web": {"url": url}}}).to_string();
+        let fleet = Fleet::start(ServersFile::parse(&text, &environment()).unwrap(), options());
+        fleet.settled(LONG).await;
+        let Phase::Failed { reason, .. } = fleet.states().remove(0).phase else { panic!("it never ends") };
+        assert!(reason.contains("its answer is too long"), "{reason}");
+        fleet.shutdown().await;
+        serving.abort();
+    }
+}
