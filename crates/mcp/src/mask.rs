@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 const MASK: &str = "***";
 /// Shorter pieces of base64 would be found in other people's data.
 const BASE64_BYTES_MIN: usize = 8;
+/// Shorter lines of a secret, such as a brace, would be found in everything.
+const LINE_BYTES_MIN: usize = 12;
 
 /// Finds secrets as they are and as they are commonly encoded: in URLs, in JSON, in base64.
 #[derive(Debug)]
@@ -17,7 +19,13 @@ pub(crate) struct Mask {
 
 impl Mask {
     pub(crate) fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Mask {
-        let mut forms: Vec<String> = secrets.into_iter().flat_map(forms).collect();
+        // Keys in several lines are often shown line by line.
+        let with_lines = |secret: &'a str| {
+            let lines =
+                secret.lines().map(str::trim).filter(move |line| *line != secret && line.len() >= LINE_BYTES_MIN);
+            std::iter::once(secret).chain(lines)
+        };
+        let mut forms: Vec<String> = secrets.into_iter().flat_map(with_lines).flat_map(forms).collect();
         forms.sort_unstable();
         forms.dedup();
         if forms.is_empty() {

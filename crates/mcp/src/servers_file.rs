@@ -4,6 +4,7 @@
 //! costs only itself.
 
 mod expansion;
+mod secrets;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,17 +13,14 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use expansion::{Expanded, expand};
+use expansion::expand;
+use secrets::{Place, secrets};
 
 /// What a server process gets of our environment besides what the file gives it: enough to find its interpreter, its
 /// home and its language, and nothing that may be a credential.
 pub const ENVIRONMENT_MINIMUM: [&str; 10] =
     ["HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
 
-/// Shorter values would be found in everything.
-const SECRET_BYTES_MIN: usize = 6;
-const SECRET_WORDS: [&str; 8] =
-    ["token", "key", "secret", "password", "passwd", "authorization", "credential", "cookie"];
 const SERVER_KEYS: [&str; 8] = ["type", "command", "args", "env", "cwd", "url", "headers", "disabled"];
 
 /// The servers that a file names, in its order.
@@ -161,15 +159,6 @@ struct Reader<'a> {
     secrets: Vec<String>,
 }
 
-/// How much of a value may be shown.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Trust {
-    /// Only variables with the name of a secret are secret: arguments and addresses are seen by everyone.
-    Public,
-    /// What came from the environment is secret, or everything if the key says so.
-    Private { by_key: bool },
-}
-
 impl Reader<'_> {
     fn server(mut self, at: &str, name: &str, entry: &Value) -> Result<ServerSpec, InvalidServer> {
         if name.is_empty() {
@@ -196,77 +185,67 @@ impl Reader<'_> {
     }
 
     fn stdio(&mut self, at: &str, fields: &Map<String, Value>) -> Result<Endpoint, InvalidServer> {
-        let mut command = self.text(&format!("{at}.command"), &fields["command"], Trust::Public)?;
+        let mut command = self.text(&format!("{at}.command"), &fields["command"], Place::Command)?;
         if let Some(base) = self.base.filter(|_| command.contains('/')) {
             // Both are text, and so is what comes of them.
             command = base.join(command).to_string_lossy().into_owned();
         }
         let args = match present(fields, "args") {
             None => Vec::new(),
-            Some(Value::Array(args)) => (args.iter().enumerate())
-                .map(|(index, arg)| self.text(&format!("{at}.args[{index}]"), arg, Trust::Public))
-                .collect::<Result<_, _>>()?,
+            Some(Value::Array(args)) => {
+                let mut read: Vec<String> = Vec::new();
+                for (index, arg) in args.iter().enumerate() {
+                    let previous = read.last().map(String::as_str);
+                    read.push(self.text(&format!("{at}.args[{index}]"), arg, Place::Argument { previous })?);
+                }
+                read
+            }
             Some(other) => return Err(unexpected(&format!("{at}.args"), "an array of strings", other)),
         };
-        let cwd = present(fields, "cwd").map(|cwd| self.text(&format!("{at}.cwd"), cwd, Trust::Public)).transpose()?;
+        let cwd = present(fields, "cwd").map(|cwd| self.text(&format!("{at}.cwd"), cwd, Place::Command)).transpose()?;
         let minimum = ENVIRONMENT_MINIMUM
             .iter()
             .filter_map(|name| self.environment.get(*name).map(|value| ((*name).to_owned(), value.clone())));
         let mut env: BTreeMap<String, String> = minimum.collect();
-        env.extend(self.texts(&format!("{at}.env"), present(fields, "env"))?);
+        env.extend(self.texts(&format!("{at}.env"), present(fields, "env"), |name| Place::Variable { name })?);
         let cwd = cwd.map(|cwd| self.base.map_or_else(|| PathBuf::from(&cwd), |base| base.join(&cwd)));
         Ok(Endpoint::Stdio { command, args, env, cwd })
     }
 
     fn http(&mut self, at: &str, fields: &Map<String, Value>) -> Result<Endpoint, InvalidServer> {
         let path = format!("{at}.url");
-        let url = self.text(&path, &fields["url"], Trust::Public)?;
+        let url = self.text(&path, &fields["url"], Place::Url)?;
         if !url.starts_with("http://") && !url.starts_with("https://") {
             return Err(invalid(&path, "expected a URL that begins with http:// or https://"));
         }
-        let headers = self.texts(&format!("{at}.headers"), present(fields, "headers"))?;
+        let headers = self.texts(&format!("{at}.headers"), present(fields, "headers"), |_| Place::Header)?;
         Ok(Endpoint::Http { url, headers })
     }
 
     /// The values of `env` or `headers`.
-    fn texts(&mut self, at: &str, value: Option<&Value>) -> Result<Vec<(String, String)>, InvalidServer> {
+    fn texts<'a>(
+        &mut self,
+        at: &str,
+        value: Option<&'a Value>,
+        place: impl Fn(&'a str) -> Place<'a>,
+    ) -> Result<Vec<(String, String)>, InvalidServer> {
         let entries = match value {
             None => return Ok(Vec::new()),
             Some(Value::Object(entries)) => entries,
             Some(other) => return Err(unexpected(at, "an object of strings", other)),
         };
-        let read = entries.iter().map(|(key, value)| {
-            let trust = Trust::Private { by_key: names_a_secret(key) };
-            Ok((key.clone(), self.text(&format!("{at}.{key}"), value, trust)?))
-        });
+        let read =
+            entries.iter().map(|(key, value)| Ok((key.clone(), self.text(&format!("{at}.{key}"), value, place(key))?)));
         read.collect()
     }
 
-    fn text(&mut self, at: &str, value: &Value, trust: Trust) -> Result<String, InvalidServer> {
+    fn text(&mut self, at: &str, value: &Value, place: Place<'_>) -> Result<String, InvalidServer> {
         let Value::String(written) = value else {
             return Err(unexpected(at, "a string", value));
         };
         let expanded = expand(written, self.environment).map_err(|message| invalid(at, message))?;
-        self.keep_secrets(&expanded, trust);
+        self.secrets.extend(secrets(&expanded, place));
         Ok(expanded.text)
-    }
-
-    fn keep_secrets(&mut self, expanded: &Expanded, trust: Trust) {
-        let mut secrets: Vec<&str> = Vec::new();
-        for (name, value) in &expanded.variables {
-            // A directory stands in many answers, and hiding it would make them useless.
-            let known = ENVIRONMENT_MINIMUM.contains(&name.as_str()) || value.starts_with('/');
-            if names_a_secret(name) || (trust != Trust::Public && !known) {
-                secrets.push(value);
-            }
-        }
-        if trust == (Trust::Private { by_key: true }) || (trust != Trust::Public && !secrets.is_empty()) {
-            secrets.push(&expanded.text);
-            // The scheme of `Bearer abc` is no secret, and the rest may be echoed without it.
-            secrets.extend(expanded.text.split_once(' ').map(|(_scheme, rest)| rest.trim()));
-        }
-        let long_enough = secrets.into_iter().filter(|secret| secret.len() >= SECRET_BYTES_MIN);
-        self.secrets.extend(long_enough.map(str::to_owned));
     }
 }
 
@@ -329,11 +308,6 @@ fn fingerprint(endpoint: &Endpoint, base: Option<&Path>, given: Option<&Value>) 
         }
     };
     Sha256::new_with_prefix(b"dacapo mcp server 2\0").chain_update(identity.to_string()).finalize().into()
-}
-
-fn names_a_secret(key: &str) -> bool {
-    let key = key.to_lowercase();
-    SECRET_WORDS.iter().any(|word| key.contains(word))
 }
 
 /// `null` says that there is nothing.

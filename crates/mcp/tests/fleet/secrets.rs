@@ -1,6 +1,6 @@
 //! Credentials stay with the server that needs them.
 
-use dacapo_mcp::{Fleet, ServersFile};
+use dacapo_mcp::{Fleet, Phase, ServersFile};
 use serde_json::{Value, json};
 
 use crate::{LONG, call, environment, fake, ok, options, until};
@@ -42,4 +42,62 @@ async fn a_server_sees_its_environment_and_nobody_sees_its_secrets() {
 
     let error = call(&fleet, "a", TOKEN, json!({})).await.unwrap();
     assert!(!format!("{error:?}").contains("s3cr3t"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_secret_is_known_by_where_it_stands() {
+    let mut environment = environment();
+    environment.insert("ACCESS".to_owned(), "/Rk3/vB7xQ9+pLw2".to_owned());
+    environment.insert("PWD".to_owned(), "/home/somebody/here".to_owned());
+    let mut entry = fake("legacy");
+    // Arguments after these are read by the test harness as further filters, which do no harm.
+    let args = json!([
+        "--",
+        "--api-token",
+        "after-a-flag",
+        "--password=in-a-flag",
+        "GITLAB_PAT=in-an-assignment",
+        "X-Key: no-header",
+        "https://me:in-userinfo@example.com/?q=in%20a%20query",
+        "${PWD}/data"
+    ]);
+    entry["args"].as_array_mut().unwrap().extend(args.as_array().unwrap().iter().cloned());
+    let env = json!({
+        "ACCESS": "${ACCESS}", "DB_DSN": "in-a-dsn", "DB_PASS": "in-a-pass", "sessionId": "in-a-session",
+        "DATABASE_URL": "postgres://me:in-a-database@example.com/db", "PEM": "${PEM}",
+        "AUTHOR": "an author", "BYWAY": "a byway"
+    });
+    let pem = "-----BEGIN KEY-----\nMIIBVwIBADANBgkq\nhkiG9w0B\n-----END KEY-----";
+    environment.insert("PEM".to_owned(), pem.to_owned());
+    entry["env"].as_object_mut().unwrap().extend(env.as_object().unwrap().clone());
+    let web = json!({"url": "http://127.0.0.1:9/s/a1b2c3d4e5f6g7h8i9j0/mcp?key=in-an-address", "headers": {"X-Org": "in-a-header"}});
+    let text = json!({"mcpServers": {"a": entry, "web": web}}).to_string();
+    let fleet = Fleet::start(ServersFile::parse(&text, &environment).unwrap(), options());
+    fleet.settled(LONG).await;
+
+    let said = json!([
+        "after-a-flag",
+        "in-a-flag",
+        "in-an-assignment",
+        "in-userinfo",
+        "in%20a%20query",
+        "in a query",
+        "in-a-dsn",
+        "in-a-pass",
+        "in-a-session",
+        "in-a-database",
+        "/Rk3/vB7xQ9+pLw2",
+        "MIIBVwIBADANBgkq",
+        "in-an-address",
+        "a1b2c3d4e5f6g7h8i9j0",
+        "in-a-header"
+    ]);
+    let hidden = vec![json!("***"); said.as_array().unwrap().len()];
+    let answer = call(&fleet, "a", "echo", json!({"content": [], "structuredContent": said})).await;
+    assert_eq!(answer, ok(&Value::from(hidden)));
+    let shown = json!(["an author", "a byway", "/home/somebody/here/data", "hkiG9w0B", "no-header", "example.com"]);
+    assert_eq!(call(&fleet, "a", "echo", json!({"content": [], "structuredContent": shown})).await, ok(&shown));
+
+    let Phase::Failed { reason, .. } = &fleet.states()[1].phase else { panic!("nobody listens there") };
+    assert!(reason.contains("Connection refused") && !reason.contains("127.0.0.1:9/"), "{reason}");
 }
