@@ -10,11 +10,11 @@ pub(super) struct Expanded {
     pub(super) variables: Vec<(String, String)>,
 }
 
-/// Fills in `${NAME}`, `${NAME:-default}` and `${env:NAME}`. The error says what is wrong, not where.
+/// Fills in `${NAME}`, `${NAME:-default}` and `${env:NAME}`; a default may have variables of its own. The error says what is wrong, not where.
 pub(super) fn expand(text: &str, environment: &BTreeMap<String, String>) -> Result<Expanded, String> {
     let mut expanded = Expanded::default();
     let mut rest = text;
-    while let Some((before, inside, after)) = next_variable(rest) {
+    while let Some((before, inside, after)) = next_variable(rest)? {
         expanded.text.push_str(before);
         let written = inside.strip_prefix("env:").unwrap_or(inside);
         let (name, default) = written.split_once(":-").map_or((written, None), |(name, default)| (name, Some(default)));
@@ -29,7 +29,11 @@ pub(super) fn expand(text: &str, environment: &BTreeMap<String, String>) -> Resu
                 expanded.text.push_str(value);
                 expanded.variables.push((name.to_owned(), value.clone()));
             }
-            (_, Some(default)) => expanded.text.push_str(default),
+            (_, Some(default)) => {
+                let default = expand(default, environment)?;
+                expanded.text.push_str(&default.text);
+                expanded.variables.extend(default.variables);
+            }
             (_, None) => {
                 return Err(format!(
                     "the environment variable `{name}` is not set; set it, or write ${{{name}:-default}}"
@@ -43,10 +47,22 @@ pub(super) fn expand(text: &str, environment: &BTreeMap<String, String>) -> Resu
 }
 
 /// What stands before the next `${…}`, inside it, and after it.
-fn next_variable(text: &str) -> Option<(&str, &str, &str)> {
-    let (before, opened) = text.split_once("${")?;
-    let (inside, after) = opened.split_once('}')?;
-    Some((before, inside, after))
+fn next_variable(text: &str) -> Result<Option<(&str, &str, &str)>, String> {
+    let Some((before, opened)) = text.split_once("${") else { return Ok(None) };
+    let (mut depth, mut from) = (0, 0);
+    while let Some(found) = opened[from..].find(['$', '}']) {
+        let at = from + found;
+        from = at + 1;
+        if opened[at..].starts_with("${") {
+            depth += 1;
+        } else if opened[at..].starts_with('}') {
+            if depth == 0 {
+                return Ok(Some((before, &opened[..at], &opened[from..])));
+            }
+            depth -= 1;
+        }
+    }
+    Err("a `${` has no `}` of its own; write ${NAME} or ${NAME:-default} for an environment variable".to_owned())
 }
 
 fn is_name(name: &str) -> bool {
