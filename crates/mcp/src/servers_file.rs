@@ -41,7 +41,8 @@ pub struct ServerEntry {
 /// How a server is reached.
 #[derive(Clone)]
 pub struct ServerSpec {
-    pub(crate) endpoint: Endpoint,
+    /// `None` if the server is disabled and cannot be read.
+    pub(crate) endpoint: Option<Endpoint>,
     pub(crate) disabled: bool,
     /// Values that nobody but the server may see.
     pub(crate) secrets: Vec<String>,
@@ -59,8 +60,9 @@ impl fmt::Debug for ServerSpec {
     /// Arguments, environment and headers may hold credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let endpoint = match &self.endpoint {
-            Endpoint::Stdio { command, .. } => command.as_str(),
-            Endpoint::Http { .. } => "http",
+            Some(Endpoint::Stdio { command, .. }) => command.as_str(),
+            Some(Endpoint::Http { .. }) => "http",
+            None => "unknown",
         };
         f.debug_struct("ServerSpec")
             .field("endpoint", &endpoint)
@@ -174,14 +176,23 @@ impl Reader<'_> {
             Some(Value::Bool(disabled)) => *disabled,
             Some(other) => return Err(unexpected(&format!("{at}.disabled"), "a boolean", other)),
         };
-        let endpoint = match kind(at, fields)? {
-            Kind::Stdio => self.stdio(at, fields)?,
-            Kind::Http => self.http(at, fields)?,
+        let endpoint = match self.endpoint(at, fields) {
+            Ok(endpoint) => Some(endpoint),
+            // What is switched off need not work.
+            Err(_) if disabled => None,
+            Err(error) => return Err(error),
         };
         self.secrets.sort_unstable();
         self.secrets.dedup();
-        let fingerprint = fingerprint(&endpoint, self.base, present(fields, "env"));
+        let fingerprint = fingerprint(endpoint.as_ref(), self.base, present(fields, "env"));
         Ok(ServerSpec { endpoint, disabled, secrets: self.secrets, fingerprint })
+    }
+
+    fn endpoint(&mut self, at: &str, fields: &Map<String, Value>) -> Result<Endpoint, InvalidServer> {
+        match kind(at, fields)? {
+            Kind::Stdio => self.stdio(at, fields),
+            Kind::Http => self.http(at, fields),
+        }
     }
 
     fn stdio(&mut self, at: &str, fields: &Map<String, Value>) -> Result<Endpoint, InvalidServer> {
@@ -287,9 +298,10 @@ fn kind(at: &str, fields: &Map<String, Value>) -> Result<Kind, InvalidServer> {
 
 /// Two servers that may list different tools have different ones. Of the environment counts what the file gives, and
 /// where programs and settings are looked for.
-fn fingerprint(endpoint: &Endpoint, base: Option<&Path>, given: Option<&Value>) -> [u8; 32] {
+fn fingerprint(endpoint: Option<&Endpoint>, base: Option<&Path>, given: Option<&Value>) -> [u8; 32] {
     let identity = match endpoint {
-        Endpoint::Stdio { command, args, env, cwd } => {
+        None => Value::Null,
+        Some(Endpoint::Stdio { command, args, env, cwd }) => {
             let counts =
                 |name: &str| ["HOME", "PATH"].contains(&name) || given.is_some_and(|given| given.get(name).is_some());
             let env: BTreeMap<_, _> = env.iter().filter(|(name, _)| counts(name)).collect();
@@ -302,7 +314,7 @@ fn fingerprint(endpoint: &Endpoint, base: Option<&Path>, given: Option<&Value>) 
                 base.map(Path::to_string_lossy)
             ])
         }
-        Endpoint::Http { url, headers } => {
+        Some(Endpoint::Http { url, headers }) => {
             let headers: BTreeMap<_, _> = headers.iter().map(|(name, value)| (name, value)).collect();
             json!(["http", url, headers])
         }

@@ -66,6 +66,42 @@ fn a_server_that_cannot_be_read_costs_itself_and_says_where_it_is_wrong() {
 }
 
 #[test]
+fn a_default_may_have_variables_of_its_own() {
+    let cases = [
+        ("${NOT_SET:-${ALSO_NOT:-${HOME}}}/x", "/home/me/x"),
+        ("${HOME:-${NOT_SET}}/${EMPTY:-a}$}{", "/home/me/a$}{"),
+        ("${NOT_SET:-{\"a\": 1}}", "{\"a\": 1}"),
+    ];
+    for (written, meant) in cases {
+        let file = serde_json::json!({"mcpServers": {"a": {"command": written}}}).to_string();
+        let printed = format!("{:?}", parse(&file));
+        assert!(printed.contains(&format!("endpoint: {meant:?}")), "{printed}");
+    }
+    let fails = [
+        (
+            "${NOT_SET:-${HOME}",
+            "a `${` has no `}` of its own; write ${NAME} or ${NAME:-default} for an environment variable",
+        ),
+        (
+            "${NOT_SET:-${ALSO_NOT}}",
+            "the environment variable `ALSO_NOT` is not set; set it, or write ${ALSO_NOT:-default}",
+        ),
+    ];
+    for (written, message) in fails {
+        let file = serde_json::json!({"mcpServers": {"a": {"command": written}}}).to_string();
+        assert_eq!(read(&file), [Err(format!("mcpServers.a.command: {message}"))]);
+    }
+}
+
+#[test]
+fn a_server_that_is_switched_off_need_not_work() {
+    for entry in [r#""env": {"A": "${NOT_SET}"}, "command": "x""#, r#""type": "sse""#, r#""args": 7"#] {
+        let file = format!(r#"{{"mcpServers": {{"a": {{{entry}, "disabled": true}}}}}}"#);
+        assert_eq!(read(&file), [Ok("a".to_owned())]);
+    }
+}
+
+#[test]
 fn a_file_that_is_none_says_so() {
     let fails = |text: &str| parse(text).expect_err("no file of servers");
     assert_eq!(fails("{"), "the file is not JSON: EOF while parsing an object at line 1 column 1");

@@ -21,7 +21,8 @@ use crate::ask::{Ask, Refusal, Told};
 use crate::mask::Mask;
 use crate::servers_file::{Endpoint, InvalidServer, ServerEntry, ServerSpec};
 
-const REASON_BYTES_MAX: usize = 600;
+/// A reason stands in lists of servers and in front of models.
+const REASON_CHARS_MAX: usize = 200;
 /// A list that holds for no time at all is not asked for more often than this.
 const TTL_MIN: Duration = Duration::from_secs(1);
 
@@ -91,15 +92,15 @@ impl Server {
             Ok(spec) if spec.disabled => Link::Disabled,
             Ok(_) => Link::Connecting { first: true },
             Err(error) => {
-                let reason = shared.mask.text(error.to_string());
+                let reason = shortened(&shared.mask.text(error.to_string()));
                 Link::Down(Down { reason, since: Instant::now(), retry_at: None, was_up: false })
             }
         };
         let cache = match (&entry.spec, &shared.options.cache_dir) {
             (Ok(spec), Some(directory)) if !spec.disabled => {
                 let is_placed = match &spec.endpoint {
-                    Endpoint::Stdio { cwd, .. } => cwd.as_ref().is_some_and(|cwd| cwd.is_absolute()),
-                    Endpoint::Http { .. } => true,
+                    Some(Endpoint::Stdio { cwd, .. }) => cwd.as_ref().is_some_and(|cwd| cwd.is_absolute()),
+                    Some(Endpoint::Http { .. }) | None => true,
                 };
                 let started_in = if is_placed { None } else { std::env::current_dir().ok() };
                 Some(ListCache::new(directory, &spec.fingerprint, started_in.as_deref()))
@@ -127,15 +128,12 @@ impl Server {
 
     /// Keeps the server connected until the fleet stops.
     pub(super) async fn keep(self: Arc<Server>) {
-        let Ok(spec) = &self.spec else { return };
-        if spec.disabled {
-            return;
-        }
+        let Ok(ServerSpec { disabled: false, endpoint: Some(endpoint), .. }) = &self.spec else { return };
         let stop = self.shared.stop.clone();
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
-            () = self.keep_connected(&spec.endpoint) => {}
+            () = self.keep_connected(endpoint) => {}
         }
         let reason = "it was shut down".to_owned();
         let down = Down { reason, since: Instant::now(), retry_at: None, was_up: false };
@@ -161,8 +159,9 @@ impl Server {
             failures = if was_up && begun.elapsed() > options.retry_max { 1 } else { failures + 1 };
             let now = Instant::now();
             let wait = options.retry_wait(failures);
-            let reason = self.told_with_last_words(reason);
-            tracing::warn!(server = self.name, reason, "an MCP server is not available");
+            let reason = shortened(&self.shared.mask.text(reason));
+            let wrote = self.stderr.last(&self.shared.mask);
+            tracing::warn!(server = self.name, reason, wrote, "an MCP server is not available");
             self.link.send_replace(Link::Down(Down { reason, since: now, retry_at: Some(now + wait), was_up }));
             tokio::select! {
                 () = sleep(wait) => {}
@@ -202,6 +201,8 @@ impl Server {
                 match connection.list(options.connect_timeout).await {
                     Ok(listing) => self.publish(listing),
                     Err(reason) => {
+                        // It is as old as before, so whoever looks at it next asks again.
+                        lock(&self.offer).stale_at = Instant::now().checked_add(options.retry_min.max(TTL_MIN));
                         let reason = self.shared.mask.text(reason);
                         tracing::warn!(server = self.name, reason, "the list of tools stays as it was");
                     }
@@ -360,7 +361,8 @@ impl Server {
             let offer = lock(&self.offer);
             (offer.list.tools.len(), offer.from == Some(Source::Cache))
         };
-        let transport = self.spec.as_ref().ok().map(|spec| match spec.endpoint {
+        let endpoint = self.spec.as_ref().ok().and_then(|spec| spec.endpoint.as_ref());
+        let transport = endpoint.map(|endpoint| match endpoint {
             Endpoint::Stdio { .. } => TransportKind::Stdio,
             Endpoint::Http { .. } => TransportKind::Http,
         });
@@ -383,11 +385,19 @@ impl Server {
 
     /// Why a server is gone often stands in the last line that it wrote.
     fn told_with_last_words(&self, reason: String) -> String {
-        let mut reason = self.shared.mask.text(reason);
-        reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
+        let reason = shortened(&self.shared.mask.text(reason));
         match self.stderr.last(&self.shared.mask) {
             Some(words) => format!("{reason}; the last it wrote: {words}"),
             None => reason,
         }
+    }
+}
+
+/// Its first line, or what of it is enough to recognise it.
+fn shortened(reason: &str) -> String {
+    let line = reason.trim_start().lines().next().unwrap_or_default();
+    match line.char_indices().nth(REASON_CHARS_MAX - 1) {
+        Some((at, last)) if at + last.len_utf8() < line.len() => format!("{}…", &line[..at]),
+        _ => line.to_owned(),
     }
 }

@@ -39,7 +39,12 @@ fn fake_server() {
         }
         _ => {}
     }
-    let server = Arc::new(Server { modern: mode == "modern", writes: mode == "writes", ..Server::default() });
+    let server = Arc::new(Server {
+        modern: mode == "modern",
+        writes: mode == "writes",
+        moody: mode == "moody",
+        ..Server::default()
+    });
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         if let Ok(message) = serde_json::from_str::<Value>(&line) {
@@ -58,6 +63,9 @@ struct Server {
     modern: bool,
     /// Its tools no longer say that they only read.
     writes: bool,
+    /// Its list holds for no time, and cannot be had the second time.
+    moody: bool,
+    lists: AtomicUsize,
     changed: Mutex<bool>,
     listener: Mutex<Option<Value>>,
     cancelled: AtomicUsize,
@@ -79,6 +87,13 @@ impl Server {
                 &json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": true}},
                        "serverInfo": {"name": "fake", "version": "1"}}),
             ),
+            "tools/list" if self.moody => match self.lists.fetch_add(1, Ordering::SeqCst) {
+                1 => say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": "not now"}})),
+                times => {
+                    let tool = json!({"name": format!("after_{times}"), "inputSchema": {"type": "object"}});
+                    answer(&id, &json!({"tools": [tool], "ttlMs": 0}));
+                }
+            },
             "tools/list" => answer(&id, &self.page(&message["params"]["cursor"])),
             "tools/call" => self.call(id, &message["params"]),
             "subscriptions/listen" => {

@@ -98,8 +98,9 @@ async fn servers_that_fail_cost_only_their_own_tools() {
     assert_eq!(phase("flood"), Phase::Ready);
     assert_eq!(phase("disabled"), Phase::Disabled);
     assert!(reason("silent").0.starts_with("it did not answer within 5 s"), "{:?}", reason("silent"));
-    let exited = "its process ended (exit status: 3); the last it wrote: cannot find module 'left-pad'";
-    assert_eq!(reason("exits"), (exited.to_owned(), true));
+    assert_eq!(reason("exits"), ("its process ended (exit status: 3)".to_owned(), true));
+    let wrote = &states.iter().find(|state| state.name == "exits").unwrap().stderr;
+    assert_eq!(wrote.last().map(String::as_str), Some("cannot find module 'left-pad'"));
     let missing = "cannot start `no-such-program`: there is no such program in PATH; install it or give its full path";
     assert_eq!(reason("missing"), (missing.to_owned(), true));
     let unset =
@@ -113,7 +114,9 @@ async fn servers_that_fail_cost_only_their_own_tools() {
     assert_eq!(call(&fleet, "flood", "echo", json!({"content": []})).await, ok(&Value::Null));
     assert_eq!(
         call(&fleet, "exits", "echo", json!({})).await,
-        refused(&format!("`exits.echo` was not executed: the server `exits` is not available: {exited}"))
+        refused(
+            "`exits.echo` was not executed: the server `exits` is not available: its process ended (exit status: 3)"
+        )
     );
     let flooded = &fleet.states()[3].stderr;
     assert!((1..=40).contains(&flooded.len()) && flooded.iter().all(|line| line.len() < 1100));
@@ -206,4 +209,20 @@ async fn paths_in_a_file_start_from_where_the_file_is() {
     let fleet = Fleet::start(file, options());
     fleet.settled(LONG).await;
     assert_eq!(fleet.states()[0].phase, Phase::Ready);
+}
+
+#[tokio::test]
+async fn a_reason_is_one_short_line() {
+    let servers = json!({
+        "long": {"command": format!("/nowhere/{}", "é".repeat(1000))},
+        "lines": {"command": "/nowhere/a\nb"},
+    });
+    let fleet = start(servers, options()).await;
+    let reasons = fleet.states().into_iter().map(|state| match state.phase {
+        Phase::Failed { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    });
+    let reasons: Vec<String> = reasons.collect();
+    assert_eq!(reasons[0], format!("cannot start `/nowhere/{}…", "é".repeat(200 - 24)));
+    assert_eq!(reasons[1], "cannot start `/nowhere/a");
 }

@@ -40,6 +40,13 @@ async fn a_list_that_changes_during_a_run_is_seen() {
 }
 
 #[tokio::test]
+async fn a_list_that_could_not_be_had_again_is_asked_for_once_more() {
+    let fleet = start(json!({"a": fake("moody")}), options()).await;
+    assert_eq!(tools(&fleet), ["a.after_0"]);
+    until("the list after the one that failed", || tools(&fleet) == ["a.after_2"]).await;
+}
+
+#[tokio::test]
 async fn a_list_is_not_taken_for_that_of_another_server_nor_read_by_other_people() {
     use std::os::unix::fs::PermissionsExt;
 
