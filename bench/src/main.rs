@@ -1,7 +1,8 @@
 //! Measures dacapo beside what else there is, both in one run:
 //!
-//! - `cargo run --release -p dacapo-bench`: programs, beside native QuickJS; and the gateway, as below
+//! - `cargo run --release -p dacapo-bench`: programs, beside native QuickJS; and the gateway and MCP, as below
 //! - `cargo run --release -p dacapo-bench -- gateway`: turns through the gateway, beside the same requests without it
+//! - `cargo run --release -p dacapo-bench -- mcp`: programs over MCP servers, beside the MCP SDK alone
 //! - `cargo run --release -p dacapo-bench -- types`: schemas as TypeScript, beside npm packages
 //!
 //! The machine is shared and noisy, so compare the minima. CPU-bound rows are thread CPU time, the others wall time.
@@ -9,6 +10,7 @@
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
 mod gateway;
+mod mcp;
 mod native;
 mod ours;
 mod sample;
@@ -51,18 +53,23 @@ pub(crate) mod work {
     pub(crate) const FIFTY_LINES: &str = include_str!("../programs/fifty_lines.ts");
 }
 
-const USAGE: &str = "usage: dacapo-bench [--quick]           programs, beside native QuickJS; and the gateway
+const USAGE: &str = "usage: dacapo-bench [--quick]           programs, beside native QuickJS; and gateway and mcp
        dacapo-bench gateway [--quick]   turns through the gateway, beside the same requests without it
+       dacapo-bench mcp [--quick]       programs over MCP servers, beside the MCP SDK alone
        dacapo-bench types               schemas as TypeScript, beside npm packages";
 
 #[expect(clippy::print_stderr, reason = "wrong arguments are told on standard error")]
 fn main() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => both(false)?,
-        ["--quick"] => both(true)?,
+        [] => all(false)?,
+        ["--quick"] => all(true)?,
         ["gateway"] => gateway::run(false)?,
         ["gateway", "--quick"] => gateway::run(true)?,
+        ["mcp"] => mcp::run(false)?,
+        ["mcp", "--quick"] => mcp::run(true)?,
+        [mcp::ECHO, number, tools, start_ms] => mcp::echo(number.parse()?, tools.parse()?, start_ms.parse()?)?,
+        [mcp::SERVE, file, cache] => mcp::serve(file, cache)?,
         ["types"] => types::run()?,
         _ => {
             eprintln!("dacapo-bench does not know `{}`\n{USAGE}", arguments.join(" "));
@@ -72,10 +79,12 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn both(quick: bool) -> anyhow::Result<()> {
+fn all(quick: bool) -> anyhow::Result<()> {
     programs(quick)?;
     println!();
-    gateway::run(quick)
+    gateway::run(quick)?;
+    println!();
+    mcp::run(quick)
 }
 
 fn programs(quick: bool) -> anyhow::Result<()> {

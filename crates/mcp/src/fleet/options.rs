@@ -31,7 +31,7 @@ impl Default for FleetOptions {
             cache_dir: None,
             connect_timeout: Duration::from_secs(30),
             call_timeout: Duration::from_mins(1),
-            calls_per_server_max: 16,
+            calls_per_server_max: 100,
             answer_bytes_max: 8 << 20,
             retry_min: Duration::from_secs(1),
             retry_max: Duration::from_mins(1),
