@@ -122,7 +122,7 @@ impl Cutter {
 }
 
 /// Room for the first parts, as many as can have the floor or all they need. Small ones get all, large ones the same.
-fn shares(sizes: &[usize], floor: usize, room: usize) -> Vec<usize> {
+pub(crate) fn shares(sizes: &[usize], floor: usize, room: usize) -> Vec<usize> {
     let mut needed = 0;
     let fits = |size: &&usize| {
         needed += floor.min(**size);

@@ -258,7 +258,7 @@ async fn a_destructive_call_is_asked_for() {
         assert_eq!(structured(&result)["data"], json!(["erased", "erased"]), "{era:?} {result:?}");
         let asked = user.asked.lock().expect("free").clone();
         assert_eq!(asked.len(), 2);
-        assert_eq!(asked[0], "A program wants to call `erase` of the server `desk` with\n{\n  \"what\": \"a\"\n}");
+        assert_eq!(asked[0], "A program wants to call `erase` of the server `desk` with\n  what: \"a\"");
         assert_eq!(desk.asked(), [("erase".to_owned(), 2)].into());
     }
 }

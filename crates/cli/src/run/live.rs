@@ -106,7 +106,9 @@ struct Absent;
 
 impl Approver for Absent {
     fn approve<'a>(&'a self, ask: &'a Ask) -> Pin<Box<dyn Future<Output = Approval> + Send + 'a>> {
-        writeln!(io::stderr(), "{}.{} needs approval; --yes gives it", ask.server, ask.tool).unwrap_or_default();
+        // Names that others chose must not move the cursor.
+        let (server, tool) = (ask.server.escape_debug(), ask.tool.escape_debug());
+        writeln!(io::stderr(), "{server}.{tool} needs approval; --yes gives it").unwrap_or_default();
         Box::pin(std::future::ready(Approval::Nobody))
     }
 }
