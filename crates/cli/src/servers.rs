@@ -46,7 +46,10 @@ impl Servers {
         let place = || path.display().to_string();
         let environment = environment();
         let ancestry = Ancestry::of(path)?;
-        let mut file = ServersFile::parse(&ancestry.told_to_servers(&text), &environment).with_context(place)?;
+        let folder = std::path::absolute(path)?;
+        let folder = folder.parent().unwrap_or(Path::new("/"));
+        let text_of_servers = ancestry.told_to_servers(&text);
+        let mut file = ServersFile::parse_at(&text_of_servers, &environment, folder).with_context(place)?;
         let mut settings = Settings::read(&text).with_context(place)?;
         settings.fleet.cache_dir = if cache.no_cache { None } else { cache_dir(&environment) };
         let mut err = io::stderr();
