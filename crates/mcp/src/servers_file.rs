@@ -198,8 +198,9 @@ impl Reader<'_> {
     fn stdio(&mut self, at: &str, fields: &Map<String, Value>) -> Result<Endpoint, InvalidServer> {
         let mut command = self.text(&format!("{at}.command"), &fields["command"], Place::Command)?;
         if let Some(base) = self.base.filter(|_| command.contains('/')) {
-            // Both are text, and so is what comes of them.
-            command = base.join(command).to_string_lossy().into_owned();
+            let path = base.join(command).into_os_string().into_string();
+            let message = "the path to this file is no UTF-8, so it cannot start from there; give its full path";
+            command = path.map_err(|_path| invalid(&format!("{at}.command"), message))?;
         }
         let args = match present(fields, "args") {
             None => Vec::new(),

@@ -3,10 +3,10 @@
 //! A file is a hint: one that is missing, broken, or of another server or version is as good as none.
 
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -62,9 +62,8 @@ impl ListCache {
 
     /// Readers see the old list or the new one, never a part. Nobody else on the machine reads which tools we have.
     pub(super) fn store(&self, tools: Vec<Value>) -> io::Result<()> {
+        // One that is there may belong to others too, and stays as it is.
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
-        // It may have been there.
-        fs::set_permissions(&self.directory, Permissions::from_mode(0o700))?;
         let file = File { format: FORMAT.to_owned(), server: self.server.clone(), listed_at: now(), tools };
         let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
         let draft = self.directory.join(format!("{}.{}.{number}.tmp", self.server, std::process::id()));

@@ -16,6 +16,11 @@ pub(super) fn unavailable(ask: &Ask, reason: &str) -> Refusal {
     Refusal(format!("{} was not executed: the server `{}` is not available: {reason}", name(ask), ask.server))
 }
 
+pub(super) fn changed(ask: &Ask) -> Refusal {
+    let why = "what the server says of it has changed since its tools were kept; call it again";
+    Refusal(format!("{} was not executed: {why}", name(ask)))
+}
+
 pub(super) fn not_taken(ask: &Ask, reason: &str) -> Refusal {
     Refusal(format!("{} was executed, but its answer was not taken: {reason}", name(ask)))
 }

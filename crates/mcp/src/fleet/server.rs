@@ -247,6 +247,12 @@ impl Server {
         lock(&self.offer).list.clone()
     }
 
+    /// The list, if it is that of an earlier run.
+    fn from_cache(&self) -> Option<Arc<ToolList>> {
+        let offer = lock(&self.offer);
+        (offer.from == Some(Source::Cache)).then(|| offer.list.clone())
+    }
+
     /// Asks for the list anew if it is older than its server said it holds.
     pub(super) fn refresh(&self) {
         let mut offer = lock(&self.offer);
@@ -268,7 +274,12 @@ impl Server {
     async fn call_to_end(&self, ask: &Ask) -> Result<Told, Refusal> {
         let options = &self.shared.options;
         let _room = self.room.acquire().await.map_err(|_closed| refusal::cancelled(ask))?;
+        let from_cache = self.from_cache();
         let connection = self.connection().await.map_err(|reason| refusal::unavailable(ask, &reason))?;
+        // Whoever allowed the call read what an earlier run was told.
+        if from_cache.is_some_and(|list| list.annotations.get(&ask.tool) != self.list().annotations.get(&ask.tool)) {
+            return Err(refusal::changed(ask));
+        }
         let reply = match connection.call(ask, options.call_timeout).await {
             Ok(reply) => reply,
             Err(ServiceError::McpError(error)) => {

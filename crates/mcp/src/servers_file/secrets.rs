@@ -84,9 +84,12 @@ fn in_argument<'a>(previous: Option<&str>, text: &'a str) -> impl Iterator<Item 
     let headed =
         text.strip_prefix("--header=").or(after_header.then_some(text)).and_then(|header| header.split_once(':'));
     let values = [whole, assigned.map(|(_, value)| value), headed.map(|(_, value)| value.trim())];
+    // `--max-tokens 100000` is none.
+    let is_count = |value: &str| value.bytes().all(|byte| byte.is_ascii_digit());
     values
         .into_iter()
         .flatten()
+        .filter(move |value| !is_count(value))
         .flat_map(|value| [Some(value), value.split_once(' ').map(|(_scheme, rest)| rest.trim())].into_iter().flatten())
 }
 

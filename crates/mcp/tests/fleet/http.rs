@@ -126,7 +126,7 @@ async fn an_endless_greeting_is_not_listened_to() {
                     let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n\r\ndata: ");
                     let mut sent = stream.write_all(head.as_bytes()).await;
                     while sent.is_ok() {
-                        sent = stream.write_all(&[b' '; 1 << 16]).await;
+                        sent = stream.write_all(&[b' '; 1 << 14]).await;
                     }
                 });
             }

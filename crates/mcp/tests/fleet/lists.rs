@@ -6,7 +6,7 @@ use dacapo_mcp::{Fleet, FleetOptions, Owners, Phase, ServersFile};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{LONG, call, environment, fake, file, ok, options, start, tools, until};
+use crate::{LONG, call, environment, fake, file, ok, options, refused, start, tools, until};
 
 #[tokio::test]
 async fn a_list_is_read_to_its_last_page_and_a_tool_that_cannot_be_read_costs_itself() {
@@ -52,7 +52,6 @@ async fn a_list_is_not_taken_for_that_of_another_server_nor_read_by_other_people
 
     let directory = tempfile::tempdir().unwrap();
     let lists = directory.path().join("lists");
-    std::fs::create_dir(&lists).unwrap();
     let options = || FleetOptions { cache_dir: Some(lists.clone()), ..options() };
     let begin = |extra: &str, account: &str, base: &str| {
         let mut environment = environment();
@@ -67,7 +66,7 @@ async fn a_list_is_not_taken_for_that_of_another_server_nor_read_by_other_people
     let fleet = begin("--quiet", "first account", "/one");
     fleet.listed(LONG).await;
     let kept = || {
-        let mut paths = std::fs::read_dir(&lists).unwrap().map(|entry| entry.unwrap().path());
+        let mut paths = std::fs::read_dir(&lists).ok()?.map(|entry| entry.unwrap().path());
         paths.find(|path| path.extension().is_some_and(|it| it == "json"))
     };
     until("the list to be kept", || kept().is_some()).await;
@@ -107,6 +106,7 @@ async fn lists_are_kept_for_the_next_start() {
     };
     until("the list to be kept", || kept().is_some()).await;
     fleet.shutdown().await;
+    let before = std::fs::read(kept().unwrap()).unwrap();
 
     // It does not start, and its tools are there.
     let fleet = begin("exits");
@@ -123,13 +123,24 @@ async fn lists_are_kept_for_the_next_start() {
     assert!(!fleet.states()[0].cached);
     fleet.shutdown().await;
 
-    // Its tools have changed meanwhile: who decides by annotations waits for those of today.
+    let text = || kept().and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+    // Its tools have changed meanwhile: who decides by annotations waits for those of today, or is told.
+    let fleet = begin("writes");
+    assert_eq!(
+        call(&fleet, "a", "echo", json!({"content": []})).await,
+        refused(
+            "`a.echo` was not executed: what the server says of it has changed since its tools were kept; call it again"
+        )
+    );
+    assert_eq!(call(&fleet, "a", "echo", json!({"content": []})).await, ok(&Value::Null));
+    until("the new list to be kept", || text().contains(r#""readOnlyHint":false"#)).await;
+    fleet.shutdown().await;
+    std::fs::write(kept().unwrap(), &before).unwrap();
     let fleet = begin("writes");
     let read_only = || fleet.annotations("a", "echo")["readOnlyHint"].clone();
     assert_eq!(read_only(), json!(true));
     fleet.confirmed("a", &CancellationToken::new()).await;
     assert_eq!(read_only(), json!(false));
-    let text = || kept().and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
     until("the new list to be kept", || text().contains(r#""readOnlyHint":false"#)).await;
     fleet.shutdown().await;
 

@@ -59,7 +59,9 @@ async fn a_secret_is_known_by_where_it_stands() {
         "GITLAB_PAT=in-an-assignment",
         "X-Key: no-header",
         "https://me:in-userinfo@example.com/?q=in%20a%20query",
-        "${PWD}/data"
+        "${PWD}/data",
+        "--max-tokens",
+        "100000"
     ]);
     entry["args"].as_array_mut().unwrap().extend(args.as_array().unwrap().iter().cloned());
     let env = json!({
@@ -95,7 +97,8 @@ async fn a_secret_is_known_by_where_it_stands() {
     let hidden = vec![json!("***"); said.as_array().unwrap().len()];
     let answer = call(&fleet, "a", "echo", json!({"content": [], "structuredContent": said})).await;
     assert_eq!(answer, ok(&Value::from(hidden)));
-    let shown = json!(["an author", "a byway", "/home/somebody/here/data", "hkiG9w0B", "no-header", "example.com"]);
+    let shown =
+        json!(["an author", "a byway", "/home/somebody/here/data", "hkiG9w0B", "no-header", "example.com", "100000"]);
     assert_eq!(call(&fleet, "a", "echo", json!({"content": [], "structuredContent": shown})).await, ok(&shown));
 
     let Phase::Failed { reason, .. } = &fleet.states()[1].phase else { panic!("nobody listens there") };
