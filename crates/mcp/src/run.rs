@@ -63,6 +63,8 @@ pub enum Moment {
     Began,
     Answered,
     Failed,
+    /// It was not made.
+    Refused,
 }
 
 /// Who is told of progress.
@@ -390,7 +392,11 @@ impl World<'_> {
             Ok(told) => self.keep(told, flights),
             Err(Refusal(message)) => Answer::Error { message, data: None },
         };
-        let moment = if matches!(answer, Answer::Ok(_)) { Moment::Answered } else { Moment::Failed };
+        let moment = match (fate, &answer) {
+            (Fate::Refused, _) => Moment::Refused,
+            (Fate::Sent, Answer::Ok(_)) => Moment::Answered,
+            (Fate::Sent, Answer::Error { .. }) => Moment::Failed,
+        };
         round.tell(&call.tool, moment);
         Entry::new(call.call, call.tool, Some(&call.args), answer)
     }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -25,7 +26,45 @@ pub(crate) struct Running {
     pub(crate) open: VecDeque<Question>,
     /// Tools that need no more questions in this program.
     approved: BTreeSet<(String, String)>,
+    pub(crate) identity: Identity,
+    pub(crate) ledger: Arc<Ledger>,
     _cancel: DropGuard,
+}
+
+/// Which program it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity([u8; 32]);
+
+impl Identity {
+    pub(crate) fn of(code: &str) -> Identity {
+        Identity(Sha256::digest(code.as_bytes()).into())
+    }
+}
+
+/// The calls of a program, for whoever asks when it is gone.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger(Mutex<Account>);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Account {
+    /// How often each tool was called and answered.
+    pub(crate) calls: BTreeMap<String, u64>,
+    /// Calls that may have been sent, and have not been answered.
+    pub(crate) open: usize,
+}
+
+impl Ledger {
+    pub(crate) fn account(&self) -> Account {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, progress: Progress<'_>) {
+        let mut account = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        account.open = progress.made - progress.done;
+        if matches!(progress.moment, Moment::Answered | Moment::Failed) {
+            *account.calls.entry(progress.tool.to_owned()).or_default() += 1;
+        }
+    }
 }
 
 /// How far a program has come.
@@ -75,13 +114,18 @@ impl Running {
         let (telling, news) = watch::channel(News::default());
         let cancel = CancellationToken::new();
         let cancelled = cancel.clone();
+        let (identity, ledger) = (Identity::of(&program), Arc::<Ledger>::default());
+        let noting = Arc::clone(&ledger);
         let ending = tokio::spawn(async move {
-            let watcher = |progress: Progress<'_>| drop(telling.send(News::of(progress)));
+            let watcher = |progress: Progress<'_>| {
+                noting.note(progress);
+                drop(telling.send(News::of(progress)));
+            };
             let approver: &dyn Approver = if can_ask { &Messenger(asking) } else { &Approval::Nobody };
             runner.run(&program, &*owners, approver, &watcher, &cancelled).await
         });
         let (open, approved) = (VecDeque::new(), BTreeSet::new());
-        Running { ending, news, questions, open, approved, _cancel: cancel.drop_guard() }
+        Running { ending, news, questions, open, approved, identity, ledger, _cancel: cancel.drop_guard() }
     }
 
     /// Keeps a question until it is answered, which may be at once.
@@ -136,6 +180,7 @@ impl News {
             Moment::Began => format!("calling {tool}"),
             Moment::Answered => format!("{tool} answered"),
             Moment::Failed => format!("{tool} failed"),
+            Moment::Refused => format!("{tool} was refused"),
         };
         News { done, made, message: format!("{done} of {made} calls done; {what}") }
     }
@@ -143,7 +188,25 @@ impl News {
 
 /// Programs whose clients are away to ask a person, by the state that they will bring back.
 #[derive(Debug, Default)]
-pub(crate) struct Suspended(Mutex<BTreeMap<String, Away>>);
+pub(crate) struct Suspended(Mutex<States>);
+
+#[derive(Debug, Default)]
+struct States {
+    waiting: BTreeMap<String, Away>,
+    /// Those that are no longer good, the oldest first.
+    past: VecDeque<(String, Identity, Arc<Ledger>)>,
+}
+
+/// What came of a state that a client brought back.
+#[derive(Debug)]
+pub(crate) enum Return {
+    Welcome(Box<Away>),
+    /// It is for another program, which goes on waiting.
+    OtherProgram,
+    /// It was used before, or came too late.
+    Past(Account),
+    Unknown,
+}
 
 #[derive(Debug)]
 pub(crate) struct Away {
@@ -153,35 +216,59 @@ pub(crate) struct Away {
 
 /// People take their time, but a program that nobody comes back for must not stay.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(10);
-const SUSPENDED_MAX: usize = 64;
+pub(crate) const SUSPENDED_MAX: usize = 64;
+const PAST_MAX: usize = 1_000;
 
 impl Suspended {
-    /// `None` if too many programs wait already.
-    pub(crate) fn put(self: &Arc<Self>, away: Away) -> Option<String> {
+    /// An error if too many programs wait already.
+    pub(crate) fn put(self: &Arc<Self>, away: Away) -> Result<String, Account> {
         let mut chance = [0; 16];
         getrandom::fill(&mut chance).expect("the system has randomness");
         let state = format!("{:032x}", u128::from_le_bytes(chance));
-        let mut programs = self.programs();
-        if programs.len() >= SUSPENDED_MAX {
-            return None;
+        let mut states = self.states();
+        if states.waiting.len() >= SUSPENDED_MAX {
+            return Err(away.running.ledger.account());
         }
-        programs.insert(state.clone(), away);
+        states.waiting.insert(state.clone(), away);
         let (suspended, forgotten) = (Arc::downgrade(self), state.clone());
         tokio::spawn(async move {
             tokio::time::sleep(PATIENCE).await;
             if let Some(suspended) = suspended.upgrade() {
-                drop(suspended.take(&forgotten));
+                let away = suspended.states().take(&forgotten);
+                drop(away);
             }
         });
-        Some(state)
+        Ok(state)
     }
 
-    /// Each state is good for one return.
-    pub(crate) fn take(&self, state: &str) -> Option<Away> {
-        self.programs().remove(state)
+    /// Each state is good for one return, of the program that it was given to.
+    pub(crate) fn back(&self, state: &str, identity: Identity) -> Return {
+        let mut states = self.states();
+        if states.waiting.get(state).is_some_and(|away| away.running.identity != identity) {
+            return Return::OtherProgram;
+        }
+        if let Some(away) = states.take(state) {
+            return Return::Welcome(Box::new(away));
+        }
+        match states.past.iter().find(|(past, ..)| past == state) {
+            Some((_, other, _)) if *other != identity => Return::OtherProgram,
+            Some((_, _, ledger)) => Return::Past(ledger.account()),
+            None => Return::Unknown,
+        }
     }
 
-    fn programs(&self) -> MutexGuard<'_, BTreeMap<String, Away>> {
+    fn states(&self) -> MutexGuard<'_, States> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl States {
+    fn take(&mut self, state: &str) -> Option<Away> {
+        let away = self.waiting.remove(state)?;
+        if self.past.len() == PAST_MAX {
+            self.past.pop_front();
+        }
+        self.past.push_back((state.to_owned(), away.running.identity, Arc::clone(&away.running.ledger)));
+        Some(away)
     }
 }

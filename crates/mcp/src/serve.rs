@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use rmcp::{ErrorData, Peer, RoleServer, ServerHandler, ServiceExt};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use crate::elicit::{self, Route};
@@ -27,7 +28,7 @@ use crate::execution::Execution;
 use crate::offer;
 use crate::reply::{brief, reply};
 use crate::run::Runner;
-use crate::running::{Away, News, Question, Running, Suspended, Word};
+use crate::running::{Account, Away, Identity, News, Question, Return, Running, SUSPENDED_MAX, Suspended, Word};
 use crate::servers::Servers;
 
 /// What a client talks to. Cheap to clone: all share the same programs and servers.
@@ -42,6 +43,8 @@ struct Shared {
     result_chars_max: usize,
     suspended: Arc<Suspended>,
     places: Semaphore,
+    /// Programs that wait for a person while their clients stay.
+    waiting: Semaphore,
 }
 
 impl std::fmt::Debug for Server {
@@ -55,6 +58,12 @@ pub(crate) const RESULT_CHARS_DEFAULT: usize = 25_000;
 
 /// Programs that run at the same time; more wait for their turn.
 const RUNNING_MAX: usize = 32;
+
+/// Tools that are named with what a program has done.
+const NAMED_MAX: usize = 20;
+
+/// Nobody reads it.
+const CANCELLED: &str = "cancelled";
 
 /// Calls that are made together are asked for together.
 const GATHERING: Duration = Duration::from_millis(10);
@@ -83,6 +92,7 @@ impl Server {
             result_chars_max,
             suspended: Arc::default(),
             places: Semaphore::new(RUNNING_MAX),
+            waiting: Semaphore::new(SUSPENDED_MAX),
         };
         Server { shared: Arc::new(shared) }
     }
@@ -123,37 +133,60 @@ impl Server {
     }
 
     async fn execute(&self, program: String, context: &RequestContext<RoleServer>) -> CallToolResponse {
-        let Ok(_place) = self.shared.places.acquire().await else {
-            return failure("the server is stopping".to_owned()).into();
-        };
+        let Some(place) = self.place(context).await else { return failure(CANCELLED.to_owned()).into() };
         self.shared.servers.ready().await;
         let can_ask = !matches!(Route::of(context), Route::None);
         let servers: Arc<dyn Servers> = Arc::clone(&self.shared.servers);
         let running = Running::start(Arc::clone(&self.shared.runner), servers, program, can_ask);
-        self.attend(running, context).await
+        self.attend(running, place, context).await
+    }
+
+    /// `None` if the client goes before it is its turn.
+    async fn place(&self, context: &RequestContext<RoleServer>) -> Option<SemaphorePermit<'_>> {
+        context.ct.run_until_cancelled(self.shared.places.acquire()).await?.ok()
     }
 
     /// The client is back with what the person said.
     async fn resume(
         &self,
         state: &str,
+        program: &str,
         responses: Option<InputResponses>,
         context: &RequestContext<RoleServer>,
     ) -> CallToolResponse {
-        let Some(Away { mut running, asked }) = self.shared.suspended.take(state) else {
-            let message = "the program that waited for this answer is gone; run it again".to_owned();
-            return failure(message).into();
+        let away = match self.shared.suspended.back(state, Identity::of(program)) {
+            Return::Welcome(away) => away,
+            Return::OtherProgram => {
+                let message = "this `requestState` belongs to another program; nothing was run".to_owned();
+                return failure(message).into();
+            }
+            Return::Past(account) => {
+                return gone("the answer that the program waited for came twice, or too late", account).into();
+            }
+            Return::Unknown => {
+                let message = "the program that waited for this answer is gone, and which calls it made is not known \
+                               any more; look before you run it again";
+                return failure(message.to_owned()).into();
+            }
         };
+        let Away { mut running, asked } = *away;
+        let Some(place) = self.place(context).await else { return failure(CANCELLED.to_owned()).into() };
         let mut responses = responses.unwrap_or_default();
         for (key, question) in asked {
             let word = responses.remove(&key).map_or(Word::No, |response| elicit::read(&response));
             running.answer(question, word);
         }
-        self.attend(running, context).await
+        self.attend(running, place, context).await
     }
 
     /// Stays with a program until it ends, or until its client has to ask somebody.
-    async fn attend(&self, mut running: Running, context: &RequestContext<RoleServer>) -> CallToolResponse {
+    async fn attend(
+        &self,
+        mut running: Running,
+        mut place: SemaphorePermit<'_>,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResponse {
+        let mut stands_still = false;
         let route = Route::of(context);
         let mut reporter = Reporter::new(context);
         let mut asking: Option<BoxFuture<'_, (Question, Word)>> = None;
@@ -171,6 +204,16 @@ impl Server {
                     }
                 }
             }
+            // With nothing else on its way, the program stands still until somebody answers: others may run.
+            let questions = running.open.len() + usize::from(asking.is_some());
+            if asking.is_some()
+                && !stands_still
+                && running.ledger.account().open <= questions
+                && let Ok(other) = self.shared.waiting.try_acquire()
+            {
+                drop(mem::replace(&mut place, other));
+                stands_still = true;
+            }
             let answered = async {
                 match asking.as_mut() {
                     Some(asking) => asking.await,
@@ -180,7 +223,7 @@ impl Server {
             tokio::select! {
                 biased;
                 // Dropping the program cancels it. Nobody reads the answer.
-                () = context.ct.cancelled() => return failure("cancelled".to_owned()).into(),
+                () = context.ct.cancelled() => return failure(CANCELLED.to_owned()).into(),
                 ended = &mut running.ending => {
                     let news = running.news.borrow_and_update().clone();
                     reporter.report(&news).await;
@@ -192,6 +235,11 @@ impl Server {
                 Some(question) = running.questions.recv() => running.hear(question),
                 (question, word) = answered => {
                     asking = None;
+                    if stands_still {
+                        let Some(other) = self.place(context).await else { continue };
+                        drop(mem::replace(&mut place, other));
+                        stands_still = false;
+                    }
                     running.answer(question, word);
                 }
                 Ok(()) = running.news.changed() => {
@@ -217,8 +265,8 @@ impl Server {
         }
         let requests = asked.iter().map(|(key, question)| (key.clone(), elicit::request(&question.ask))).collect();
         match self.shared.suspended.put(Away { running, asked }) {
-            Some(state) => InputRequiredResult::new(Some(requests), Some(state)).into(),
-            None => failure("too many programs wait for approvals; answer some of them first".to_owned()).into(),
+            Ok(state) => InputRequiredResult::new(Some(requests), Some(state)).into(),
+            Err(account) => gone("too many programs wait for approvals; answer some of them first", account).into(),
         }
     }
 }
@@ -252,9 +300,11 @@ impl ServerHandler for Server {
                 Err(message) => failure(message).into(),
             }),
             offer::EXECUTE => Ok(match (read(args), request.request_state) {
-                (_, Some(state)) => self.resume(&state, request.input_responses, &context).await,
+                (Ok(ExecuteArgs { code }), Some(state)) => {
+                    self.resume(&state, &code, request.input_responses, &context).await
+                }
                 (Ok(ExecuteArgs { code }), None) => self.execute(code, &context).await,
-                (Err(message), None) => failure(message).into(),
+                (Err(message), _) => failure(message).into(),
             }),
             other => {
                 let message = format!("there is no tool `{other}` here; call functions inside `{}`", offer::EXECUTE);
@@ -293,6 +343,27 @@ fn read<T: DeserializeOwned>(args: Map<String, Value>) -> Result<T, String> {
 
 fn failure(message: String) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(message)])
+}
+
+/// A program that does not go on, and what it has done until then.
+fn gone(why: &str, account: Account) -> CallToolResult {
+    let Account { calls, open } = account;
+    let mut named: Vec<String> =
+        calls.iter().take(NAMED_MAX).map(|(tool, count)| format!("{tool} ({count})")).collect();
+    if calls.len() > NAMED_MAX {
+        named.push(format!("{} more", calls.len() - NAMED_MAX));
+    }
+    let mut message = match named.len() {
+        0 => format!("{why}. It had completed no calls"),
+        _ => format!("{why}. It had completed these calls, do not repeat them blindly: {}", named.join(", ")),
+    };
+    if open > 0 {
+        write!(message, "; {open} more waited for approval or for their answers").unwrap_or_default();
+    }
+    let mut result = failure(message.clone());
+    let error = json!({ "name": "AbortError", "message": message });
+    result.structured_content = Some(json!({ "status": "error", "error": error, "calls": calls }));
+    result
 }
 
 /// Serves the client at our stdin and stdout until it leaves, or until `stop`.

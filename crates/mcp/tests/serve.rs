@@ -50,6 +50,9 @@ impl ClientHandler for User {
         };
         assert!(requested_schema.properties.contains_key("decision"));
         self.asked.lock().expect("free").push(message);
+        if self.says == Some("never") {
+            std::future::pending::<()>().await;
+        }
         Ok(match self.says {
             Some("decline") | None => ElicitResult::new(ElicitationAction::Decline),
             Some(decision) => {
@@ -312,7 +315,67 @@ async fn an_answer_for_a_program_that_is_gone_is_told_so() {
     let params = call("execute", json!({ "code": "return 1" })).with_request_state("made up");
     let result = client.call_tool(params).await.expect("it is answered");
     assert_eq!(result.is_error, Some(true));
-    assert_eq!(text(&result), "the program that waited for this answer is gone; run it again");
+    assert!(text(&result).contains("is not known any more; look before you run it again"), "{}", text(&result));
+}
+
+/// The state of a program that waits for somebody to answer.
+async fn waiting(client: &Client, code: &str) -> (CallToolRequestParams, String) {
+    match client.call_tool_once(call("execute", json!({ "code": code }))).await.expect("it is answered") {
+        CallToolResponse::InputRequired(asked) => {
+            let requests = asked.input_requests.expect("there are questions");
+            let yes = json!({ "action": "accept", "content": { "decision": "allow once" } });
+            let answers = requests.into_keys().map(|key| (key, yes.clone())).collect();
+            let params = call("execute", json!({ "code": code })).with_input_responses(answers);
+            (params, asked.request_state.expect("there is a state"))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_twice_is_told_what_was_done() {
+    let desk = Arc::new(Desk::new());
+    let user = User { says: Some("allow once"), ..User::default() };
+    let client = connect(Era::Modern, user, &desk).await;
+    let (params, state) = waiting(&client, "await desk.echo({}); return desk.erase({what: 'all'})").await;
+    let params = params.with_request_state(state);
+    let first = client.call_tool(params.clone()).await.expect("it is answered");
+    assert_eq!(structured(&first)["data"], "erased");
+    let second = client.call_tool(params).await.expect("it is answered");
+    assert_eq!(second.is_error, Some(true));
+    assert!(text(&second).contains("do not repeat them blindly: desk.echo (1), desk.erase (1)"), "{}", text(&second));
+    assert_eq!(structured(&second)["calls"], json!({ "desk.echo": 1, "desk.erase": 1 }));
+    assert_eq!(desk.asked()["erase"], 1);
+}
+
+#[tokio::test]
+async fn an_answer_to_one_program_is_none_to_another() {
+    let desk = Arc::new(Desk::new());
+    let user = User { says: Some("allow once"), ..User::default() };
+    let client = connect(Era::Modern, user, &desk).await;
+    let (params, state) = waiting(&client, "return desk.erase({what: 'all'})").await;
+    let other = call("execute", json!({ "code": "return desk.erase({what: 'nothing'})" }));
+    let refused = client.call_tool(other.with_request_state(&*state)).await.expect("it is answered");
+    assert_eq!(text(&refused), "this `requestState` belongs to another program; nothing was run");
+    assert!(desk.asked().is_empty());
+    let result = client.call_tool(params.with_request_state(state)).await.expect("it is answered");
+    assert_eq!(structured(&result)["data"], "erased", "the program has waited");
+}
+
+#[tokio::test]
+async fn programs_that_wait_for_a_person_do_not_keep_others_from_running() {
+    let user = User { says: Some("never"), ..User::default() };
+    let client = Arc::new(connect(Era::Legacy, user.clone(), &Arc::new(Desk::new())).await);
+    for _ in 0..40 {
+        let client = Arc::clone(&client);
+        tokio::spawn(async move { execute(&client, "return desk.erase({})").await });
+    }
+    while user.asked.lock().expect("free").len() < 40 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let other = execute(&client, "return 1");
+    let other = tokio::time::timeout(Duration::from_secs(10), other).await.expect("it has its turn");
+    assert_eq!(structured(&other)["data"], 1);
 }
 
 #[tokio::test]

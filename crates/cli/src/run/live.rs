@@ -86,6 +86,7 @@ fn tell_progress(progress: Progress<'_>) {
         Moment::Began => return,
         Moment::Answered => "answered",
         Moment::Failed => "failed",
+        Moment::Refused => "refused",
     };
     // Progress that cannot be shown stops nothing.
     writeln!(io::stderr(), "{done}/{made} {tool} {word}").unwrap_or_default();
