@@ -112,7 +112,7 @@ async fn serve(
 fn admission(options: &Options) -> anyhow::Result<Admission> {
     let token = std::env::var_os(TOKEN_ENV).filter(|token| !token.is_empty());
     let token = token.map(std::ffi::OsString::into_string).transpose();
-    let token = token.map_err(|_| WrongUsage(format!("{TOKEN_ENV} is not UTF-8")))?;
+    let token = token.map_err(|_token| WrongUsage(format!("{TOKEN_ENV} is not UTF-8")))?;
     match (token, options.listen) {
         (Some(token), _) => Ok(Admission::Token(token)),
         (None, Some(address)) if !address.ip().is_loopback() && !options.allow_unauthenticated => {

@@ -118,13 +118,18 @@ pub(crate) fn warn_of_missing(fleet: &Fleet) -> io::Result<usize> {
 }
 
 /// Something that has no way to hear of `stopping`.
-pub(crate) async fn unless_stopped<T>(stopping: &CancellationToken, work: impl Future<Output = T>) -> anyhow::Result<T> {
+pub(crate) async fn unless_stopped<T>(
+    stopping: &CancellationToken,
+    work: impl Future<Output = T>,
+) -> anyhow::Result<T> {
     stopping.run_until_cancelled(work).await.ok_or_else(|| anyhow!("stopped before it was done"))
 }
 
 /// Variables that are not UTF-8 cannot be named in a file, and are of no use here.
 fn environment() -> BTreeMap<String, String> {
-    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect()
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 fn cache_dir(environment: &BTreeMap<String, String>) -> Option<PathBuf> {

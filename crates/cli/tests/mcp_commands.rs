@@ -237,10 +237,9 @@ fn variables_that_are_not_text_are_of_no_concern_except_for_our_own() {
 fn what_servers_say_on_stderr_is_shown_to_those_who_want_more() {
     let talker = json!({ "command": "/bin/sh", "args": ["-c", "echo hello >&2; exit 1"] });
     let desk = Desk::with(&json!({ "mcpServers": { "talker": talker } }));
-    for (arguments, stderr) in [
-        (&["mcp", "--list", "--json"][..], Value::Null),
-        (&["mcp", "--list", "--json", "--verbose"], json!("hello")),
-    ] {
+    for (arguments, stderr) in
+        [(&["mcp", "--list", "--json"][..], Value::Null), (&["mcp", "--list", "--json", "--verbose"], json!("hello"))]
+    {
         let output = desk.dacapo(arguments);
         let report: Value = serde_json::from_slice(&output.stdout).expect("a line of JSON");
         assert_eq!(report["servers"][0]["stderr"][0], stderr);

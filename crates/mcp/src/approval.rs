@@ -81,8 +81,17 @@ fn plain(text: &str) -> String {
             ' ' if plain.ends_with(' ') => {}
             '"' | '\'' | '\\' => plain.push(letter),
             // Letters that look like nothing.
-            '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{2800}'
-            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}' => {
+            '\u{34f}'
+            | '\u{115f}'
+            | '\u{1160}'
+            | '\u{17b4}'
+            | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{ffa0}'
+            | '\u{e0000}'..='\u{e0fff}' => {
                 plain.extend(letter.escape_unicode());
             }
             // After another letter, where an accent may stand.
@@ -105,7 +114,8 @@ mod tests {
 
     #[test]
     fn every_argument_is_named_however_long_the_others_are() {
-        let args = json!({ "body": "x".repeat(5_000), "force": true, "path": format!("/{}/etc/passwd", "a".repeat(900)) });
+        let args =
+            json!({ "body": "x".repeat(5_000), "force": true, "path": format!("/{}/etc/passwd", "a".repeat(900)) });
         let question = asked("files", "write", args);
         let lines: Vec<&str> = question.lines().collect();
         assert_eq!(lines[0], "A program wants to call `write` of the server `files` with");

@@ -71,7 +71,7 @@ pub async fn serve_http(
         tokio::time::sleep(FAREWELL).await;
     };
     tokio::select! {
-        served = serving => served,
+        outcome = serving => outcome,
         () = leaving => Ok(()),
     }
 }

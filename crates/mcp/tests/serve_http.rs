@@ -95,8 +95,8 @@ async fn a_request_that_never_comes_to_its_end_does_not_keep_the_server_from_sto
     half.write_all(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\n").await.expect("it reads");
     tokio::time::sleep(Duration::from_millis(50)).await;
     stop.cancel();
-    let served = tokio::time::timeout(Duration::from_secs(10), serving).await.expect("it stops");
-    served.expect("it does not panic").expect("it ends well");
+    let outcome = tokio::time::timeout(Duration::from_secs(10), serving).await.expect("it stops");
+    outcome.expect("it does not panic").expect("it ends well");
 }
 
 #[tokio::test]

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::process::ExitCode;
 
-use dacapo_mcp::{
-    Approval, Approver, Ask, Attachment, Execution, Fault, Moment, Progress, Runner, question,
-};
+use dacapo_mcp::{Approval, Approver, Ask, Attachment, Execution, Fault, Moment, Progress, Runner, question};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -65,10 +63,12 @@ fn line(execution: &Execution) -> Value {
         Ok(data) => json!({ "status": "success", "data": data }),
         Err(fault) => json!({ "status": "error", "error": fault }),
     };
-    for (key, calls) in [("refused", &execution.refused), ("unfinished", &execution.unfinished)] {
-        if !calls.is_empty() && !(key == "unfinished" && execution.result.is_err()) {
-            line[key] = json!(calls);
-        }
+    if !execution.refused.is_empty() {
+        line["refused"] = json!(execution.refused);
+    }
+    // An error has its own.
+    if !execution.unfinished.is_empty() && execution.result.is_ok() {
+        line["unfinished"] = json!(execution.unfinished);
     }
     line["logs"] = json!(execution.logs);
     line["calls"] = json!(execution.calls);

@@ -102,16 +102,14 @@ impl Owners for Desk {
 
     fn annotations(&self, _server: &str, tool: &str) -> Map<String, Value> {
         match tool {
-            "erase" if !self.silent.load(Ordering::SeqCst) => Map::from_iter([("destructiveHint".to_owned(), true.into())]),
+            "erase" if !self.silent.load(Ordering::SeqCst) => {
+                Map::from_iter([("destructiveHint".to_owned(), true.into())])
+            }
             _ => Map::new(),
         }
     }
 
-    fn confirmed<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a CancellationToken,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+    fn confirmed<'a>(&'a self, _: &'a str, _: &'a CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
         if self.speaks_when_asked {
             self.silent.store(false, Ordering::SeqCst);
         }
