@@ -248,7 +248,7 @@ impl Server {
     }
 
     /// The list, if it is that of an earlier run.
-    fn from_cache(&self) -> Option<Arc<ToolList>> {
+    fn kept_list(&self) -> Option<Arc<ToolList>> {
         let offer = lock(&self.offer);
         (offer.from == Some(Source::Cache)).then(|| offer.list.clone())
     }
@@ -273,11 +273,11 @@ impl Server {
 
     async fn call_to_end(&self, ask: &Ask) -> Result<Told, Refusal> {
         let options = &self.shared.options;
+        let kept = self.kept_list();
         let _room = self.room.acquire().await.map_err(|_closed| refusal::cancelled(ask))?;
-        let from_cache = self.from_cache();
         let connection = self.connection().await.map_err(|reason| refusal::unavailable(ask, &reason))?;
         // Whoever allowed the call read what an earlier run was told.
-        if from_cache.is_some_and(|list| list.annotations.get(&ask.tool) != self.list().annotations.get(&ask.tool)) {
+        if kept.is_some_and(|list| list.annotations.get(&ask.tool) != self.list().annotations.get(&ask.tool)) {
             return Err(refusal::changed(ask));
         }
         let reply = match connection.call(ask, options.call_timeout).await {
