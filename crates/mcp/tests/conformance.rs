@@ -21,6 +21,24 @@ fn a_client_of_2026_07_28_conforms() {
 /// Runs all that a revision of the protocol requires of clients. What we fail, and why, stands in the baseline; an
 /// entry there that passes is a failure too.
 fn conforms(revision: &str) {
+    // The suite also refuses a reconnect that comes late, which is a warning: a busy machine gets another chance.
+    const TRIES: usize = 3;
+    for at in 1..=TRIES {
+        match run_suite(revision) {
+            Ok(()) => return,
+            Err(found) if found.failures.is_empty() && at < TRIES => {}
+            Err(found) => panic!("{}\n{}", found.verdict, found.failures),
+        }
+    }
+}
+
+/// What the suite found wrong; without failures it was a warning.
+struct Found {
+    verdict: String,
+    failures: String,
+}
+
+fn run_suite(revision: &str) -> Result<(), Found> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let bin = root.join("target/test-tools/node24/node_modules/.bin");
     assert!(bin.join("conformance").exists(), "run scripts/test-tools first: conformance is missing");
@@ -37,9 +55,12 @@ fn conforms(revision: &str) {
         .expect("the suite starts");
     let said = String::from_utf8_lossy(&output.stdout);
     let verdict = said.find("\nTotal: ").map_or(&*said, |at| &said[at..]);
-    assert!(output.status.success(), "{verdict}\n{}", failures(results.path()));
+    if !output.status.success() {
+        return Err(Found { verdict: verdict.to_owned(), failures: failures(results.path()) });
+    }
     let empty: Vec<&str> = said.lines().filter(|line| line.ends_with(": 0 passed, 0 failed")).collect();
     assert_eq!(empty, Vec::<&str>::new(), "the suite takes a client that does nothing for one that does nothing wrong");
+    Ok(())
 }
 
 /// What the failed checks say.
