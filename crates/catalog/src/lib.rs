@@ -34,6 +34,6 @@ pub use catalog::{Catalog, ToolIndex, Warning};
 pub use found::{ANSWER_TOKENS_DEFAULT, Found};
 pub use function::Function;
 pub use search::{Explanation, Field, Hit, Likeness, Match, SearchIndex, SearchResults};
-pub use tool::{Tool, ToolsError, read_tools};
+pub use tool::{Tool, ToolsError, noun, read_tools};
 pub use typescript::{Declarations, TypeText, type_of};
 pub use violation::Violation;

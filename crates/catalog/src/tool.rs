@@ -132,7 +132,8 @@ fn unexpected(at: String, expected: &'static str, found: Option<&Value>) -> Tool
     ToolsError::Unexpected { at, expected, found: found.map_or("nothing", noun) }
 }
 
-pub(crate) fn noun(value: &Value) -> &'static str {
+/// What kind of JSON this is, for messages.
+pub fn noun(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -3,7 +3,7 @@
 //! A request is one turn: its history is read (`dacapo-wire`), programs in it are run again (`blocks.rs`), the model
 //! is asked until there is something for the client (`turn.rs`). Nothing is kept that the next request needs.
 //!
-//! The only crate that waits for anything. Start reading at [`serve`], then `turn.rs`.
+//! Start reading at [`serve`], then `turn.rs`.
 
 mod auth;
 mod blocks;

@@ -172,10 +172,10 @@ impl Running {
             self.begin(&said.head);
             let offer = &self.turn.offer;
             if no_calls || said.is_cut() {
-                return self.answer(said, Kept::Text).await;
+                return self.answer(said, Passed::Text).await;
             }
             match said.saying.intent(offer) {
-                Intent::Answer | Intent::Direct => return self.answer(said, Kept::All).await,
+                Intent::Answer | Intent::Direct => return self.answer(said, Passed::All).await,
                 Intent::Respond => {
                     self.attempts += u32::from(said.saying.is_mistaken(offer));
                     let saying = said.saying.normalized(offer);
@@ -309,10 +309,10 @@ impl Running {
     }
 
     /// Gives the client what the model said.
-    async fn answer(&mut self, mut said: Said, kept: Kept) -> Result<(), TurnError> {
+    async fn answer(&mut self, mut said: Said, passed: Passed) -> Result<(), TurnError> {
         self.outlet.head(said.head);
         let message = said.choice.shift_remove("message").unwrap_or_default();
-        if kept == Kept::All && !said.saying.calls.is_empty() {
+        if passed == Passed::All && !said.saying.calls.is_empty() {
             return self.outlet.calls(Reply::calls(Some(&message), &[], &[], &said.saying.calls)).await;
         }
         let finish_reason = said.finish_reason.filter(|reason| reason != "tool_calls");
@@ -367,7 +367,7 @@ enum Next {
 
 /// What of a message the client gets.
 #[derive(Debug, PartialEq, Eq)]
-enum Kept {
+enum Passed {
     All,
     Text,
 }

@@ -71,7 +71,6 @@ impl Ledger {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct News {
     pub(crate) done: usize,
-    pub(crate) made: usize,
     pub(crate) message: String,
 }
 
@@ -182,7 +181,7 @@ impl News {
             Moment::Failed => format!("{tool} failed"),
             Moment::Refused => format!("{tool} was refused"),
         };
-        News { done, made, message: format!("{done} of {made} calls done; {what}") }
+        News { done, message: format!("{done} of {made} calls done; {what}") }
     }
 }
 

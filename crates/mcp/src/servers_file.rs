@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use dacapo_replay::noun;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -334,15 +335,4 @@ fn invalid(at: &str, message: impl Into<String>) -> InvalidServer {
 
 fn unexpected(at: &str, expected: &str, found: &Value) -> InvalidServer {
     invalid(at, format!("expected {expected}, found {}", noun(found)))
-}
-
-fn noun(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
-    }
 }

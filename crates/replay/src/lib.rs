@@ -24,7 +24,8 @@ mod toolboxes;
 
 pub use canonical::canonical as canonical_args;
 pub use dacapo_catalog::{
-    ANSWER_TOKENS_DEFAULT, Catalog, Declarations, Explanation, Found, Hit, SearchResults, Tool, ToolsError, read_tools,
+    ANSWER_TOKENS_DEFAULT, Catalog, Declarations, Explanation, Found, Hit, SearchResults, Tool, ToolsError, noun,
+    read_tools,
 };
 pub use dacapo_sandbox::{Level, Patience, SandboxError};
 pub use journal::{Answer, ArgsDigest, CallIndex, Entry, Journal, JsonText, Reused};

@@ -271,8 +271,10 @@ impl ModelCall {
     fn query(&self) -> Option<SearchQuery> {
         let object = self.object()?;
         let query = object.get("query")?.as_str()?.trim().to_owned();
-        let limit = object.get("limit").and_then(Value::as_u64).unwrap_or(LIMIT_DEFAULT as u64);
-        let limit = (limit as usize).clamp(1, LIMIT_MAX);
+        let limit = match object.get("limit") {
+            None | Some(Value::Null) => LIMIT_DEFAULT,
+            Some(limit) => usize::try_from(limit.as_u64()?).ok().filter(|limit| (1..=LIMIT_MAX).contains(limit))?,
+        };
         (!query.is_empty()).then_some(SearchQuery { query, limit })
     }
 
@@ -312,7 +314,11 @@ impl Mistake {
                 "not executed, because of another call in the same message; call it again in a message of its own"
                     .to_owned()
             }
-            Mistake::NoQuery => "search needs {\"query\": \"what the tool should do\"}".to_owned(),
+            Mistake::NoQuery => {
+                format!(
+                    "search needs {{\"query\": \"what the tool should do\"}}, and takes \"limit\" from 1 to {LIMIT_MAX}"
+                )
+            }
         };
         json!({"status": "error", "error": {"kind": "mistake", "message": message}}).to_string()
     }
