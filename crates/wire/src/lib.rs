@@ -14,6 +14,7 @@ mod saying;
 mod seal;
 mod sse;
 mod state;
+mod wire;
 
 pub use conversation::{Block, Conversation, Expected, Gap, Given, HandedOut, Item, Lost, Round};
 pub use ids::RunId;
@@ -22,3 +23,4 @@ pub use saying::{Intent, ModelCall, Response, Saying, SearchQuery};
 pub use seal::{Sealer, Unsealed};
 pub use sse::{Event, SseError, SseReader};
 pub use state::{Asked, RunState};
+pub use wire::Wire;
