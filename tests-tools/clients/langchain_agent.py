@@ -1,11 +1,12 @@
-"""LangChain: `create_agent` with ChatOpenAI."""
+"""LangChain: `create_agent` with ChatOpenAI or ChatAnthropic."""
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import wrap_tool_call
 from langchain.messages import AIMessage, ToolMessage
+from langchain_anthropic import ChatAnthropic
 from langchain_openai import ChatOpenAI
 
-from shared import FUNCTIONS, ROUNDS_MAX, command_line, report
+from shared import FUNCTIONS, ROUNDS_MAX, TOKENS_MAX, command_line, report
 
 
 @wrap_tool_call
@@ -14,11 +15,25 @@ def tell_the_model(request, handler):
     try:
         return handler(request)
     except Exception as error:
-        return ToolMessage(content=f"Error: {error}", tool_call_id=request.tool_call["id"])
+        return ToolMessage(content=f"Error: {error}", tool_call_id=request.tool_call["id"], status="error")
+
+
+def chat_model(args):
+    given = {"model": args.model, "api_key": "sk-test"}
+    if args.wire == "messages":
+        if args.thinking:
+            given["thinking"] = {"type": "enabled", "budget_tokens": TOKENS_MAX // 2}
+        return ChatAnthropic(base_url=args.origin, max_tokens=TOKENS_MAX, **given)
+    if args.wire == "responses":
+        given["use_responses_api"] = True
+        if args.thinking:
+            given["reasoning"] = {"effort": "medium", "summary": "auto"}
+            given["include"] = ["reasoning.encrypted_content"]
+    return ChatOpenAI(base_url=args.base_url, **given)
 
 
 args = command_line()
-model = ChatOpenAI(model=args.model, base_url=args.base_url, api_key="sk-test")
+model = chat_model(args)
 agent = create_agent(model, tools=FUNCTIONS, middleware=[tell_the_model])
 task = {"messages": [{"role": "user", "content": args.task}]}
 config = {"recursion_limit": 3 * ROUNDS_MAX}

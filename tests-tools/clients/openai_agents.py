@@ -1,19 +1,45 @@
-"""OpenAI Agents SDK with a chat completions model."""
+"""OpenAI Agents SDK with a chat completions model or a Responses model.
+
+With --explicit nothing but programs may call the tools.
+"""
 
 import asyncio
 
-from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
+from agents import (
+    Agent,
+    ModelSettings,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    ProgrammaticToolCallingTool,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
+)
 from openai import AsyncOpenAI
+from openai.types.shared import Reasoning
 
 from shared import FUNCTIONS, ROUNDS_MAX, command_line, report
 
 set_tracing_disabled(True)
 args = command_line()
+models = {"chat": OpenAIChatCompletionsModel, "responses": OpenAIResponsesModel}
+settings = ModelSettings()
+if args.explicit:
+    settings.store = False
+if args.thinking and args.wire == "responses":
+    settings.reasoning = Reasoning(effort="medium", summary="auto")
+    settings.response_include = ["reasoning.encrypted_content"]
+if args.explicit:
+    tools = [function_tool(function, allowed_callers=["programmatic"]) for function in FUNCTIONS]
+    tools.append(ProgrammaticToolCallingTool())
+else:
+    tools = [function_tool(function) for function in FUNCTIONS]
 client = AsyncOpenAI(base_url=args.base_url, api_key="sk-test")
 agent = Agent(
     name="Assistant",
-    model=OpenAIChatCompletionsModel(model=args.model, openai_client=client),
-    tools=[function_tool(function) for function in FUNCTIONS],
+    model=models[args.wire](model=args.model, openai_client=client),
+    model_settings=settings,
+    tools=tools,
 )
 
 

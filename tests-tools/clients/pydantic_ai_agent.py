@@ -3,14 +3,28 @@
 import asyncio
 
 from pydantic_ai import Agent, ModelRetry
-from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 import shared
 
 args = shared.command_line()
-provider = OpenAIProvider(base_url=args.base_url, api_key="sk-test")
-agent = Agent(OpenAIChatModel(args.model, provider=provider), tools=[shared.web_search, shared.get_price])
+settings = {}
+if args.wire == "messages":
+    provider = AnthropicProvider(base_url=args.origin, api_key="sk-test")
+    model = AnthropicModel(args.model, provider=provider)
+    settings["max_tokens"] = shared.TOKENS_MAX
+    if args.thinking:
+        settings["anthropic_thinking"] = {"type": "enabled", "budget_tokens": shared.TOKENS_MAX // 2}
+else:
+    provider = OpenAIProvider(base_url=args.base_url, api_key="sk-test")
+    model = (OpenAIResponsesModel if args.wire == "responses" else OpenAIChatModel)(args.model, provider=provider)
+    if args.wire == "responses" and args.thinking:
+        settings["openai_reasoning_effort"] = "medium"
+        settings["openai_reasoning_summary"] = "auto"
+agent = Agent(model, model_settings=settings, tools=[shared.web_search, shared.get_price])
 
 
 @agent.tool_plain

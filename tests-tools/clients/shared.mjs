@@ -5,8 +5,10 @@ const TASKS = {
   parallel: 'Compare the news of France and Spain',
   sequential: 'What does the headline item cost?',
   failing: 'Try the tool that explodes',
+  thinking: 'Think about the news of France and Spain',
 };
 export const ROUNDS_MAX = 20;
+export const TOKENS_MAX = 4096;
 
 const calls = [];
 
@@ -32,33 +34,41 @@ export function explode({ reason }) {
 }
 
 const declare = (name, description, parameters) => ({
-  type: 'function',
-  function: {
-    name,
-    description,
-    parameters: {
-      type: 'object',
-      properties: Object.fromEntries(parameters.map((parameter) => [parameter, { type: 'string' }])),
-      required: parameters,
-      additionalProperties: false,
-    },
+  name,
+  description,
+  parameters: {
+    type: 'object',
+    properties: Object.fromEntries(parameters.map((parameter) => [parameter, { type: 'string' }])),
+    required: parameters,
+    additionalProperties: false,
   },
 });
-export const tools = [
+const declared = [
   declare('web_search', 'Search the web for headlines.', ['query']),
   declare('get_price', 'Get the price of an item.', ['item', 'currency']),
   declare('explode', 'Try something that does not work.', ['reason']),
 ];
+export const tools = declared.map((tool) => ({ type: 'function', function: tool }));
+export const responsesTools = declared.map((tool) => ({ type: 'function', strict: true, ...tool }));
+export const messagesTools = declared.map(({ name, description, parameters }) => ({
+  name,
+  description,
+  input_schema: parameters,
+}));
 export const functions = { web_search: webSearch, get_price: getPrice, explode };
 
 /** A tool that fails is told to the model; a call that names no tool or is not JSON ends the client. */
 export function runTool(name, text) {
+  return runParsed(name, JSON.parse(text)).text;
+}
+
+/** Also says whether the tool failed. */
+export function runParsed(name, args) {
   if (!Object.hasOwn(functions, name)) throw new Error(`no tool is named ${name}`);
-  const args = JSON.parse(text);
   try {
-    return functions[name](args);
+    return { text: functions[name](args), failed: false };
   } catch (error) {
-    return String(error);
+    return { text: String(error), failed: true };
   }
 }
 
@@ -69,14 +79,19 @@ export function commandLine() {
       model: { type: 'string' },
       scenario: { type: 'string' },
       stream: { type: 'boolean', default: false },
+      wire: { type: 'string', default: 'chat' }, // if a client has several
+      explicit: { type: 'boolean', default: false }, // declare the provider's own tool for programs
+      unstored: { type: 'boolean', default: false }, // ask the server to store nothing
     },
   });
-  const { 'base-url': baseURL, model, scenario, stream } = values;
+  const { 'base-url': baseURL, model, scenario, ...options } = values;
   if (!baseURL || !model || !Object.hasOwn(TASKS, scenario ?? '')) {
-    console.error(`--base-url URL --model NAME --scenario ${Object.keys(TASKS).join('|')} [--stream]`);
+    console.error(`--base-url URL --model NAME --scenario ${Object.keys(TASKS).join('|')} [--stream] ...`);
     process.exit(2);
   }
-  return { baseURL, model, stream, task: TASKS[scenario] };
+  // Anthropic's SDK adds the /v1.
+  const origin = baseURL.replace(/\/v1$/, '');
+  return { ...options, baseURL, origin, model, task: TASKS[scenario], thinking: scenario === 'thinking' };
 }
 
 export function report(answer, requests) {

@@ -7,8 +7,10 @@ TASKS = {
     "parallel": "Compare the news of France and Spain",
     "sequential": "What does the headline item cost?",
     "failing": "Try the tool that explodes",
+    "thinking": "Think about the news of France and Spain",
 }
 ROUNDS_MAX = 20
+TOKENS_MAX = 4096
 
 calls = []
 
@@ -32,32 +34,38 @@ def explode(reason: str) -> str:
 
 
 FUNCTIONS = [web_search, get_price, explode]
-TOOLS = [
+_DECLARED = [
     {
-        "type": "function",
-        "function": {
-            "name": function.__name__,
-            "description": function.__doc__,
-            "parameters": {
-                "type": "object",
-                "properties": {name: {"type": "string"} for name in parameters},
-                "required": parameters,
-                "additionalProperties": False,
-            },
+        "name": function.__name__,
+        "description": function.__doc__,
+        "parameters": {
+            "type": "object",
+            "properties": {name: {"type": "string"} for name in parameters},
+            "required": parameters,
+            "additionalProperties": False,
         },
     }
     for function, parameters in zip(FUNCTIONS, [["query"], ["item", "currency"], ["reason"]])
+]
+TOOLS = [{"type": "function", "function": tool} for tool in _DECLARED]
+RESPONSES_TOOLS = [{"type": "function", "strict": True, **tool} for tool in _DECLARED]
+MESSAGES_TOOLS = [
+    {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]} for tool in _DECLARED
 ]
 
 
 def run_tool(name: str, arguments: str) -> str:
     """A tool that fails is told to the model; a call that names no tool or is not JSON ends the client."""
+    return run_parsed(name, json.loads(arguments))[0]
+
+
+def run_parsed(name: str, arguments: dict) -> tuple[str, bool]:
+    """Also says whether the tool failed."""
     function = {function.__name__: function for function in FUNCTIONS}[name]
-    parsed = json.loads(arguments)
     try:
-        return function(**parsed)
+        return function(**arguments), False
     except Exception as error:
-        return f"Error: {error}"
+        return f"Error: {error}", True
 
 
 def command_line() -> argparse.Namespace:
@@ -66,8 +74,13 @@ def command_line() -> argparse.Namespace:
     parser.add_argument("--model", required=True)
     parser.add_argument("--scenario", required=True, choices=TASKS)
     parser.add_argument("--stream", action="store_true")
+    parser.add_argument("--wire", choices=["chat", "messages", "responses"], default="chat", help="if a client has several")
+    parser.add_argument("--explicit", action="store_true", help="declare the provider's own tool for programs")
     args = parser.parse_args()
     args.task = TASKS[args.scenario]
+    args.thinking = args.scenario == "thinking"
+    # Anthropic's SDKs add the /v1.
+    args.origin = args.base_url.removesuffix("/v1")
     return args
 
 

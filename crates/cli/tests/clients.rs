@@ -9,11 +9,17 @@ use std::sync::Mutex;
 use common::Served;
 use serde_json::{Value, json};
 
+/// The wires that the gateway speaks, as `clients.json` names them.
+const WIRES: &[&str] = &["chat"];
+
+/// Those of a client that has no `scenarios` of its own.
+const SCENARIOS: [&str; 4] = ["parallel", "sequential", "failing", "thinking"];
+
 /// One client's run of one scenario.
 struct Run {
     name: String,
     argv: Vec<String>,
-    scenario: &'static str,
+    scenario: String,
 }
 
 fn root() -> PathBuf {
@@ -26,12 +32,19 @@ fn runs() -> Vec<Run> {
     let clients: Vec<Value> = serde_json::from_str(&list).expect("JSON");
     let mut runs = Vec::new();
     for client in clients {
+        if !WIRES.contains(&client["wire"].as_str().expect("a wire")) {
+            continue;
+        }
         let argv: Vec<String> = serde_json::from_value(client["argv"].clone()).expect("a command");
         let is_installed = !argv[0].contains('/') || root().join(&argv[0]).exists();
         assert!(is_installed || client["core"] == false, "run scripts/test-tools first: {} is missing", argv[0]);
         if is_installed {
+            let scenarios: Vec<String> = match &client["scenarios"] {
+                Value::Null => SCENARIOS.map(str::to_owned).to_vec(),
+                scenarios => serde_json::from_value(scenarios.clone()).expect("a list of scenarios"),
+            };
             let run = |scenario| Run { name: client["name"].to_string(), argv: argv.clone(), scenario };
-            runs.extend(["parallel", "sequential", "failing"].map(run));
+            runs.extend(scenarios.into_iter().map(run));
         }
     }
     runs
@@ -62,7 +75,7 @@ impl Run {
     fn is_right(&self, url: &str) -> Result<(), String> {
         let output = Command::new(&self.argv[0])
             .args(&self.argv[1..])
-            .args(["--base-url", url, "--model", "gpt-scripted", "--scenario", self.scenario])
+            .args(["--base-url", url, "--model", "gpt-scripted", "--scenario", &self.scenario])
             .current_dir(root())
             .output()
             .map_err(|error| error.to_string())?;
@@ -88,8 +101,8 @@ impl Run {
 
     fn expected(&self) -> (Vec<String>, &'static str) {
         let call = |tool: &str, args: Value| json!({"tool": tool, "args": args}).to_string();
-        match self.scenario {
-            "parallel" => (
+        match self.scenario.as_str() {
+            "parallel" | "thinking" => (
                 vec![call("web_search", json!({"query": "France"})), call("web_search", json!({"query": "Spain"}))],
                 "France: France headline 1; Spain: Spain headline 2.",
             ),
@@ -100,7 +113,8 @@ impl Run {
                 ],
                 "item headline 1 costs 150 EUR.",
             ),
-            _ => (vec![call("explode", json!({"reason": "a test"}))], "The tool said: {"),
+            "failing" => (vec![call("explode", json!({"reason": "a test"}))], "The tool said: {"),
+            other => panic!("no scenario is named {other}"),
         }
     }
 }
