@@ -1,16 +1,20 @@
-//! A model that answers from a script: a stand-in for an OpenAI-compatible provider in tests and demonstrations.
+//! A model that answers from a script: a stand-in for a provider of any of the three formats in tests and demonstrations.
 //!
 //! It reads no clock and no randomness: the same request gets the same bytes. How the bytes get to the client, and what
 //! `delay` waits for, is the caller's affair. The script's keys are described in `docs/scripted-model.md`.
 
+mod chat;
 mod conversation;
 mod draft;
 mod failure;
 mod file;
 mod ids;
 mod message;
+mod messages;
 mod options;
 mod quirk;
+mod responses;
+mod seal;
 mod stream;
 mod strict;
 mod template;
@@ -22,15 +26,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::Value;
+use dacapo_wire::Wire;
+use serde_json::{Value, json};
 
 use self::conversation::Conversation;
-use self::draft::Draft;
 use self::failure::Failure;
 use self::file::{Fields, Node};
 use self::ids::Ids;
-use self::message::Message;
+use self::message::{Message, Outgoing};
 use self::options::Options;
+use self::seal::Seals;
 use self::turn::{Answer, Break, Turn};
 use self::watcher::Watcher;
 
@@ -58,7 +63,7 @@ pub struct ScriptError {
     pub message: String,
 }
 
-/// A response to `POST /v1/chat/completions`.
+/// A response to a `POST`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     pub status: u16,
@@ -121,85 +126,71 @@ impl Script {
 
     /// Tells every request and its reply, in the order in which they are answered.
     #[must_use]
-    pub fn watched_by(self, watch: impl Fn(&Value, &Reply) + Send + Sync + 'static) -> Script {
+    pub fn watched_by(self, watch: impl Fn(Wire, &Value, &Reply) + Send + Sync + 'static) -> Script {
         Script { watcher: Some(Watcher::new(watch)), ..self }
     }
 
-    /// Answers the body of a `POST /v1/chat/completions`.
-    pub fn reply(&self, request: &Value) -> Reply {
+    /// Answers the body of a `POST` to the path of a wire, such as `/v1/chat/completions`.
+    pub fn reply(&self, wire: Wire, request: &Value) -> Reply {
         let ids = Ids::of(request);
-        let mut reply = self.answer(request, &ids).unwrap_or_else(|failure| failure.reply(Duration::ZERO));
-        if !reply.headers.iter().any(|(name, _)| name == "x-request-id") {
-            reply.headers.push(("x-request-id".into(), ids.request()));
+        let refused = |failure: Failure| failure.reply(wire, &ids, Duration::ZERO);
+        let mut reply = self.answer(wire, request, &ids).unwrap_or_else(refused);
+        let header = match wire {
+            Wire::Chat | Wire::Responses => "x-request-id",
+            Wire::Messages => "request-id",
+        };
+        if !reply.headers.iter().any(|(name, _)| name == header) {
+            reply.headers.push((header.into(), ids.request()));
         }
         if let Some(watcher) = &self.watcher {
-            watcher.tell(request, &reply);
+            watcher.tell(wire, request, &reply);
         }
         reply
     }
 
-    fn answer(&self, request: &Value, ids: &Ids) -> Result<Reply, Failure> {
-        let conversation = Conversation::read(request)?;
-        strict::check(&conversation)?;
-        let options = Options::read(&conversation)?;
-        let turn = self.turn(&conversation)?;
+    /// Answers the body of a `POST /v1/messages/count_tokens`.
+    pub fn count_tokens(&self, request: &Value) -> Value {
+        match messages::prompt(request) {
+            Ok(prompt) => json!({"input_tokens": conversation::input_tokens(&prompt, self.count)}),
+            Err(failure) => failure.body(Wire::Messages, &Ids::of(request)),
+        }
+    }
+
+    fn answer(&self, wire: Wire, request: &Value, ids: &Ids) -> Result<Reply, Failure> {
+        let (conversation, options) = match wire {
+            Wire::Chat => chat::read(request)?,
+            Wire::Responses => responses::read(request, &Seals(&self.turns))?,
+            Wire::Messages => messages::read(request, &Seals(&self.turns))?,
+        };
+        let turn = self.turn(wire, &conversation)?;
         Ok(match &turn.answer {
-            Answer::Failure(failure) => failure.reply(turn.pace.delay),
+            Answer::Failure(failure) => failure.reply(wire, ids, turn.pace.delay),
             Answer::Raw { status, content_type, body } => {
                 let pieces = turn.pace.split_raw(body);
                 let content_type = content_type.as_deref().unwrap_or_else(|| content_type_of(&options));
                 turn.paced(*status, content_type, pieces)
             }
             Answer::Message(draft) => {
-                let message = Message::compose(draft, &conversation, &options, ids, self.count);
-                self.send(turn, draft, &message, &conversation, &options, ids)
+                let message = Message::compose(wire, draft, &conversation, &options, ids, self.count);
+                send(
+                    wire,
+                    &Outgoing {
+                        message: &message,
+                        draft,
+                        turn,
+                        conversation: &conversation,
+                        options: &options,
+                        ids,
+                        stamp: &self.stamp,
+                        tokens: message.tokens(&conversation, &options, self.count),
+                    },
+                )
             }
         })
     }
 
-    fn send(
-        &self,
-        turn: &Turn,
-        draft: &Draft,
-        message: &Message,
-        conversation: &Conversation<'_>,
-        options: &Options,
-        ids: &Ids,
-    ) -> Reply {
-        let usage = message.usage(draft, conversation, options, self.count);
-        let envelope = |object: &str| {
-            let mut envelope = serde_json::Map::new();
-            envelope.insert("id".into(), ids.completion().into());
-            envelope.insert("object".into(), object.into());
-            envelope.insert("created".into(), self.stamp.created.into());
-            envelope.insert("model".into(), conversation.model().unwrap_or(MODEL).into());
-            if let Some(fingerprint) = &self.stamp.system_fingerprint {
-                envelope.insert("system_fingerprint".into(), (**fingerprint).into());
-            }
-            envelope
-        };
-        if options.stream {
-            let events = stream::events(message, draft, turn, options, &envelope("chat.completion.chunk"), &usage);
-            return turn.paced(200, content_type_of(options), events);
-        }
-        if let Break::Error(_, failure) = &turn.breaks {
-            return failure.reply(turn.pace.delay);
-        }
-        let mut body = envelope("chat.completion");
-        body.insert("choices".into(), message.choices(draft, options));
-        body.insert("usage".into(), usage);
-        let mut body = Value::from(body).to_string().into_bytes();
-        let mut ending = Ending::Complete;
-        if let Break::Cut(_) = turn.breaks {
-            body.truncate(body.len() / 2);
-            ending = Ending::Cut;
-        }
-        let pieces = vec![Piece { delay: turn.pace.delay, bytes: body.into() }];
-        Reply { status: 200, headers: vec![content_type(content_type_of(options))], pieces, ending }
-    }
-
     /// The first turn that fits, or a refusal that says which came closest.
-    fn turn(&self, conversation: &Conversation<'_>) -> Result<&Turn, Failure> {
+    fn turn(&self, wire: Wire, conversation: &Conversation<'_>) -> Result<&Turn, Failure> {
         let mut closest: Option<(usize, &Turn, Vec<String>)> = None;
         for (i, turn) in self.turns.iter().enumerate() {
             let misses = turn.misses(conversation);
@@ -214,7 +205,8 @@ impl Script {
             format!(" The closest is turn {number} (line {}), but {}.", turn.line, misses.join(", and "))
         });
         let message = format!("No turn of the script answers this request. {}{closest}", conversation.describe_last());
-        Err(Failure::invalid(message, Some("messages".into())).with_code("no_turn_matches"))
+        let param = if wire == Wire::Responses { "input" } else { "messages" };
+        Err(Failure::invalid(message, Some(param.into())).with_code("no_turn_matches"))
     }
 }
 
@@ -222,6 +214,34 @@ impl ScriptError {
     fn new(line: usize, message: impl Into<String>) -> ScriptError {
         ScriptError { line, message: message.into() }
     }
+}
+
+fn send(wire: Wire, outgoing: &Outgoing<'_>) -> Reply {
+    let Outgoing { turn, options, ids, .. } = *outgoing;
+    if options.stream {
+        let events = match wire {
+            Wire::Chat => chat::events(outgoing),
+            Wire::Responses => responses::events(outgoing),
+            Wire::Messages => messages::events(outgoing),
+        };
+        return turn.paced(200, content_type_of(options), events);
+    }
+    if let Break::Error(_, failure) = &turn.breaks {
+        return failure.reply(wire, ids, turn.pace.delay);
+    }
+    let body = match wire {
+        Wire::Chat => chat::body(outgoing),
+        Wire::Responses => responses::body(outgoing),
+        Wire::Messages => messages::body(outgoing),
+    };
+    let mut body = body.to_string().into_bytes();
+    let mut ending = Ending::Complete;
+    if let Break::Cut(_) = turn.breaks {
+        body.truncate(body.len() / 2);
+        ending = Ending::Cut;
+    }
+    let pieces = vec![Piece { delay: turn.pace.delay, bytes: body.into() }];
+    Reply { status: 200, headers: vec![content_type(content_type_of(options))], pieces, ending }
 }
 
 fn content_type_of(options: &Options) -> &'static str {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use bytes::Bytes;
+use dacapo_wire::Wire;
 use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
 
@@ -226,7 +227,7 @@ impl Answer {
 
 fn scripted(script: &Script, body: &[u8]) -> Answer {
     let request = serde_json::from_slice(body).unwrap_or(Value::Null);
-    let reply = script.reply(&request);
+    let reply = script.reply(Wire::Chat, &request);
     let mut headers = HeaderMap::new();
     for (name, value) in &reply.headers {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {

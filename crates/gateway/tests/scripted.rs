@@ -2,9 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "scripted/messages.rs"]
+mod messages;
+#[path = "scripted/responses.rs"]
+mod responses;
+
 use std::fmt::Write as _;
 
 use dacapo_gateway::scripted::{Ending, Reply, Script};
+use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
 /// A reply as text: what goes over the wire, piece by piece, with the delays.
@@ -31,6 +37,20 @@ fn body(reply: &Reply) -> Value {
     serde_json::from_slice(&bytes).unwrap()
 }
 
+/// The events of a stream, each as its name and what it says besides, in one line.
+fn events(reply: &Reply) -> Vec<(String, Value)> {
+    let bytes: Vec<u8> = reply.pieces.iter().flat_map(|piece| piece.bytes.to_vec()).collect();
+    let text = String::from_utf8(bytes).unwrap();
+    let event = |event: &str| {
+        let (name, data) = event.split_once('\n').unwrap();
+        let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+        let name = name.strip_prefix("event: ").unwrap().to_owned();
+        assert_eq!(data["type"], name);
+        (name, data)
+    };
+    text.split_terminator("\n\n").map(event).collect()
+}
+
 fn script(toml: &str) -> Script {
     Script::parse(toml).unwrap()
 }
@@ -54,7 +74,7 @@ fn tool(name: &str) -> Value {
 
 /// What the reply says: its text, or its calls, or its error.
 fn said(script: &Script, request: &Value) -> String {
-    let body = body(&script.reply(request));
+    let body = body(&script.reply(Wire::Chat, request));
     if let Some(message) = body["error"]["message"].as_str() {
         return format!("error: {message}");
     }
@@ -83,20 +103,20 @@ const EVERYTHING: &str = r#"
 
 #[test]
 fn a_message_with_everything_goes_out_whole() {
-    insta::assert_snapshot!(wire(&script(EVERYTHING).reply(&user("Anna"))));
+    insta::assert_snapshot!(wire(&script(EVERYTHING).reply(Wire::Chat, &user("Anna"))));
 }
 
 #[test]
 fn a_message_with_everything_is_streamed() {
     let request = ask(&user("Anna"), json!({"stream": true, "stream_options": {"include_usage": true}}));
-    insta::assert_snapshot!(wire(&script(EVERYTHING).reply(&request)));
+    insta::assert_snapshot!(wire(&script(EVERYTHING).reply(Wire::Chat, &request)));
 }
 
 #[test]
 fn choices_are_equal_whole_and_streamed() {
     let script = script("[[turn]]\ntext = 'One two'");
-    let whole = wire(&script.reply(&ask(&user("Hi"), json!({"n": 2}))));
-    let streamed = wire(&script.reply(&ask(&user("Hi"), json!({"n": 2, "stream": true}))));
+    let whole = wire(&script.reply(Wire::Chat, &ask(&user("Hi"), json!({"n": 2}))));
+    let streamed = wire(&script.reply(Wire::Chat, &ask(&user("Hi"), json!({"n": 2, "stream": true}))));
     insta::assert_snapshot!(format!("{whole}\n\n{streamed}"));
 }
 
@@ -111,7 +131,7 @@ fn every_quirk_changes_the_stream_in_its_own_way() {
         let toml =
             format!("[[turn]]\ntext = 'Hi'\n{calls}\nquirks = [{named}]\nchunk_chars = 100\nusage = {{ cost = 0.5 }}");
         let request = ask(&user("Hi"), json!({"stream": true}));
-        let wire = wire(&script(&toml).reply(&request));
+        let wire = wire(&script(&toml).reply(Wire::Chat, &request));
         let (_, events) = wire.split_once("\n\n").unwrap();
         let id = events.split('"').find(|part| part.starts_with("chatcmpl-")).unwrap();
         let envelope = format!(r#""id":"{id}","object":"chat.completion.chunk","created":1767225600,"model":"m""#);
@@ -124,7 +144,7 @@ fn every_quirk_changes_the_stream_in_its_own_way() {
 fn quirks_of_whole_messages() {
     let quirks = "quirks = ['object_arguments', 'no_finish_reason', 'null_content', 'crlf']";
     let toml = format!("[[turn]]\ntext = ''\nprogram = 'return 1'\n{quirks}\nusage = {{ prompt_tokens = 7 }}");
-    let mut body = body(&script(&toml).reply(&user("Hi")));
+    let mut body = body(&script(&toml).reply(Wire::Chat, &user("Hi")));
     body["choices"][0]["message"]["tool_calls"][0]["id"].take();
     assert_eq!(
         json!([body["choices"], body["usage"]["total_tokens"]]),
@@ -157,9 +177,13 @@ fn responses_fail_break_and_wait_as_the_script_says() {
     let mut seen = String::new();
     for turn in turns {
         let script = script(&format!("[[turn]]\n{turn}"));
-        writeln!(seen, "=== {turn}\n--- streamed\n{}", wire(&script.reply(&ask(&user("Hi"), json!({"stream": true})))))
-            .unwrap();
-        writeln!(seen, "--- whole\n{}\n", wire(&script.reply(&user("Hi")))).unwrap();
+        writeln!(
+            seen,
+            "=== {turn}\n--- streamed\n{}",
+            wire(&script.reply(Wire::Chat, &ask(&user("Hi"), json!({"stream": true}))))
+        )
+        .unwrap();
+        writeln!(seen, "--- whole\n{}\n", wire(&script.reply(Wire::Chat, &user("Hi")))).unwrap();
     }
     insta::assert_snapshot!(seen);
 }
@@ -201,7 +225,7 @@ fn requests_that_a_strict_provider_refuses() {
     let script = script("[[turn]]\ntext = 'Fine.'");
     let mut seen = String::new();
     for request in requests {
-        let reply = script.reply(&request);
+        let reply = script.reply(Wire::Chat, &request);
         assert_eq!(reply.status, 400, "{request}");
         writeln!(seen, "{}", body(&reply)["error"]).unwrap();
     }
@@ -216,7 +240,7 @@ fn texts_end_where_the_request_wants() {
     let counted = script("[[turn]]\nreasoning = 'Hm hm.'\ntext = 'One two three four'\nprogram = 'return 1'")
         .counting_with(|text| text.split_whitespace().count());
     let ended = |extra: Value| {
-        let body = body(&counted.reply(&ask(&user("Hi"), extra)));
+        let body = body(&counted.reply(Wire::Chat, &ask(&user("Hi"), extra)));
         let choice = &body["choices"][0];
         let calls = choice["message"]["tool_calls"].as_array().map_or(0, Vec::len);
         let message = &choice["message"];
@@ -348,7 +372,7 @@ fn the_demo_runs_the_fence_it_is_sent() {
     let request = user("Please run\n```ts\nreturn await add({ a: 1 })\n```");
     let offered = ask(&request, json!({"tools": [tool("execute")]}));
     let mut answered = offered.clone();
-    let message = body(&demo.reply(&offered))["choices"][0]["message"].take();
+    let message = body(&demo.reply(Wire::Chat, &offered))["choices"][0]["message"].take();
     let id = message["tool_calls"][0]["id"].clone();
     let messages = answered["messages"].as_array_mut().unwrap();
     messages.extend([message, json!({"role": "tool", "tool_call_id": id, "content": "3"})]);
@@ -414,9 +438,9 @@ fn any_request_gets_an_answer_and_always_the_same() {
     let scripts = [Script::demo(), script(EVERYTHING)];
     for request in spoiled(&request) {
         for script in &scripts {
-            let reply = script.reply(&request);
+            let reply = script.reply(Wire::Chat, &request);
             assert!([200, 400].contains(&reply.status), "{request}");
-            assert_eq!(reply, script.reply(&request));
+            assert_eq!(reply, script.reply(Wire::Chat, &request));
         }
     }
 }
@@ -440,7 +464,7 @@ fn the_example_in_the_documentation_runs() {
     let example = script(toml.split_once("```").unwrap().0);
     let mut request = ask(&user("What's the weather in Paris?"), json!({"tools": [tool("execute")]}));
     let mut story = vec![said(&example, &request)];
-    let message = body(&example.reply(&request))["choices"][0]["message"].take();
+    let message = body(&example.reply(Wire::Chat, &request))["choices"][0]["message"].take();
     let id = message["tool_calls"][0]["id"].clone();
     let result = json!({"role": "tool", "tool_call_id": id, "content": r#"{"sky": "clear"}"#});
     request["messages"].as_array_mut().unwrap().extend([message, result]);

@@ -33,7 +33,7 @@ impl House {
     pub(crate) async fn open() -> anyhow::Result<House> {
         let (sender, overheard) = mpsc::channel();
         let script = Script::parse(include_str!("model.toml")).context("demo/model.toml")?;
-        let script = script.counting_with(count).watched_by(move |request, reply| {
+        let script = script.counting_with(count).watched_by(move |_, request, reply| {
             // Nobody listens any more when the demo is over.
             drop(sender.send(Exchange::read(request, reply)));
         });

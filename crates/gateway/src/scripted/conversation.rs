@@ -1,94 +1,126 @@
-//! What a request says: its messages, tools and model.
+//! What a request says, whatever its format: its messages, tools and model.
 
 use serde_json::{Map, Value};
 
-use super::failure::Failure;
-
-/// A request body that has messages.
+/// A request that has been read, and that nobody refuses.
 pub(super) struct Conversation<'a> {
     pub(super) request: &'a Map<String, Value>,
-    pub(super) messages: Vec<&'a Map<String, Value>>,
+    pub(super) messages: Vec<Spoken>,
+    pub(super) tools: Vec<Offered<'a>>,
+    pub(super) tool_use: ToolUse,
+    /// What counts as input.
+    pub(super) prompt: Vec<&'a Value>,
+}
+
+/// A message, as `when` and the templates see it. Every result of a tool is one.
+#[derive(Debug)]
+pub(super) struct Spoken {
+    pub(super) role: Role,
+    pub(super) text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    System,
+    User,
+    Assistant,
+    Tool,
+}
+
+pub(super) struct Offered<'a> {
+    pub(super) name: &'a str,
+    pub(super) input: Input,
+}
+
+/// What a tool takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Input {
+    Json,
+    Text,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ToolUse {
+    Allowed,
+    Forbidden,
 }
 
 /// As much of a text as an error message quotes.
 const QUOTED_CHARS_MAX: usize = 200;
 
 impl<'a> Conversation<'a> {
-    pub(super) fn read(request: &'a Value) -> Result<Conversation<'a>, Failure> {
-        let Value::Object(request) = request else {
-            let message = "We could not parse the JSON body of your request. The API expects a JSON object.";
-            return Err(Failure::invalid(message, None));
-        };
-        let messages = match request.get("messages") {
-            None | Some(Value::Null) => return Err(Failure::missing("messages".into())),
-            Some(Value::Array(messages)) if messages.is_empty() => return Err(Failure::empty_array("messages".into())),
-            Some(Value::Array(messages)) => messages,
-            Some(other) => return Err(Failure::wrong_type("messages".into(), "an array of objects", other)),
-        };
-        let message = |(i, message): (usize, &'a Value)| {
-            message.as_object().ok_or_else(|| Failure::wrong_type(format!("messages[{i}]"), "an object", message))
-        };
-        let messages = messages.iter().enumerate().map(message).collect::<Result<_, _>>()?;
-        Ok(Conversation { request, messages })
-    }
-
     pub(super) fn model(&self) -> Option<&'a str> {
         self.request.get("model")?.as_str()
     }
 
-    pub(super) fn tools(&self) -> &'a [Value] {
-        self.request.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    pub(super) fn given(&self, name: &str) -> Option<&'a Value> {
+        given(self.request, name)
     }
 
     pub(super) fn offers(&self, tool: &str) -> bool {
-        self.tools().iter().any(|offered| tool_name(offered) == Some(tool))
+        self.offered(tool).is_some()
     }
 
-    pub(super) fn forbids_tools(&self) -> bool {
-        self.request.get("tool_choice").and_then(Value::as_str) == Some("none")
+    pub(super) fn offered(&self, tool: &str) -> Option<&Offered<'a>> {
+        self.tools.iter().find(|offered| offered.name == tool)
     }
 
-    pub(super) fn last_role(&self) -> &'a str {
-        self.messages.last().map_or("", |message| role(message))
+    pub(super) fn last_role(&self) -> Option<Role> {
+        self.messages.last().map(|message| message.role)
     }
 
-    pub(super) fn last_text(&self) -> String {
-        self.messages.last().map(|message| text(message)).unwrap_or_default()
+    pub(super) fn last_text(&self) -> &str {
+        self.messages.last().map_or("", |message| &message.text)
     }
 
-    pub(super) fn last_text_of(&self, wanted: &str) -> Option<String> {
-        self.messages.iter().rfind(|message| role(message) == wanted).map(|message| text(message))
+    pub(super) fn last_text_of(&self, wanted: Role) -> Option<&str> {
+        self.messages.iter().rfind(|message| message.role == wanted).map(|message| message.text.as_str())
     }
 
     /// How many assistant messages there are since the last user message.
     pub(super) fn step(&self) -> u64 {
-        let turn = self.messages.iter().rev().take_while(|message| role(message) != "user");
-        turn.filter(|message| role(message) == "assistant").count() as u64
+        let turn = self.messages.iter().rev().take_while(|message| message.role != Role::User);
+        turn.filter(|message| message.role == Role::Assistant).count() as u64
     }
 
     pub(super) fn describe_last(&self) -> String {
-        let text = Value::from(clip(&self.last_text()));
-        format!("The last message has role '{}' and says {text}.", self.last_role())
+        let text = Value::from(clip(self.last_text()));
+        format!("The last message has role '{}' and says {text}.", self.last_role().map_or("", Role::name))
+    }
+
+    pub(super) fn input_tokens(&self, count: fn(&str) -> usize) -> usize {
+        input_tokens(&self.prompt, count)
     }
 }
 
-/// The role, with the names that mean the same made one.
-pub(super) fn role(message: &Map<String, Value>) -> &str {
-    match message.get("role").and_then(Value::as_str).unwrap_or_default() {
-        "developer" => "system",
-        "function" => "tool",
-        role => role,
+impl Role {
+    pub(super) const ALL: [Role; 4] = [Role::User, Role::Tool, Role::Assistant, Role::System];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Role::System => "system",
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+        }
     }
 }
 
-/// The name under which a tool is called; hosted tools have none.
-pub(super) fn tool_name(tool: &Value) -> Option<&str> {
-    let named = ["function", "custom"].iter().find_map(|kind| tool.get(kind)).unwrap_or(tool);
-    named.get("name")?.as_str()
+pub(super) fn input_tokens(prompt: &[&Value], count: fn(&str) -> usize) -> usize {
+    prompt.iter().map(|part| count(&part.to_string())).sum()
 }
 
-fn text(message: &Map<String, Value>) -> String {
-    match message.get("content") {
+pub(super) fn given<'a>(request: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    request.get(name).filter(|value| !value.is_null())
+}
+
+pub(super) fn list<'a>(request: &'a Map<String, Value>, name: &str) -> &'a [Value] {
+    request.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// What a content says, be it text or a list of parts.
+pub(super) fn text_of(content: Option<&Value>) -> String {
+    match content {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => parts.iter().filter_map(|part| part.get("text")?.as_str()).collect(),
         _ => String::new(),

@@ -1,10 +1,12 @@
-//! Errors in OpenAI's shape.
+//! Errors in the shapes of the providers.
 
 use std::time::Duration;
 
+use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
 use super::file::{Fields, Node, Tree};
+use super::ids::Ids;
 use super::turn::header_value;
 use super::{Ending, Piece, Reply, ScriptError, content_type};
 
@@ -13,7 +15,8 @@ use super::{Ending, Piece, Reply, ScriptError, content_type};
 pub(super) struct Failure {
     pub(super) status: u16,
     pub(super) message: String,
-    pub(super) kind: String,
+    /// What the status says, if absent.
+    pub(super) kind: Option<String>,
     pub(super) param: Option<String>,
     pub(super) code: Option<String>,
     pub(super) headers: Box<[(String, String)]>,
@@ -47,7 +50,7 @@ impl Failure {
         Ok(Failure {
             status,
             message: fields.required_text("message")?,
-            kind: fields.text("type")?.unwrap_or_else(|| Failure::kind_of(status).into()),
+            kind: fields.text("type")?,
             param: None,
             code: fields.text("code")?,
             headers: headers.into(),
@@ -56,8 +59,7 @@ impl Failure {
 
     /// A request that no strict provider takes.
     pub(super) fn invalid(message: impl Into<String>, param: Option<String>) -> Failure {
-        let kind = Failure::kind_of(400).into();
-        Failure { status: 400, message: message.into(), kind, param, code: None, headers: Box::default() }
+        Failure { status: 400, message: message.into(), kind: None, param, code: None, headers: Box::default() }
     }
 
     pub(super) fn missing(param: String) -> Failure {
@@ -88,29 +90,50 @@ impl Failure {
         Failure { code: Some(code.into()), ..self }
     }
 
-    /// The `type` that goes with a status.
-    pub(super) fn kind_of(status: u16) -> &'static str {
-        match status {
-            401 => "authentication_error",
-            403 => "permission_error",
-            404 => "not_found_error",
-            429 => "rate_limit_error",
-            500.. => "server_error",
+    pub(super) fn with_status(self, status: u16) -> Failure {
+        Failure { status, ..self }
+    }
+
+    fn kind(&self, wire: Wire) -> &str {
+        let by_status = || match (wire, self.status) {
+            (_, 401) => "authentication_error",
+            (_, 403) => "permission_error",
+            (_, 404) if wire != Wire::Responses => "not_found_error",
+            (_, 429) => "rate_limit_error",
+            (Wire::Messages, 402) => "billing_error",
+            (Wire::Messages, 413) => "request_too_large",
+            (Wire::Messages, 504) => "timeout_error",
+            (Wire::Messages, 529) => "overloaded_error",
+            (Wire::Messages, 500..) => "api_error",
+            (_, 500..) => "server_error",
             _ => "invalid_request_error",
+        };
+        self.kind.as_deref().unwrap_or_else(by_status)
+    }
+
+    pub(super) fn body(&self, wire: Wire, ids: &Ids) -> Value {
+        let Failure { message, param, code, .. } = self;
+        let kind = self.kind(wire);
+        match wire {
+            Wire::Chat | Wire::Responses => {
+                json!({"error": {"message": message, "type": kind, "param": param, "code": code}})
+            }
+            Wire::Messages => {
+                let mut error = json!({"type": kind, "message": message});
+                if let Some(code) = code {
+                    error["details"] = json!({"error_code": code});
+                }
+                json!({"type": "error", "error": error, "request_id": ids.request()})
+            }
         }
     }
 
-    pub(super) fn body(&self) -> Value {
-        let Failure { message, kind, param, code, .. } = self;
-        json!({"error": {"message": message, "type": kind, "param": param, "code": code}})
-    }
-
-    pub(super) fn reply(&self, delay: Duration) -> Reply {
+    pub(super) fn reply(&self, wire: Wire, ids: &Ids, delay: Duration) -> Reply {
         let mut headers = self.headers.to_vec();
         if !headers.iter().any(|(name, _)| name == "content-type") {
             headers.insert(0, content_type("application/json"));
         }
-        let pieces = vec![Piece { delay, bytes: self.body().to_string().into() }];
+        let pieces = vec![Piece { delay, bytes: self.body(wire, ids).to_string().into() }];
         Reply { status: self.status, headers, pieces, ending: Ending::Complete }
     }
 }

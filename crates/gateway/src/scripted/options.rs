@@ -1,8 +1,8 @@
 //! How a request wants to be answered.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::conversation::Conversation;
+use super::conversation::given;
 use super::failure::Failure;
 
 pub(super) struct Options {
@@ -14,33 +14,18 @@ pub(super) struct Options {
     pub(super) stop: Vec<String>,
 }
 
-/// Fewer than OpenAI's 128: a reply is in memory as a whole.
-const CHOICES_MAX: u64 = 16;
-
-impl Options {
-    pub(super) fn read(conversation: &Conversation<'_>) -> Result<Options, Failure> {
-        let given = |name: &str| conversation.request.get(name).filter(|value| !value.is_null());
-        let flag = |name: &str| match given(name) {
-            None => Ok(false),
-            Some(Value::Bool(flag)) => Ok(*flag),
-            Some(other) => Err(Failure::wrong_type(name.into(), "a boolean", other)),
-        };
-        let whole = |name: &str, max: u64| given(name).map(|value| positive(name, value, max)).transpose();
-        let stream = flag("stream")?;
-        let stream_options = given("stream_options");
-        if stream_options.is_some() && !stream {
-            let message = "The 'stream_options' parameter is only allowed when 'stream' is enabled.";
-            return Err(Failure::invalid(message, Some("stream_options".into())));
-        }
-        let tokens_max = [whole("max_tokens", u64::MAX)?, whole("max_completion_tokens", u64::MAX)?];
-        Ok(Options {
-            stream,
-            include_usage: stream_options.and_then(|options| options.get("include_usage")) == Some(&Value::Bool(true)),
-            n: whole("n", CHOICES_MAX)?.unwrap_or(1),
-            tokens_max: tokens_max.into_iter().flatten().min(),
-            stop: given("stop").map(stop).transpose()?.unwrap_or_default(),
-        })
+/// A flag, in the words of `OpenAI`'s API.
+pub(super) fn flag(request: &Map<String, Value>, name: &str) -> Result<bool, Failure> {
+    match given(request, name) {
+        None => Ok(false),
+        Some(Value::Bool(flag)) => Ok(*flag),
+        Some(other) => Err(Failure::wrong_type(name.into(), "a boolean", other)),
     }
+}
+
+/// A whole number from 1, in the words of `OpenAI`'s API.
+pub(super) fn whole(request: &Map<String, Value>, name: &str, max: u64) -> Result<Option<usize>, Failure> {
+    given(request, name).map(|value| positive(name, value, max)).transpose()
 }
 
 fn positive(name: &str, value: &Value, max: u64) -> Result<usize, Failure> {
@@ -54,13 +39,4 @@ fn positive(name: &str, value: &Value, max: u64) -> Result<usize, Failure> {
     };
     let message = format!("Invalid '{name}': integer {side} value. Expected a value {bound}, but got {value} instead.");
     Err(Failure::invalid(message, Some(name.into())).with_code(code))
-}
-
-fn stop(value: &Value) -> Result<Vec<String>, Failure> {
-    let wrong = || Failure::wrong_type("stop".into(), "a string or an array of strings", value);
-    match value {
-        Value::String(text) => Ok(vec![text.clone()]),
-        Value::Array(texts) => texts.iter().map(|text| text.as_str().map(str::to_owned).ok_or_else(wrong)).collect(),
-        _ => Err(wrong()),
-    }
 }

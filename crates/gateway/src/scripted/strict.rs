@@ -1,123 +1,10 @@
-//! What a strict provider refuses, in the words of OpenAI's API.
-
-use std::collections::BTreeMap;
+//! What every strict provider of `OpenAI`'s formats refuses, in the words of its API.
 
 use serde_json::{Map, Value};
 
-use super::conversation::{Conversation, tool_name};
 use super::failure::Failure;
 
-const ID_CHARS_MAX: usize = 40;
-
-const ROLES: [&str; 6] = ["system", "assistant", "user", "function", "tool", "developer"];
-
-/// The calls of the assistant message that tool messages answer now.
-#[derive(Default)]
-struct Asked<'a> {
-    at: usize,
-    ids: Vec<&'a str>,
-    open: Vec<&'a str>,
-}
-
-pub(super) fn check(conversation: &Conversation<'_>) -> Result<(), Failure> {
-    check_tools(conversation)?;
-    let mut asked = Asked::default();
-    for (i, message) in conversation.messages.iter().enumerate() {
-        match role(message, i)? {
-            "tool" => asked.answer(message, i)?,
-            "assistant" => {
-                asked.close()?;
-                asked = Asked { at: i, ids: call_ids(message, i)?, open: Vec::new() };
-                asked.open.clone_from(&asked.ids);
-            }
-            _ => {
-                asked.close()?;
-                asked = Asked::default();
-            }
-        }
-    }
-    asked.close()
-}
-
-fn check_tools(conversation: &Conversation<'_>) -> Result<(), Failure> {
-    match conversation.request.get("tools") {
-        None | Some(Value::Null | Value::Array(_)) => {}
-        Some(other) => return Err(Failure::wrong_type("tools".into(), "an array of objects", other)),
-    }
-    let mut names = BTreeMap::new();
-    for (i, tool) in conversation.tools().iter().enumerate() {
-        let Some(name) = tool_name(tool) else { continue };
-        if let Some(first) = names.insert(name, i) {
-            let message = format!(
-                "Invalid 'tools[{i}].function.name': '{name}' is the name of 'tools[{first}]' already. Tool names must be unique."
-            );
-            return Err(Failure::invalid(message, Some("tools".into())).with_code("duplicate_tool_name"));
-        }
-    }
-    Ok(())
-}
-
-fn role(message: &Map<String, Value>, i: usize) -> Result<&str, Failure> {
-    let role = text(message.get("role"), || format!("messages[{i}].role"))?;
-    if ROLES.contains(&role) {
-        return Ok(role);
-    }
-    let supported = "'system', 'assistant', 'user', 'function', 'tool', and 'developer'";
-    let message = format!("Invalid value: '{role}'. Supported values are: {supported}.");
-    Err(Failure::invalid(message, Some(format!("messages[{i}].role"))).with_code("invalid_value"))
-}
-
-fn call_ids(message: &Map<String, Value>, i: usize) -> Result<Vec<&str>, Failure> {
-    let path = || format!("messages[{i}].tool_calls");
-    match message.get("tool_calls") {
-        None | Some(Value::Null) => Ok(Vec::new()),
-        Some(Value::Array(calls)) if calls.is_empty() => Err(Failure::empty_array(path())),
-        Some(Value::Array(calls)) => {
-            calls.iter().enumerate().map(|(j, call)| call_id(call, &format!("{}[{j}]", path()))).collect()
-        }
-        Some(other) => Err(Failure::wrong_type(path(), "an array of objects", other)),
-    }
-}
-
-fn call_id<'a>(call: &'a Value, path: &str) -> Result<&'a str, Failure> {
-    let id = short(call.get("id"), || format!("{path}.id"))?;
-    if let Some(function) = call.get("function") {
-        text(function.get("name"), || format!("{path}.function.name"))?;
-        text(function.get("arguments"), || format!("{path}.function.arguments"))?;
-    }
-    Ok(id)
-}
-
-impl<'a> Asked<'a> {
-    fn answer(&mut self, message: &'a Map<String, Value>, i: usize) -> Result<(), Failure> {
-        let id = short(message.get("tool_call_id"), || format!("messages[{i}].tool_call_id"))?;
-        if self.ids.is_empty() {
-            // The spelling is OpenAI's.
-            let message = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.";
-            return Err(Failure::invalid(message, Some(format!("messages.[{i}].role"))));
-        }
-        if !self.ids.contains(&id) {
-            let message =
-                format!("Invalid parameter: 'tool_call_id' of '{id}' not found in 'tool_calls' of previous message.");
-            return Err(Failure::invalid(message, Some(format!("messages.[{i}].tool_call_id"))));
-        }
-        self.open.retain(|open| *open != id);
-        Ok(())
-    }
-
-    fn close(&self) -> Result<(), Failure> {
-        if self.open.is_empty() {
-            return Ok(());
-        }
-        let message = format!(
-            "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: {}",
-            self.open.join(", ")
-        );
-        Err(Failure::invalid(message, Some(format!("messages.[{}].role", self.at))))
-    }
-}
-
-fn text(value: Option<&Value>, path: impl Fn() -> String) -> Result<&str, Failure> {
+pub(super) fn text(value: Option<&Value>, path: impl Fn() -> String) -> Result<&str, Failure> {
     match value {
         Some(Value::String(text)) => Ok(text),
         None | Some(Value::Null) => Err(Failure::missing(path())),
@@ -125,15 +12,35 @@ fn text(value: Option<&Value>, path: impl Fn() -> String) -> Result<&str, Failur
     }
 }
 
-fn short(value: Option<&Value>, path: impl Fn() -> String) -> Result<&str, Failure> {
+pub(super) fn short(value: Option<&Value>, chars_max: usize, path: impl Fn() -> String) -> Result<&str, Failure> {
     let id = text(value, &path)?;
     let length = id.chars().count();
-    if length <= ID_CHARS_MAX {
+    if length <= chars_max {
         return Ok(id);
     }
     let path = path();
     let message = format!(
-        "Invalid '{path}': string too long. Expected a string with maximum length {ID_CHARS_MAX}, but got a string with length {length} instead."
+        "Invalid '{path}': string too long. Expected a string with maximum length {chars_max}, but got a string with length {length} instead."
     );
     Err(Failure::invalid(message, Some(path)).with_code("string_above_max_length"))
+}
+
+/// A request that is an object.
+pub(super) fn object(request: &Value) -> Result<&Map<String, Value>, Failure> {
+    request.as_object().ok_or_else(|| {
+        let message = "We could not parse the JSON body of your request. The API expects a JSON object.";
+        Failure::invalid(message, None)
+    })
+}
+
+pub(super) fn one_of(value: &str, known: &[&str], path: String) -> Result<(), Failure> {
+    if known.contains(&value) {
+        return Ok(());
+    }
+    let mut supported: Vec<_> = known.iter().map(|name| format!("'{name}'")).collect();
+    if let Some(last) = supported.last_mut() {
+        *last = format!("and {last}");
+    }
+    let message = format!("Invalid value: '{value}'. Supported values are: {}.", supported.join(", "));
+    Err(Failure::invalid(message, Some(path)).with_code("invalid_value"))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::conversation::Conversation;
+use super::conversation::{Conversation, Role};
 
 /// Fills `{{user}}`, `{{result}}`, `{{result/a/b}}` and `{{code}}`. Any other braces are the text's own: programs have
 /// them too.
@@ -27,12 +27,12 @@ pub(super) fn fill(template: &str, conversation: &Conversation<'_>) -> String {
 /// `None` if this is no place at all.
 fn resolve(name: &str, conversation: &Conversation<'_>) -> Option<String> {
     let value = match name {
-        "user" => conversation.last_text_of("user"),
-        "result" => conversation.last_text_of("tool"),
-        "code" => conversation.last_text_of("user").and_then(|text| fenced(&text)),
+        "user" => conversation.last_text_of(Role::User).map(str::to_owned),
+        "result" => conversation.last_text_of(Role::Tool).map(str::to_owned),
+        "code" => conversation.last_text_of(Role::User).and_then(fenced),
         _ => {
             let path = name.strip_prefix("result/")?;
-            let value = conversation.last_text_of("tool").and_then(|result| pointed(&result, path));
+            let value = conversation.last_text_of(Role::Tool).and_then(|result| pointed(result, path));
             return Some(value.unwrap_or_else(|| format!("<nothing at {path}>")));
         }
     };

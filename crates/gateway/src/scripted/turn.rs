@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::conversation::Conversation;
+use super::conversation::{Conversation, ToolUse};
 use super::draft::Draft;
 use super::failure::Failure;
 use super::file::{Fields, Node};
@@ -76,7 +76,7 @@ impl Turn {
         let mut misses = self.when.misses(conversation);
         if let Answer::Message(draft) = &self.answer
             && draft.calls_tools()
-            && conversation.forbids_tools()
+            && conversation.tool_use == ToolUse::Forbidden
         {
             misses.push("it calls tools, which 'tool_choice' forbids".into());
         }
@@ -137,8 +137,8 @@ fn answer(fields: &mut Fields) -> Result<(Answer, Break), ScriptError> {
         (Some(failure), Some(after)) => Break::Error(after as usize, failure),
         (None, None) => cut(cut_after),
     };
-    if matches!(breaks, Break::Never) && fields.any_of(&Draft::KEYS[..6]).is_none() {
-        return refuse(fields, "has no answer; add `text`, `program`, `search`, `calls`, `error` or `raw`");
+    if matches!(breaks, Break::Never) && fields.any_of(&Draft::KEYS[..Draft::ANSWERS]).is_none() {
+        return refuse(fields, "has no answer; add `text`, `program`, `search`, `calls`, `native`, `error` or `raw`");
     }
     Ok((Answer::Message(Box::new(Draft::read(fields)?)), breaks))
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::ScriptError;
-use super::conversation::Conversation;
+use super::conversation::{Conversation, Role};
 use super::file::{Fields, Node};
 
 /// Conditions that must all hold.
@@ -11,7 +11,7 @@ use super::file::{Fields, Node};
 pub(super) struct When {
     user: Option<String>,
     last: Option<String>,
-    after: Option<String>,
+    after: Option<Role>,
     step: Option<u64>,
     tools: Vec<String>,
     no_tools: Vec<String>,
@@ -27,7 +27,7 @@ impl When {
             let path = fields.path_of("after");
             let wrong = node.wrong(&path, "\"user\", \"tool\", \"assistant\" or \"system\"");
             let role = node.into_text(&path)?;
-            if ["user", "tool", "assistant", "system"].contains(&role.as_str()) { Ok(role) } else { Err(wrong) }
+            Role::ALL.into_iter().find(|known| known.name() == role).ok_or(wrong)
         });
         Ok(When {
             user: fields.text("user")?,
@@ -45,19 +45,19 @@ impl When {
         let mut misses = Vec::new();
         let quoted = |text: &str| Value::from(text).to_string();
         if let Some(wanted) = &self.user
-            && !conversation.last_text_of("user").is_some_and(|text| contains(&text, wanted))
+            && !conversation.last_text_of(Role::User).is_some_and(|text| contains(text, wanted))
         {
             misses.push(format!("the last user message does not contain {}", quoted(wanted)));
         }
         if let Some(wanted) = &self.last
-            && !contains(&conversation.last_text(), wanted)
+            && !contains(conversation.last_text(), wanted)
         {
             misses.push(format!("the last message does not contain {}", quoted(wanted)));
         }
-        if let Some(wanted) = &self.after
-            && conversation.last_role() != wanted
+        if let Some(wanted) = self.after
+            && conversation.last_role() != Some(wanted)
         {
-            misses.push(format!("the last message does not have role '{wanted}'"));
+            misses.push(format!("the last message does not have role '{}'", wanted.name()));
         }
         if let Some(wanted) = self.step
             && conversation.step() != wanted

@@ -11,6 +11,7 @@ use axum::routing::post;
 use bytes::Bytes;
 use dacapo_gateway::scripted::{Ending, Script};
 use dacapo_gateway::{Gateway, Options, UpstreamOptions, serve};
+use dacapo_wire::Wire;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -34,7 +35,10 @@ impl Model {
         let addressed: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
         let address = Arc::clone(&addressed);
         let router = Router::new()
-            .route("/v1/chat/completions", post(complete))
+            .route("/v1/chat/completions", post(async |state, body: Bytes| answer(Wire::Chat, state, &body)))
+            .route("/v1/responses", post(async |state, body: Bytes| answer(Wire::Responses, state, &body)))
+            .route("/v1/messages", post(async |state, body: Bytes| answer(Wire::Messages, state, &body)))
+            .route("/v1/messages/count_tokens", post(count_tokens))
             .layer(axum::extract::DefaultBodyLimit::disable())
             .layer(axum::middleware::map_request(move |request: Request<Body>| {
                 let key = request.headers().get("authorization").map_or("", |key| key.to_str().unwrap());
@@ -60,9 +64,15 @@ impl Drop for Model {
     }
 }
 
-async fn complete(State((script, seen)): State<(Script, Arc<Mutex<Vec<Value>>>)>, body: Bytes) -> Response<Body> {
-    let request: Value = serde_json::from_slice(&body).unwrap();
-    let reply = script.reply(&request);
+type Played = (Script, Arc<Mutex<Vec<Value>>>);
+
+async fn count_tokens(State((script, _)): State<Played>, body: Bytes) -> axum::Json<Value> {
+    axum::Json(script.count_tokens(&serde_json::from_slice(&body).unwrap()))
+}
+
+fn answer(wire: Wire, State((script, seen)): State<Played>, body: &[u8]) -> Response<Body> {
+    let request: Value = serde_json::from_slice(body).unwrap();
+    let reply = script.reply(wire, &request);
     seen.lock().unwrap().push(request);
     let cut = (reply.ending == Ending::Cut).then(|| Err(std::io::Error::other("cut")));
     let pieces = stream::iter(reply.pieces).then(|piece| async move {

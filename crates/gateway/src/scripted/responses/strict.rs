@@ -1,0 +1,242 @@
+//! What `OpenAI` refuses in the items of an input, in its words.
+
+use serde_json::{Map, Value};
+
+use super::super::conversation::given;
+use super::super::failure::Failure;
+use super::super::seal::Seals;
+use super::super::strict::{one_of, short, text};
+
+/// Of ids of calls and of items.
+const ID_CHARS_MAX: usize = 64;
+
+const KINDS: [&str; 29] = [
+    "message",
+    "function_call",
+    "function_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "reasoning",
+    "item_reference",
+    "program",
+    "program_output",
+    "additional_tools",
+    "tool_search_call",
+    "tool_search_output",
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "image_generation_call",
+    "computer_call",
+    "computer_call_output",
+    "local_shell_call",
+    "local_shell_call_output",
+    "shell_call",
+    "shell_call_output",
+    "apply_patch_call",
+    "apply_patch_call_output",
+    "mcp_call",
+    "mcp_list_tools",
+    "mcp_approval_request",
+    "mcp_approval_response",
+    "compaction",
+];
+
+const PREFIXES: [(&str, &str); 6] = [
+    ("message", "msg"),
+    ("function_call", "fc"),
+    ("custom_tool_call", "ctc"),
+    ("reasoning", "rs"),
+    ("program", "prog"),
+    ("program_output", "prog_out"),
+];
+
+/// The fields of the items that clients make or change, and must not add to.
+const FIELDS: [(&str, &[&str]); 6] = [
+    ("message", &["type", "id", "role", "content", "status", "phase"]),
+    ("function_call", &["type", "id", "call_id", "name", "arguments", "status", "caller", "namespace", "async"]),
+    ("function_call_output", &["type", "id", "call_id", "output", "status", "caller"]),
+    ("custom_tool_call", &["type", "id", "call_id", "name", "input", "status", "caller", "namespace"]),
+    ("custom_tool_call_output", &["type", "id", "call_id", "output", "status", "caller"]),
+    ("reasoning", &["type", "id", "summary", "content", "encrypted_content", "status"]),
+];
+
+/// Calls and what answers them, with the provider's name for the call.
+const CALLS: [(&str, &str, &str); 6] = [
+    ("function_call", "function_call_output", "function call"),
+    ("custom_tool_call", "custom_tool_call_output", "custom tool call"),
+    ("computer_call", "computer_call_output", "computer call"),
+    ("local_shell_call", "local_shell_call_output", "local shell call"),
+    ("shell_call", "shell_call_output", "shell call"),
+    ("apply_patch_call", "apply_patch_call_output", "apply patch call"),
+];
+
+/// What a kind of item answers, if it is a result of the client's.
+pub(super) fn answers(kind: &str) -> Option<(&'static str, &'static str)> {
+    CALLS.iter().find(|(_, output, _)| *output == kind).map(|(call, _, name)| (*call, *name))
+}
+
+/// Nothing is kept between requests.
+pub(super) fn check_stored(request: &Map<String, Value>) -> Result<(), Failure> {
+    if let Some(id) = given(request, "previous_response_id") {
+        let id = id.as_str().unwrap_or_default();
+        let message = format!("Previous response with id '{id}' not found.");
+        return Err(
+            Failure::invalid(message, Some("previous_response_id".into())).with_code("previous_response_not_found")
+        );
+    }
+    if let Some(conversation) = given(request, "conversation") {
+        let id = conversation.get("id").unwrap_or(conversation).as_str().unwrap_or_default();
+        let message = format!("Conversation with id '{id}' not found.");
+        return Err(Failure::invalid(message, Some("conversation".into())).with_status(404));
+    }
+    Ok(())
+}
+
+pub(super) fn check(items: &[Value], stores: bool, seals: &Seals<'_>) -> Result<(), Failure> {
+    let mut calls: Vec<(&str, &str)> = Vec::new();
+    let mut open: Vec<(&str, &str)> = Vec::new();
+    for (i, item) in items.iter().enumerate() {
+        let kind = check_item(item, &format!("input[{i}]"), stores, seals)?;
+        let call_id = || item["call_id"].as_str().unwrap_or_default();
+        if let Some((_, _, name)) = CALLS.iter().find(|(call, _, _)| *call == kind) {
+            calls.push((kind, call_id()));
+            open.push((name, call_id()));
+        } else if let Some((call, name)) = answers(kind) {
+            let id = call_id();
+            if !calls.contains(&(call, id)) {
+                let message = format!("No tool call found for {name} output with call_id {id}.");
+                return Err(Failure::invalid(message, Some("input".into())));
+            }
+            open.retain(|opened| *opened != (name, id));
+        }
+        if kind == "reasoning" && !items.get(i + 1).is_some_and(follows_reasoning) {
+            let id = item["id"].as_str().unwrap_or_default();
+            let message = format!("Item '{id}' of type 'reasoning' was provided without its required following item.");
+            return Err(Failure::invalid(message, Some("input".into())));
+        }
+    }
+    match open.first() {
+        None => Ok(()),
+        Some((name, id)) => {
+            let message = format!("No tool output found for {name} {id}.");
+            Err(Failure::invalid(message, Some("input".into())))
+        }
+    }
+}
+
+/// What a model says comes after what it thought.
+fn follows_reasoning(item: &Value) -> bool {
+    let kind = item.get("type").and_then(Value::as_str).unwrap_or("message");
+    if kind == "message" { item["role"] == "assistant" } else { answers(kind).is_none() }
+}
+
+fn check_item<'a>(item: &'a Value, path: &str, stores: bool, seals: &Seals<'_>) -> Result<&'a str, Failure> {
+    let Value::Object(fields) = item else {
+        return Err(Failure::wrong_type(path.into(), "an object", item));
+    };
+    let kind = if fields.contains_key("type") || !fields.contains_key("role") {
+        text(fields.get("type"), || format!("{path}.type"))?
+    } else {
+        "message"
+    };
+    one_of(kind, &KINDS, format!("{path}.type"))?;
+    if kind == "item_reference" {
+        return Err(missing_item(text(fields.get("id"), || format!("{path}.id"))?, stores));
+    }
+    check_id(fields, kind, path)?;
+    if let Some((_, known)) = FIELDS.iter().find(|(known, _)| *known == kind)
+        && let Some(extra) = fields.keys().find(|name| !known.contains(&name.as_str()))
+    {
+        let path = format!("{path}.{extra}");
+        let message = format!("Unknown parameter: '{path}'.");
+        return Err(Failure::invalid(message, Some(path)).with_code("unknown_parameter"));
+    }
+    if answers(kind).is_some() || CALLS.iter().any(|(call, _, _)| *call == kind) {
+        short(fields.get("call_id"), ID_CHARS_MAX, || format!("{path}.call_id"))?;
+    }
+    match kind {
+        "message" => check_message(fields, path)?,
+        "reasoning" => check_reasoning(fields, path, stores, seals)?,
+        "function_call" => {
+            text(fields.get("name"), || format!("{path}.name"))?;
+            text(fields.get("arguments"), || format!("{path}.arguments"))?;
+        }
+        "custom_tool_call" => {
+            text(fields.get("name"), || format!("{path}.name"))?;
+            text(fields.get("input"), || format!("{path}.input"))?;
+        }
+        "function_call_output" | "custom_tool_call_output" => match fields.get("output") {
+            None | Some(Value::Null) => return Err(Failure::missing(format!("{path}.output"))),
+            Some(Value::String(_) | Value::Array(_)) => {}
+            Some(other) => {
+                let expected = "one of a string or array of input content";
+                return Err(Failure::wrong_type(format!("{path}.output"), expected, other));
+            }
+        },
+        _ => {}
+    }
+    Ok(kind)
+}
+
+fn check_id(fields: &Map<String, Value>, kind: &str, path: &str) -> Result<(), Failure> {
+    if given(fields, "id").is_none() {
+        return Ok(());
+    }
+    let path = format!("{path}.id");
+    let id = short(fields.get("id"), ID_CHARS_MAX, || path.clone())?;
+    match PREFIXES.iter().find(|(known, _)| *known == kind) {
+        Some((_, prefix)) if !id.starts_with(prefix) => {
+            let message = format!("Invalid '{path}': '{id}'. Expected an ID that begins with '{prefix}'.");
+            Err(Failure::invalid(message, Some(path)).with_code("invalid_value"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_message(message: &Map<String, Value>, path: &str) -> Result<(), Failure> {
+    let role = text(message.get("role"), || format!("{path}.role"))?;
+    one_of(role, &["assistant", "system", "developer", "user"], format!("{path}.role"))?;
+    let parts = match message.get("content") {
+        None | Some(Value::Null) => return Err(Failure::missing(format!("{path}.content"))),
+        Some(Value::String(_)) => return Ok(()),
+        Some(Value::Array(parts)) => parts,
+        Some(other) => {
+            let expected = "one of an array of objects or string";
+            return Err(Failure::wrong_type(format!("{path}.content"), expected, other));
+        }
+    };
+    let known: &[&str] =
+        if role == "assistant" { &["output_text", "refusal"] } else { &["input_text", "input_image", "input_file"] };
+    for (i, part) in parts.iter().enumerate() {
+        let path = || format!("{path}.content[{i}].type");
+        one_of(text(part.get("type"), path)?, known, path())?;
+    }
+    Ok(())
+}
+
+fn check_reasoning(item: &Map<String, Value>, path: &str, stores: bool, seals: &Seals<'_>) -> Result<(), Failure> {
+    let summary = match item.get("summary") {
+        None | Some(Value::Null) => return Err(Failure::missing(format!("{path}.summary"))),
+        Some(Value::Array(parts)) => parts.iter().filter_map(|part| part.get("text")?.as_str()).collect::<String>(),
+        Some(other) => return Err(Failure::wrong_type(format!("{path}.summary"), "an array of objects", other)),
+    };
+    let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
+    if given(item, "encrypted_content").is_none() {
+        return Err(missing_item(id, stores));
+    }
+    let content = text(item.get("encrypted_content"), || format!("{path}.encrypted_content"))?;
+    if seals.fits(&summary, content) {
+        return Ok(());
+    }
+    let message = format!("The encrypted content for item {id} could not be verified.");
+    Err(Failure::invalid(message, None).with_code("invalid_encrypted_content"))
+}
+
+fn missing_item(id: &str, stores: bool) -> Failure {
+    let mut message = format!("Item with id '{id}' not found.");
+    if !stores {
+        message += " Items are not persisted when `store` is set to false. Try again with `store` set to true, or remove this item from your input.";
+    }
+    Failure::invalid(message, Some("input".into())).with_status(404)
+}
