@@ -7,8 +7,7 @@ mod json;
 use std::sync::LazyLock;
 
 use dacapo_replay::{ArgsDigest, CallIndex, Toolboxes};
-use dacapo_wire::chat::{Defaults, Kept, Reading, Switch, Transcript, Turn};
-use dacapo_wire::{Asked, Item, ModelCall, RunState, Saying, Sealer};
+use dacapo_wire::{Asked, Defaults, Item, Kept, ModelCall, Reader, Reading, RunState, Saying, Sealer, Switch, Wire};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value, json};
@@ -43,14 +42,16 @@ fuzz_target!(|data: &[u8]| {
 fn read(body: &[u8], header: Option<Switch>) {
     let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 200 };
     let Ok(json) = serde_json::from_slice::<Value>(body) else { return };
-    match Turn::read(json, header, defaults, &SEALER, &Kept::default(), &TOOLBOXES) {
+    let kept = Kept::default();
+    let reader = Reader { upstream: Wire::Chat, header, defaults, sealer: &SEALER, kept: &kept, toolboxes: &TOOLBOXES };
+    match reader.read(Wire::Chat, json) {
         Err(error) => assert!(!error.param.is_empty() && !error.message.is_empty(), "{error:?}"),
         Ok(Reading::PassThrough(changed)) => {
             let sent = changed.unwrap_or_else(|| serde_json::from_slice(body).expect("it was read before"));
             check_ids(&sent);
         }
         Ok(Reading::Turn(turn)) => {
-            let mut transcript = Transcript::default();
+            let mut transcript = turn.transcript();
             for item in &turn.conversation.items {
                 match item {
                     Item::Message(message) => transcript.message(message.clone()),

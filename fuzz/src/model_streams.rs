@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use dacapo_replay::{Toolbox, read_tools};
-use dacapo_wire::chat::{Listener, Said};
-use dacapo_wire::{Event, Intent, Offer, Saying, SseReader};
+use dacapo_wire::{Event, Intent, Offer, Saying, SseReader, Wire};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
@@ -36,8 +35,7 @@ fn check_pieces(data: &[u8]) {
     let whole = events([stream].into_iter());
     assert_eq!(whole, events(stream.chunks(usize::from(size) + 1)));
     assert_eq!(whole, events(stream.chunks(1)));
-    let chunks = whole.iter().filter_map(|event| serde_json::from_str(&event.data).ok());
-    hear(chunks);
+    hear(&whole);
     if let Ok(body) = serde_json::from_slice(stream) {
         check_whole(body);
     }
@@ -56,7 +54,9 @@ fn check_chunks(input: &mut Unstructured<'_>) -> Result<()> {
         chunks.push(chunk(input)?);
     }
     check_whole(json!({"id": "x", "choices": chunks.first().map(|chunk| &chunk["choices"])}));
-    hear(chunks.into_iter());
+    let event = |chunk: Value| Event { name: None, data: chunk.to_string() };
+    let events: Vec<Event> = chunks.into_iter().map(event).collect();
+    hear(&events);
     Ok(())
 }
 
@@ -83,19 +83,24 @@ fn chunk(input: &mut Unstructured<'_>) -> Result<Value> {
     })
 }
 
-fn hear(chunks: impl Iterator<Item = Value>) {
-    let mut listener = Listener::default();
-    for chunk in chunks {
-        listener.hear(chunk);
-    }
-    if let Some(said) = listener.finish(true) {
-        check_saying(&said.saying);
+fn hear(events: &[Event]) {
+    for wire in Wire::ALL {
+        let mut listener = wire.listener();
+        for event in events {
+            // An event that cannot be understood ends the turn, not the listener.
+            drop(listener.hear(event));
+        }
+        if let Some(said) = listener.finish() {
+            check_saying(&said.saying);
+        }
     }
 }
 
 fn check_whole(body: Value) {
-    if let Ok(said) = Said::read(body) {
-        check_saying(&said.saying);
+    for wire in Wire::ALL {
+        if let Ok(said) = wire.said(body.clone()) {
+            check_saying(&said.saying);
+        }
     }
 }
 

@@ -47,10 +47,7 @@ fn start_gateway(runtime: &Runtime, model: SocketAddr, programs_max: Option<u32>
         name: "bench".to_owned(),
         models: vec!["*".to_owned()],
         base_url: Some(format!("http://{model}/v1")),
-        api_key_env: None,
-        script: None,
-        retries_max: None,
-        retry_wait_seconds_max: None,
+        ..UpstreamOptions::default()
     });
     let gateway = Gateway::new(options.resolve(&BTreeMap::new())?)?;
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;

@@ -11,13 +11,15 @@ use dacapo_gateway::{Config, Gateway, Options as Settings, UpstreamOptions};
 use crate::stop::stop;
 
 const EXAMPLE: &str = "Examples:
-  dacapo serve                                    forwards to OPENAI_BASE_URL, or to api.openai.com
+  dacapo serve                                    forwards to api.openai.com, and claude-* to api.anthropic.com
   dacapo serve --upstream http://localhost:11434/v1
+  dacapo serve --upstream https://api.anthropic.com/v1 --wire messages
   dacapo serve --script turns.toml                every model is played from a file
 
-Then set the base URL of any OpenAI client to http://127.0.0.1:8787/v1. The model `demo` needs no key.";
+Then set the base URL of any OpenAI client to http://127.0.0.1:8787/v1, and of any Anthropic client to
+http://127.0.0.1:8787. The model `demo` needs no key.";
 
-/// Serve the gateway: OpenAI Chat Completions in code mode
+/// Serve the gateway: Chat Completions, Responses and Messages in code mode
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub(crate) struct Options {
@@ -29,9 +31,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Send all models to this OpenAI-compatible base URL
+    /// Send all models to this base URL
     #[arg(long, value_name = "URL", conflicts_with = "script")]
     upstream: Option<String>,
+
+    /// What they speak there: chat, responses or messages; may be repeated [default: chat, and all for a script]
+    #[arg(long = "wire", value_name = "WIRE")]
+    wires: Vec<String>,
 
     /// Play all models from a file of scripted turns
     #[arg(long, value_name = "FILE")]
@@ -70,6 +76,13 @@ pub(crate) fn serve(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The variable that holds the key for an upstream that a flag names.
+fn key_variable(wires: &[String], environment: &BTreeMap<String, String>) -> Option<String> {
+    let is_anthropic = wires.iter().all(|wire| wire == "messages") && !wires.is_empty();
+    let name = if is_anthropic { "ANTHROPIC_API_KEY" } else { "OPENAI_API_KEY" };
+    environment.contains_key(name).then(|| name.to_owned())
+}
+
 fn configuration(
     options: &Options,
     environment: &BTreeMap<String, String>,
@@ -87,15 +100,11 @@ fn configuration(
             UpstreamOptions {
                 name: if options.script.is_some() { "script" } else { "upstream" }.to_owned(),
                 models: vec!["*".to_owned()],
+                wires: (!options.wires.is_empty()).then(|| options.wires.clone()),
                 base_url: options.upstream.clone(),
-                api_key_env: options
-                    .upstream
-                    .as_ref()
-                    .filter(|_| environment.contains_key("OPENAI_API_KEY"))
-                    .map(|_| "OPENAI_API_KEY".to_owned()),
+                api_key_env: options.upstream.as_ref().and_then(|_| key_variable(&options.wires, environment)),
                 script: options.script.clone(),
-                retries_max: None,
-                retry_wait_seconds_max: None,
+                ..UpstreamOptions::default()
             },
         );
     }

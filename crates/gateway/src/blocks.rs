@@ -7,8 +7,7 @@ use dacapo_replay::{
     ANSWER_TOKENS_DEFAULT, Call, ErrorKind, Journal, Limits, LogLine, Outcome, Patience, Program, Request, Reused,
     Step, StepError, Stepper,
 };
-use dacapo_wire::chat::Transcript;
-use dacapo_wire::{Block, Conversation, Gap, Intent, Item, Offer, Response, RunId, Saying, SearchQuery};
+use dacapo_wire::{Block, Conversation, Gap, Intent, Item, Offer, Response, RunId, Saying, SearchQuery, Transcript};
 use serde_json::{Value, json};
 
 /// Runs programs of one turn.
@@ -80,7 +79,7 @@ impl Blocks<'_> {
                 }
                 Item::Lost(calls) => transcript.lost(calls),
                 Item::Block(block) => {
-                    let place = if at == last && block.result.is_none() { Place::Last } else { Place::Earlier };
+                    let place = if at == last && !block.is_closed { Place::Last } else { Place::Earlier };
                     match self.tell_block(block, place, &mut records, transcript)? {
                         Position::Model(told) => after = told,
                         waiting @ Position::Waiting { .. } => return Ok(waiting),
@@ -165,6 +164,9 @@ impl Blocks<'_> {
             *result = shown.to_string();
         }
         transcript.saying(waiting, &told, &block.direct);
+        for remark in &block.remarks {
+            transcript.message(remark.clone());
+        }
         if place == Place::Last {
             after.finished = Some((shown, bytes));
         }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use dacapo_replay::{Limit, Limits, WarmPrograms};
-use dacapo_wire::chat::Switch;
+use dacapo_wire::{Switch, Wire};
 use tracing::level_filters::LevelFilter;
 
 use crate::auth::{Client, Clients};
@@ -165,6 +165,7 @@ impl Options {
                 let default = Upstream::new(&options.name, "", place);
                 Upstream {
                     models: options.models.clone(),
+                    wires: wires(at, options, &default.wires, errors),
                     key_from: options.api_key_env.clone(),
                     script_from: options.script.clone(),
                     retries_max: options.retries_max.unwrap_or(default.retries_max),
@@ -179,12 +180,21 @@ impl Options {
                 .insert(0, Upstream { script_from, ..Upstream::new("demo", "demo", Place::Scripted(Script::demo())) });
         }
         if self.upstreams.is_empty() {
+            let url = environment.get("ANTHROPIC_BASE_URL").map_or("https://api.anthropic.com", String::as_str);
+            if let Some(base_url) = http(&format!("{}/v1", url.trim_end_matches('/')), "ANTHROPIC_BASE_URL", errors) {
+                let key = key(environment, "ANTHROPIC_API_KEY", errors);
+                let key_from = key.as_ref().map(|_| "ANTHROPIC_API_KEY".to_owned());
+                let place = Place::Http { base_url, key, pass_client_key };
+                let wires = vec![Wire::Messages];
+                upstreams.push(Upstream { key_from, wires, ..Upstream::new("anthropic", "claude-*", place) });
+            }
             let url = environment.get("OPENAI_BASE_URL").map_or("https://api.openai.com/v1", String::as_str);
             if let Some(base_url) = http(url, "OPENAI_BASE_URL", errors) {
                 let key = key(environment, "OPENAI_API_KEY", errors);
                 let key_from = key.as_ref().map(|_| "OPENAI_API_KEY".to_owned());
                 let place = Place::Http { base_url, key, pass_client_key };
-                upstreams.push(Upstream { key_from, ..Upstream::new("openai", "*", place) });
+                let wires = vec![Wire::Chat, Wire::Responses];
+                upstreams.push(Upstream { key_from, wires, ..Upstream::new("openai", "*", place) });
             }
         }
         upstreams
@@ -194,7 +204,7 @@ impl Options {
         let options = &self.code_mode;
         let mut switch = |key: &str, text: &str| {
             Switch::parse(text).unwrap_or_else(|| {
-                errors.push(format!("{key}: `{text}` is not known; use plain, explicit or off"));
+                errors.push(format!("{key}: `{text}` is not known; use plain, explicit, native or off"));
                 Switch::Plain
             })
         };
@@ -267,11 +277,6 @@ impl Config {
 
     /// What is in force, as a file would say it, with the secrets hidden.
     pub fn to_toml(&self) -> String {
-        let switch = |switch: Switch| match switch {
-            Switch::Off => "off",
-            Switch::Plain => "plain",
-            Switch::Explicit => "explicit",
-        };
         let options = Options {
             listen: Some(self.listen.to_string()),
             secret: Some(if self.secret_is_random { "(random)" } else { HIDDEN }.to_owned()),
@@ -282,7 +287,7 @@ impl Config {
             step_seconds_max: Some(self.step_timeout.as_secs()),
             log: Some(self.log.to_string()),
             code_mode: CodeModeOptions {
-                default: Some(switch(self.code_mode.default).to_owned()),
+                default: Some(self.code_mode.default.name().to_owned()),
                 declarations_tokens_max: Some(self.code_mode.declarations_tokens_max),
                 hold_text_chars: Some(self.code_mode.hold_text_chars),
                 attempts_max: Some(self.code_mode.attempts_max),
@@ -291,7 +296,7 @@ impl Config {
                     .code_mode
                     .models
                     .iter()
-                    .map(|(model, mode)| (model.clone(), switch(*mode).to_owned()))
+                    .map(|(model, mode)| (model.clone(), mode.name().to_owned()))
                     .collect(),
             },
             warm: WarmOptions { programs_max: Some(self.warm.count_max), bytes_max: Some(self.warm.bytes_max) },
@@ -328,6 +333,7 @@ impl Config {
                 .upstreams
                 .iter()
                 .map(|upstream| UpstreamOptions {
+                    wires: Some(upstream.wires.iter().map(|wire| wire.name().to_owned()).collect()),
                     name: upstream.name.clone(),
                     models: upstream.models.clone(),
                     base_url: match &upstream.place {
@@ -362,6 +368,24 @@ fn http(url: &str, key: &str, errors: &mut Vec<String>) -> Option<String> {
         return None;
     }
     Some(url.trim_end_matches('/').to_owned())
+}
+
+/// What an upstream speaks, as far as it is written.
+fn wires(at: usize, options: &UpstreamOptions, default: &[Wire], errors: &mut Vec<String>) -> Vec<Wire> {
+    let Some(names) = &options.wires else { return default.to_vec() };
+    if names.is_empty() {
+        errors.push(format!("upstream[{at}].wires: is empty; leave it out, or name chat, responses or messages"));
+    }
+    let mut wires = Vec::new();
+    for name in names {
+        match Wire::parse(name) {
+            Some(wire) => wires.push(wire),
+            None => {
+                errors.push(format!("upstream[{at}].wires: `{name}` is not known; use chat, responses or messages"))
+            }
+        }
+    }
+    wires
 }
 
 /// An address may hold a password, or a key in its query.

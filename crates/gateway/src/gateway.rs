@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dacapo_replay::{SandboxError, Stepper, Toolboxes};
-use dacapo_wire::chat::{Defaults, Switch};
+use dacapo_wire::{Defaults, Switch};
 use tokio::sync::Semaphore;
 
 use crate::config::Config;

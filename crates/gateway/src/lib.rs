@@ -15,6 +15,7 @@ mod outlet;
 pub mod scripted;
 mod server;
 mod store;
+mod threads;
 mod turn;
 mod upstream;
 

@@ -34,7 +34,7 @@ pub struct Options {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CodeModeOptions {
-    /// `plain`, `explicit` or `off`.
+    /// `plain`, `explicit`, `native` or `off`.
     pub default: Option<String>,
     pub declarations_tokens_max: Option<usize>,
     pub hold_text_chars: Option<usize>,
@@ -77,11 +77,13 @@ pub struct ClientOptions {
     pub requests_per_minute: Option<u32>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamOptions {
     pub name: String,
     pub models: Vec<String>,
+    /// What it speaks: `chat`, `responses`, `messages`. A client on another wire is translated for the first.
+    pub wires: Option<Vec<String>>,
     pub base_url: Option<String>,
     /// The environment variable that holds the key.
     pub api_key_env: Option<String>,

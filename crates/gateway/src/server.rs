@@ -14,8 +14,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCo
 use axum::routing::{get, post};
 use bytes::Bytes;
 use dacapo_replay::{Request as StepRequest, Step};
-use dacapo_wire::Sealer;
-use dacapo_wire::chat::{BadRequest, Delivery, Kept, Reading, Switch, Turn};
+use dacapo_wire::{BadRequest, Kept, Reader, Reading, Sealer, Switch, Turn, Wire};
 use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -25,12 +24,16 @@ use tokio::task::JoinHandle;
 use crate::error::TurnError;
 use crate::gateway::{Gateway, StartError};
 use crate::outlet::Stream;
-use crate::turn::{Asking, Done, Running, Tenant};
-use crate::upstream::Answer;
+use crate::threads;
+use crate::turn::{Done, Running, Tenant};
+use crate::upstream::{Answer, Asking, Target};
 
 /// A silence that proxies might take for a dead connection.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
-const PATH: &str = "/chat/completions";
+/// No count of tokens is larger.
+const COUNT_BYTES_MAX: usize = 1 << 20;
+/// Where nobody counts tokens, about.
+const BYTES_PER_TOKEN: usize = 4;
 /// Pieces that wait for a slow client.
 const QUEUE: usize = 64;
 
@@ -71,7 +74,10 @@ pub async fn serve(
 
 fn routes(server: Server) -> Router {
     Router::new()
-        .route("/v1/chat/completions", post(chat_completions))
+        .route("/v1/chat/completions", post(|state, request| answer(Wire::Chat, state, request)))
+        .route("/v1/responses", post(|state, request| answer(Wire::Responses, state, request)))
+        .route("/v1/messages", post(|state, request| answer(Wire::Messages, state, request)))
+        .route("/v1/messages/count_tokens", post(count_tokens))
         .route("/v1/models", get(models))
         .route("/v1/step", post(step))
         .route("/healthz", get(|| async { "ok\n" }))
@@ -82,18 +88,19 @@ fn routes(server: Server) -> Router {
 }
 
 async fn not_found(uri: Uri) -> Response<Body> {
-    let message = format!("there is nothing at {}; see POST /v1/chat/completions", uri.path());
-    TurnError::ours(StatusCode::NOT_FOUND, "not_found_error", message).response()
+    let message =
+        format!("there is nothing at {}; see POST /v1/chat/completions, /v1/responses and /v1/messages", uri.path());
+    TurnError::ours(StatusCode::NOT_FOUND, "not_found_error", message).response(wire_of(&uri))
 }
 
 async fn not_allowed(uri: Uri) -> Response<Body> {
     let message = format!("{} does not take this method", uri.path());
-    TurnError::ours(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", message).response()
+    TurnError::ours(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", message).response(wire_of(&uri))
 }
 
 async fn readyz(State(server): State<Server>) -> Response<Body> {
     if server.is_stopping.load(Ordering::Relaxed) {
-        return TurnError::ours(StatusCode::SERVICE_UNAVAILABLE, "server_error", "stopping").response();
+        return TurnError::ours(StatusCode::SERVICE_UNAVAILABLE, "server_error", "stopping").response(Wire::Chat);
     }
     Response::new(Body::from("ready\n"))
 }
@@ -101,65 +108,125 @@ async fn readyz(State(server): State<Server>) -> Response<Body> {
 async fn models(State(server): State<Server>, headers: HeaderMap) -> Response<Body> {
     match server.admit(&headers) {
         Ok(_) => json_response(&server.gateway.upstreams.models(&headers).await),
-        Err(error) => error.response(),
+        Err(error) => error.response(Wire::Chat),
     }
 }
 
 async fn step(State(server): State<Server>, request: Request<Body>) -> Response<Body> {
     match server.step(request).await {
         Ok(step) => json_response(&step),
-        Err(error) => error.response(),
+        Err(error) => error.response(Wire::Chat),
     }
 }
 
-async fn chat_completions(State(server): State<Server>, request: Request<Body>) -> Response<Body> {
+async fn answer(wire: Wire, State(server): State<Server>, request: Request<Body>) -> Response<Body> {
     let began = Instant::now();
-    let turn = server.chat_completions(request).await;
-    let response = turn.unwrap_or_else(TurnError::response);
-    tracing::debug!(status = response.status().as_u16(), ms = began.elapsed().as_millis() as u64, "answered");
+    let turn = server.answer(wire, request).await;
+    let response = turn.unwrap_or_else(|error| error.response(wire));
+    tracing::debug!(%wire, status = response.status().as_u16(), ms = began.elapsed().as_millis() as u64, "answered");
     response
 }
 
+async fn count_tokens(State(server): State<Server>, request: Request<Body>) -> Response<Body> {
+    match server.count_tokens(request).await {
+        Ok(count) => json_response(&count),
+        Err(error) => error.response(Wire::Messages),
+    }
+}
+
+/// Whose errors a client expects at an address.
+fn wire_of(uri: &Uri) -> Wire {
+    if uri.path().starts_with("/v1/messages") { Wire::Messages } else { Wire::Chat }
+}
+
+/// A request of a client, read.
+struct Asked {
+    reading: Reading,
+    /// As it came, or nearly.
+    body: Bytes,
+    model: String,
+    asking: Asking,
+    tenant: Tenant,
+    permit: OwnedSemaphorePermit,
+}
+
 impl Server {
-    async fn chat_completions(&self, request: Request<Body>) -> Result<Response<Body>, TurnError> {
-        let gateway = &self.gateway;
-        let (parts, body) = request.into_parts();
-        let tenant = self.admit(&parts.headers)?.to_owned();
-        let permit = self.permit()?;
-        let body = self.body(body).await?;
-        let header = mode_header(&parts.headers)?;
-        let json: Value = off_thread(body.clone(), body.len(), |body| {
-            serde_json::from_slice(&body).map_err(|error| bad("body", format!("is not JSON: {error}")))
-        })
-        .await??;
-        let model = json.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let sealer = Sealer::new(gateway.config.secret.0.as_bytes(), &tenant);
-        let kept = self.kept(&tenant, &json).await?;
-        let tenant = Tenant { name: tenant, sealer: sealer.clone() };
-        let defaults = gateway.defaults(&model);
-        let reader = Arc::clone(gateway);
-        let reading = off_thread(json, body.len(), move |json| {
-            Turn::read(json, header, defaults, &sealer, &kept, &reader.toolboxes)
-        });
-        let path = parts.uri.query().map_or_else(|| PATH.to_owned(), |query| format!("{PATH}?{query}"));
-        match reading.await?? {
+    async fn answer(&self, wire: Wire, request: Request<Body>) -> Result<Response<Body>, TurnError> {
+        let Asked { reading, body, model, asking, tenant, permit } = self.read(wire, request).await?;
+        match reading {
             Reading::PassThrough(changed) => {
                 let body = changed.map_or(body, |body| Bytes::from(body.to_string()));
-                self.pass_through(&parts.headers, &path, &model, body, permit).await
+                self.pass_through(Target::Answer(wire), &asking, &model, body, permit).await
             }
-            Reading::Turn(turn) if turn.delivery != Delivery::Whole => {
-                self.stream(*turn, Asking { headers: parts.headers, path }, tenant, permit).await
-            }
+            Reading::Turn(turn) if turn.is_stream => self.stream(*turn, asking, tenant, permit).await,
             Reading::Turn(turn) => {
-                let asking = Asking { headers: parts.headers, path };
-                let done = Running::new(Arc::clone(gateway), *turn, asking, tenant, None).run().await?;
+                let dropped = notice(&turn);
+                let done = Running::new(Arc::clone(&self.gateway), *turn, asking, tenant, None).run().await?;
                 tell(&model, &done);
                 let mut response = json_response(&done.body.unwrap_or(Value::Null));
                 response.headers_mut().extend(about(&done.headers));
+                response.headers_mut().extend(dropped);
                 drop(permit);
                 Ok(response)
             }
         }
+    }
+
+    async fn read(&self, wire: Wire, request: Request<Body>) -> Result<Asked, TurnError> {
+        let gateway = &self.gateway;
+        let (mut parts, body) = request.into_parts();
+        let tenant = self.admit(&parts.headers)?.to_owned();
+        let permit = self.permit()?;
+        let mut body = self.body(body).await?;
+        let header = mode_header(&parts.headers)?;
+        let mut json: Value = off_thread(body.clone(), body.len(), |body| {
+            serde_json::from_slice(&body).map_err(|error| bad("body", format!("is not JSON: {error}")))
+        })
+        .await??;
+        if wire == Wire::Messages && threads::without(&mut json, &mut parts.headers)? {
+            body = Bytes::from(json.to_string());
+        }
+        let model = json.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let upstream = gateway.upstreams.of(&model)?.wire_for(wire);
+        let sealer = Sealer::new(gateway.config.secret.0.as_bytes(), &tenant);
+        let kept = self.kept(wire, &tenant, &json).await?;
+        let tenant = Tenant { name: tenant, sealer: sealer.clone() };
+        let defaults = gateway.defaults(&model);
+        let reader = Arc::clone(gateway);
+        let reading = off_thread(json, body.len(), move |json| {
+            let toolboxes = &reader.toolboxes;
+            Reader { upstream, header, defaults, sealer: &sealer, kept: &kept, toolboxes }.read(wire, json)
+        });
+        let reading = reading.await??;
+        let query = parts.uri.query().map_or_else(String::new, |query| format!("?{query}"));
+        Ok(Asked { reading, body, model, asking: Asking { headers: parts.headers, query, wire }, tenant, permit })
+    }
+
+    /// How many tokens the model would read.
+    async fn count_tokens(&self, request: Request<Body>) -> Result<Value, TurnError> {
+        let Asked { reading, body, model, asking, tenant, permit } = self.read(Wire::Messages, request).await?;
+        let upstreams = &self.gateway.upstreams;
+        let upstream = upstreams.of(&model)?;
+        let asked = match reading {
+            Reading::PassThrough(changed) => changed.map_or(body, |body| Bytes::from(body.to_string())),
+            Reading::Turn(turn) => {
+                let running = Running::new(Arc::clone(&self.gateway), *turn, asking.clone(), tenant, None);
+                Bytes::from(running.would_ask().await?.to_string())
+            }
+        };
+        let counted = if upstream.wire_for(Wire::Messages) == Wire::Messages {
+            let answer = upstreams.post(upstream, Target::TokenCount, &asking, asked).await?;
+            if !answer.status.is_success() {
+                return Err(answer.into_error().await);
+            }
+            let body = answer.whole(COUNT_BYTES_MAX).await.map_err(TurnError::upstream)?;
+            serde_json::from_slice(&body).map_err(|error| TurnError::upstream(error.to_string()))?
+        } else {
+            // Nobody on another wire can be asked.
+            json!({"input_tokens": asked.len().div_ceil(BYTES_PER_TOKEN)})
+        };
+        drop(permit);
+        Ok(counted)
     }
 
     /// The tenant that asks. Where anybody on this machine may, web pages of others may not.
@@ -173,10 +240,10 @@ impl Server {
     }
 
     /// States of programs that the client's ids do not carry.
-    async fn kept(&self, tenant: &str, body: &Value) -> Result<Kept, TurnError> {
+    async fn kept(&self, wire: Wire, tenant: &str, body: &Value) -> Result<Kept, TurnError> {
         let mut kept = Kept::default();
         let Some(store) = &self.gateway.store else { return Ok(kept) };
-        let wanted = Kept::wanted(body);
+        let wanted = Kept::wanted(wire, body);
         match store.get(tenant, &wanted).await {
             Ok(found) => {
                 for ((run, round), sealed) in wanted.into_iter().zip(found) {
@@ -187,14 +254,7 @@ impl Server {
                 Ok(kept)
             }
             // Only a program that would go on now is worth an error.
-            Err(error)
-                if body["messages"]
-                    .as_array()
-                    .and_then(|all| all.last())
-                    .is_some_and(|last| last["role"] == "tool") =>
-            {
-                Err(error)
-            }
+            Err(error) if Kept::is_vital(wire, body) => Err(error),
             Err(_) => Ok(kept),
         }
     }
@@ -211,6 +271,7 @@ impl Server {
         let headers = Arc::new(OnceLock::new());
         let stream = Stream { pieces, headers: Arc::clone(&headers) };
         let model = turn.model().to_owned();
+        let dropped = notice(&turn);
         let running = Running::new(Arc::clone(&self.gateway), turn, asking, tenant, Some(stream));
         let mut task = Task(tokio::spawn(async move {
             let done = running.run().await;
@@ -243,6 +304,7 @@ impl Server {
         });
         let mut response = Response::new(Body::from_stream(pieces));
         *response.headers_mut() = headers.get().map(about).unwrap_or_default();
+        response.headers_mut().extend(dropped);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -252,15 +314,15 @@ impl Server {
 
     async fn pass_through(
         &self,
-        headers: &HeaderMap,
-        path: &str,
+        target: Target,
+        asking: &Asking,
         model: &str,
         body: Bytes,
         permit: OwnedSemaphorePermit,
     ) -> Result<Response<Body>, TurnError> {
         let upstreams = &self.gateway.upstreams;
         let upstream = upstreams.of(model)?;
-        let Answer { status, headers, body } = upstreams.post(upstream, path, headers, body).await?;
+        let Answer { status, headers, body, .. } = upstreams.post(upstream, target, asking, body).await?;
         tracing::info!(model, mode = "off", status = status.as_u16(), "turn");
         let body = stream::unfold((body, permit), |(mut body, permit)| async move {
             let piece = futures_util::StreamExt::next(&mut body).await?;
@@ -323,7 +385,7 @@ impl Drop for Task {
 fn mode_header(headers: &HeaderMap) -> Result<Option<Switch>, TurnError> {
     let Some(value) = headers.get("x-dacapo-mode") else { return Ok(None) };
     let switch = value.to_str().ok().and_then(|text| Switch::parse(text.trim()));
-    switch.map(Some).ok_or_else(|| bad("x-dacapo-mode", "must be off, plain or explicit".to_owned()))
+    switch.map(Some).ok_or_else(|| bad("x-dacapo-mode", "must be off, plain, explicit or native".to_owned()))
 }
 
 /// Does a web page of another host ask, or one that has made its host's name mean us?
@@ -366,7 +428,7 @@ fn json_response(body: &impl serde::Serialize) -> Response<Body> {
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             response
         }
-        Err(error) => TurnError::upstream(error.to_string()).response(),
+        Err(error) => TurnError::upstream(error.to_string()).response(Wire::Chat),
     }
 }
 
@@ -374,14 +436,24 @@ fn json_response(body: &impl serde::Serialize) -> Response<Body> {
 fn about(headers: &HeaderMap) -> HeaderMap {
     let kept = headers.iter().filter(|(name, _)| {
         let name = name.as_str();
-        name.starts_with("x-") || name.starts_with("openai-") || name == "request-id"
+        ["x-", "openai-", "anthropic-"].iter().any(|start| name.starts_with(start)) || name == "request-id"
     });
     kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// What the model's wire cannot carry, for the client to know.
+fn notice(turn: &Turn) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if !turn.dropped.is_empty() {
+        tracing::warn!(client = %turn.wire, upstream = %turn.upstream, dropped = ?turn.dropped, "the model is not told");
+        let value = HeaderValue::try_from(turn.dropped.join(", "));
+        headers.extend(value.ok().map(|value| (HeaderName::from_static("x-dacapo-dropped"), value)));
+    }
+    headers
 }
 
 /// One line per turn, of which nothing is secret.
 fn tell(model: &str, done: &Done) {
     let usage = &done.usage;
     tracing::info!(model, model_calls = usage.model_calls, programs = usage.programs, calls = usage.calls, "turn");
-    tracing::trace!(usage = %json!(usage.to_json()), "usage");
 }

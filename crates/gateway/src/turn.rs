@@ -8,23 +8,23 @@ use std::time::Instant;
 
 use axum::http::{HeaderMap, StatusCode};
 use dacapo_replay::{Call, Journal, Patience, Reused, StepError};
-use dacapo_wire::chat::{Delivery, Demand, Head, Reply, Said, Transcript, Turn, Usage, explicit};
-use dacapo_wire::{Asked, Intent, Item, ModelCall, RunId, RunState, Saying, Sealer};
+use dacapo_wire::{
+    Announced, Asked, Demand, Ended, Handing, Head, Intent, Item, ModelCall, Passed, RunId, RunState, Said, Saying,
+    Sealer, Transcript, Turn, Usage,
+};
 use serde_json::Value;
 
 use crate::blocks::{Blocks, Calls, Position, Run};
 use crate::error::TurnError;
 use crate::gateway::{Gateway, now_ms};
-use crate::outlet::{CallDeltas, Outlet, Stream};
+use crate::outlet::{Outlet, Stream, call_deltas};
+use crate::upstream::Asking;
 
 /// A turn on its way.
 pub(crate) struct Running {
     gateway: Arc<Gateway>,
     turn: Arc<Turn>,
-    /// The client's, for upstreams.
-    headers: HeaderMap,
-    /// Of the upstream, with the client's query.
-    path: String,
+    asking: Asking,
     tenant: Tenant,
     outlet: Outlet,
     transcript: Transcript,
@@ -34,12 +34,8 @@ pub(crate) struct Running {
     so_far: SoFar,
     /// Of the last answer of an upstream.
     pub returned: HeaderMap,
-}
-
-/// What of a client's HTTP request reaches the upstream.
-pub(crate) struct Asking {
-    pub headers: HeaderMap,
-    pub path: String,
+    /// When an upstream answered, by its own clock, in seconds since 1970.
+    answered_at: Option<u64>,
 }
 
 /// Whose conversation it is.
@@ -72,26 +68,25 @@ impl Running {
     pub(crate) fn new(
         gateway: Arc<Gateway>,
         turn: Turn,
-        asked: Asking,
+        mut asking: Asking,
         tenant: Tenant,
         stream: Option<Stream>,
     ) -> Running {
-        let Asking { mut headers, path } = asked;
-        let outlet = Outlet::new(stream, CallDeltas::for_client(&headers), turn.explicit);
+        let outlet = Outlet::new(stream, turn.speaker(call_deltas(&asking.headers)));
         // It stands for the client's request, of which the model's are not copies.
-        headers.remove("idempotency-key");
+        asking.headers.remove("idempotency-key");
         Running {
             gateway,
+            transcript: turn.transcript(),
             turn: Arc::new(turn),
-            headers,
-            path,
+            asking,
             tenant,
             outlet,
-            transcript: Transcript::default(),
             usage: Usage::default(),
             attempts: 0,
             so_far: SoFar::default(),
             returned: HeaderMap::new(),
+            answered_at: None,
         }
     }
 
@@ -99,35 +94,26 @@ impl Running {
     pub(crate) async fn run(mut self) -> Result<Done, TurnError> {
         match self.walk().await {
             Ok(()) => {
-                let include_usage = self.turn.delivery == Delivery::StreamWithUsage;
-                let body = self.outlet.finish(self.usage.to_json(), include_usage).await?;
+                let body = self.outlet.finish(&self.usage).await?;
                 Ok(Done { body, headers: self.returned, usage: self.usage })
             }
             Err(error) => {
                 if self.outlet.has_begun() {
-                    self.outlet.fail(&error).await;
+                    self.outlet.fail(error.body(self.turn.wire)).await;
                 }
                 Err(error)
             }
         }
     }
 
+    /// What the model would be asked with.
+    pub(crate) async fn would_ask(mut self) -> Result<Value, TurnError> {
+        self.tell().await?;
+        Ok(self.turn.ask(&self.transcript, false))
+    }
+
     async fn walk(&mut self) -> Result<(), TurnError> {
-        let turn = Arc::clone(&self.turn);
-        let has_programs = turn.conversation.items.iter().any(|item| matches!(item, Item::Block(_)));
-        let tell = move |blocks: &Blocks<'_>| {
-            let mut transcript = Transcript::default();
-            let position = blocks.tell(&turn.conversation, &mut transcript)?;
-            Ok((position, transcript))
-        };
-        // Without programs it is a matter of copying messages.
-        let told = if has_programs {
-            self.blocking(tell).await?
-        } else {
-            tell(&blocks(&self.gateway, &self.turn, &|| true)).map_err(TurnError::from)?
-        };
-        let position;
-        (position, self.transcript) = told;
+        let position = self.tell().await?;
         let turn = Arc::clone(&self.turn);
         let live = turn.conversation.live();
         match position {
@@ -135,21 +121,24 @@ impl Running {
                 let block = live.ok_or_else(|| TurnError::bug("no program waits"))?;
                 let round = block.next_round();
                 self.usage.programs += 1;
-                self.outlet.head(Head::resumed(block.run, round, block.state.started_at_ms, turn.model()));
-                self.hand_out(None, &block.state, Handing { round, answered, calls, direct: Vec::new() }).await
+                self.outlet.head(&Head::resumed(turn.wire, block.run, round, block.state.started_at_ms, turn.model()));
+                self.hand_out(None, Waiting { program: &block.id, state: &block.state, round, answered, calls }, &[])
+                    .await
             }
             Position::Model(after) => {
                 if let (Some(block), Some((shown, answer_bytes))) = (live, &after.finished) {
                     self.usage.programs += 1;
                     self.usage.tokens_kept_out += tokens(answer_bytes.saturating_sub(shown.to_string().len()));
                     if turn.explicit {
-                        self.outlet.head(Head::resumed(
-                            block.run,
-                            block.next_round(),
+                        let (run, round) = (block.run, block.next_round());
+                        self.outlet.head(&Head::resumed(
+                            turn.wire,
+                            run,
+                            round,
                             block.state.started_at_ms,
                             turn.model(),
                         ));
-                        self.outlet.message(explicit::code_result(&block.id, shown)).await?;
+                        self.outlet.result(&Ended { program: &block.id, state: &block.state, shown }).await?;
                     }
                 }
                 if let Some((run, record)) = after.failed {
@@ -159,6 +148,26 @@ impl Running {
                 self.talk().await
             }
         }
+    }
+
+    /// Writes the history for the model, with what its programs come to.
+    async fn tell(&mut self) -> Result<Position, TurnError> {
+        let turn = Arc::clone(&self.turn);
+        let has_programs = turn.conversation.items.iter().any(|item| matches!(item, Item::Block(_)));
+        let tell = move |blocks: &Blocks<'_>| {
+            let mut transcript = turn.transcript();
+            let position = blocks.tell(&turn.conversation, &mut transcript)?;
+            Ok((position, transcript))
+        };
+        // Without programs it is a matter of copying messages.
+        let told = if has_programs {
+            self.blocking(tell).await?
+        } else {
+            tell(&blocks(&self.gateway, &self.turn, &|| true)).map_err(TurnError::from)?
+        };
+        let (position, transcript) = told;
+        self.transcript = transcript;
+        Ok(position)
     }
 
     /// Asks the model until there is something for the client.
@@ -172,10 +181,10 @@ impl Running {
             self.begin(&said.head);
             let offer = &self.turn.offer;
             if no_calls || said.is_cut() {
-                return self.answer(said, Passed::Text).await;
+                return self.answer(&said, Passed::Text).await;
             }
             match said.saying.intent(offer) {
-                Intent::Answer | Intent::Direct => return self.answer(said, Passed::All).await,
+                Intent::Answer | Intent::Direct => return self.answer(&said, Passed::All).await,
                 Intent::Respond => {
                     self.attempts += u32::from(said.saying.is_mistaken(offer));
                     let saying = said.saying.normalized(offer);
@@ -197,13 +206,14 @@ impl Running {
             let now = now_ms();
             // Providers tell the time: taking theirs makes the turn the same on every replica.
             so_far.started_at_ms = head
-                .created()
+                .created
+                .or(self.answered_at)
                 .map(|seconds| seconds.saturating_mul(1000))
                 .filter(|ms| IS_A_TIME.contains(ms))
                 .unwrap_or(now);
             // Where in the conversation we are: some providers repeat their ids.
-            let place = self.transcript.messages().len();
-            so_far.seed = if head.id().is_empty() { now.to_string() } else { RunState::seed_of(head.id(), place) };
+            let place = self.transcript.entries().len();
+            so_far.seed = if head.id.is_empty() { now.to_string() } else { RunState::seed_of(&head.id, place) };
         }
     }
 
@@ -246,14 +256,16 @@ impl Running {
         self.usage.programs += 1;
         let (waiting, record) = (state.waiting(), self.so_far.record.clone());
         let run = self.blocking(move |blocks| blocks.run(waiting, &Journal::default(), &record)).await?;
-        self.outlet.head(said.head.clone());
+        self.outlet.head(&said.head);
         if self.turn.explicit {
-            self.outlet.message(explicit::code(&state)).await?;
+            let sealed = self.tenant.sealer.seal(&state, 0, [0; 8], &[]).remove(0);
+            let is_finished = matches!(run, Run::Finished { .. });
+            self.outlet.program(&Announced { state: &state, sealed: &sealed, is_finished }).await?;
         }
         let (shown, is_error) = match run {
             Run::Paused(calls) => {
-                let handing = Handing { round: 0, answered: [0; 8], calls, direct };
-                self.hand_out(said.choice.get("message"), &state, handing).await?;
+                let waiting = Waiting { program: "", state: &state, round: 0, answered: [0; 8], calls };
+                self.hand_out(Some(&said), waiting, &direct).await?;
                 return Ok(Next::Client);
             }
             Run::Finished { shown, is_error, record } => {
@@ -264,7 +276,7 @@ impl Running {
                     so_far.shown += 1;
                     so_far.sayings.clear();
                     so_far.continues = if is_error { Some(state.run()) } else { None };
-                    self.outlet.message(explicit::code_result(&explicit::code_id(state.run()), &shown)).await?;
+                    self.outlet.result(&Ended { program: "", state: &state, shown: &shown }).await?;
                 }
                 (shown, is_error)
             }
@@ -286,14 +298,17 @@ impl Running {
     }
 
     /// Gives the client the calls that the program waits for.
-    async fn hand_out(&mut self, said: Option<&Value>, state: &RunState, handing: Handing) -> Result<(), TurnError> {
-        let Handing { round, answered, mut calls, direct } = handing;
+    async fn hand_out(
+        &mut self,
+        said: Option<&Said>,
+        waiting: Waiting<'_>,
+        direct: &[ModelCall],
+    ) -> Result<(), TurnError> {
+        let Waiting { program, state, round, answered, mut calls } = waiting;
         if self.turn.one_call {
             calls.truncate(1);
         }
-        let ids = if self.turn.explicit {
-            explicit::call_ids(state.run(), round, &calls)
-        } else {
+        let ids = if self.turn.seals_calls() {
             let asked: Vec<Asked> = calls.iter().map(Asked::from).collect();
             let mut ids = self.tenant.sealer.seal(state, round, answered, &asked);
             if let Some(store) = &self.gateway.store {
@@ -302,21 +317,18 @@ impl Running {
                 ids = Sealer::short(run, round, &asked);
             }
             ids
+        } else {
+            Turn::open_ids(state.run(), round, &calls)
         };
         self.usage.rounds += 1;
         self.usage.calls += calls.len() as u64;
-        self.outlet.calls(Reply::calls(said, &ids, &calls, &direct)).await
+        self.outlet.calls(&Handing { said, state, program, ids: &ids, calls: &calls, direct }).await
     }
 
     /// Gives the client what the model said.
-    async fn answer(&mut self, mut said: Said, passed: Passed) -> Result<(), TurnError> {
-        self.outlet.head(said.head);
-        let message = said.choice.shift_remove("message").unwrap_or_default();
-        if passed == Passed::All && !said.saying.calls.is_empty() {
-            return self.outlet.calls(Reply::calls(Some(&message), &[], &[], &said.saying.calls)).await;
-        }
-        let finish_reason = said.finish_reason.filter(|reason| reason != "tool_calls");
-        self.outlet.answer(said.choice, message, finish_reason.as_deref().unwrap_or("stop")).await
+    async fn answer(&mut self, said: &Said, passed: Passed) -> Result<(), TurnError> {
+        self.outlet.head(&said.head);
+        self.outlet.answer(said, passed).await
     }
 
     /// Runs programs off the threads that serve clients, and stops when nobody waits for them any more.
@@ -365,20 +377,15 @@ enum Next {
     Model,
 }
 
-/// What of a message the client gets.
-#[derive(Debug, PartialEq, Eq)]
-enum Passed {
-    All,
-    Text,
-}
-
-/// A round on its way out.
-struct Handing {
+/// A program that waits for calls.
+struct Waiting<'a> {
+    /// What an explicit client calls it.
+    program: &'a str,
+    state: &'a RunState,
     round: u32,
     /// Stands for the answers so far.
     answered: [u8; 8],
     calls: Vec<Call>,
-    direct: Vec<ModelCall>,
 }
 
 /// Says no when it is dropped.

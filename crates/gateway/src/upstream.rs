@@ -15,8 +15,33 @@ use crate::scripted::{Ending, Script};
 /// A body as it arrives.
 pub(crate) type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
 
+/// What an upstream is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    Answer(Wire),
+    /// How many tokens a request has. Only Messages has it.
+    TokenCount,
+}
+
+impl Target {
+    fn wire(self) -> Wire {
+        match self {
+            Target::Answer(wire) => wire,
+            Target::TokenCount => Wire::Messages,
+        }
+    }
+
+    fn path(self) -> &'static str {
+        match self {
+            Target::Answer(wire) => wire.path(),
+            Target::TokenCount => "/messages/count_tokens",
+        }
+    }
+}
+
 /// What an upstream answered.
 pub(crate) struct Answer {
+    pub wire: Wire,
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Pieces,
@@ -28,6 +53,8 @@ pub(crate) struct Upstream {
     pub name: String,
     /// Which models are here; `*` stands for any characters.
     pub models: Vec<String>,
+    /// What it speaks; never empty.
+    pub wires: Vec<Wire>,
     pub place: Place,
     /// What the configuration named, for people to read.
     pub key_from: Option<String>,
@@ -44,11 +71,32 @@ impl Upstream {
             script_from: None,
             name: name.to_owned(),
             models: vec![models.to_owned()],
+            wires: match place {
+                Place::Http { .. } => vec![Wire::Chat],
+                Place::Scripted(_) => Wire::ALL.to_vec(),
+            },
             place,
             retries_max: 2,
             retry_wait_max: Duration::from_secs(10),
         }
     }
+
+    /// On which wire it is asked for a client: on its own, if it can be.
+    pub(crate) fn wire_for(&self, client: Wire) -> Wire {
+        let first = self.wires.first().copied().unwrap_or(client);
+        if self.wires.contains(&client) { client } else { first }
+    }
+}
+
+/// What a request is sent with, besides its body.
+#[derive(Debug, Clone)]
+pub(crate) struct Asking {
+    /// The client's.
+    pub headers: HeaderMap,
+    /// The client's, with its question mark.
+    pub query: String,
+    /// The client's.
+    pub wire: Wire,
 }
 
 #[derive(Debug, Clone)]
@@ -113,13 +161,13 @@ impl Upstreams {
     pub(crate) async fn post(
         &self,
         upstream: &Upstream,
-        path: &str,
-        headers: &HeaderMap,
+        target: Target,
+        asking: &Asking,
         body: Bytes,
     ) -> Result<Answer, TurnError> {
         let mut tries = 0;
         loop {
-            let answer = self.post_once(upstream, path, headers, body.clone()).await?;
+            let answer = self.post_once(upstream, target, asking, body.clone()).await?;
             let wait = retry_after(&answer).filter(|wait| *wait <= upstream.retry_wait_max);
             match wait {
                 Some(wait) if tries < upstream.retries_max => {
@@ -135,17 +183,19 @@ impl Upstreams {
     async fn post_once(
         &self,
         upstream: &Upstream,
-        path: &str,
-        headers: &HeaderMap,
+        target: Target,
+        asking: &Asking,
         body: Bytes,
     ) -> Result<Answer, TurnError> {
         match &upstream.place {
-            Place::Scripted(script) => Ok(scripted(script, &body)),
+            Place::Scripted(script) => Ok(scripted(script, target, &body)),
             Place::Http { base_url, key, pass_client_key } => {
-                let headers = forwarded(headers, key.as_ref(), *pass_client_key);
-                let sent = self.client.post(format!("{base_url}{path}")).headers(headers).body(body).send();
+                let headers = forwarded(asking, target.wire(), key.as_ref(), *pass_client_key);
+                let url = format!("{base_url}{}{}", target.path(), asking.query);
+                let sent = self.client.post(url).headers(headers).body(body).send();
                 let response = sent.await.map_err(|error| unreachable(&upstream.name, &error))?;
                 Ok(Answer {
+                    wire: target.wire(),
                     status: response.status(),
                     headers: returned(response.headers()),
                     body: Box::pin(response.bytes_stream().map(|piece| piece.map_err(|error| told(&error)))),
@@ -168,7 +218,9 @@ impl Upstreams {
             let listed = match &upstream.place {
                 Place::Scripted(_) => None,
                 Place::Http { base_url, key, pass_client_key } => {
-                    let headers = forwarded(headers, key.as_ref(), *pass_client_key && is_clear);
+                    let wire = upstream.wire_for(Wire::Chat);
+                    let asking = Asking { headers: headers.clone(), query: String::new(), wire };
+                    let headers = forwarded(&asking, wire, key.as_ref(), *pass_client_key && is_clear);
                     let sent = self.client.get(format!("{base_url}/models")).headers(headers).timeout(PATIENCE).send();
                     match sent.await {
                         Ok(response) if response.status().is_success() => {
@@ -221,13 +273,18 @@ impl Answer {
                 break;
             }
         }
-        TurnError::passed(self.status, self.headers, Bytes::from(body))
+        TurnError::passed(self.wire, self.status, self.headers, Bytes::from(body))
     }
 }
 
-fn scripted(script: &Script, body: &[u8]) -> Answer {
+fn scripted(script: &Script, target: Target, body: &[u8]) -> Answer {
     let request = serde_json::from_slice(body).unwrap_or(Value::Null);
-    let reply = script.reply(Wire::Chat, &request);
+    if target == Target::TokenCount {
+        let count = Bytes::from(script.count_tokens(&request).to_string());
+        let body = Box::pin(stream::iter([Ok(count)]));
+        return Answer { wire: target.wire(), status: StatusCode::OK, headers: HeaderMap::new(), body };
+    }
+    let reply = script.reply(target.wire(), &request);
     let mut headers = HeaderMap::new();
     for (name, value) in &reply.headers {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
@@ -242,7 +299,7 @@ fn scripted(script: &Script, body: &[u8]) -> Answer {
         Ok(piece.bytes)
     });
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    Answer { status, headers, body: Box::pin(pieces.chain(stream::iter(cut))) }
+    Answer { wire: target.wire(), status, headers, body: Box::pin(pieces.chain(stream::iter(cut))) }
 }
 
 /// How long to wait before asking again, if the upstream says that this may help.
@@ -291,16 +348,40 @@ fn is_ours(name: &HeaderName) -> bool {
     OURS.contains(&name.as_str()) || name.as_str().starts_with("x-dacapo-")
 }
 
-fn forwarded(headers: &HeaderMap, key: Option<&Secret>, pass_client_key: bool) -> HeaderMap {
+/// The version of Anthropic's API, for clients on other wires.
+const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
+
+fn forwarded(asking: &Asking, wire: Wire, key: Option<&Secret>, pass_client_key: bool) -> HeaderMap {
     let mut forwarded = HeaderMap::new();
-    for (name, value) in headers {
+    let is_same_wire = asking.wire == wire;
+    let mut client_key = None;
+    for (name, value) in &asking.headers {
         let is_key = *name == header::AUTHORIZATION || name == "api-key" || name == "x-api-key";
-        if !is_ours(name) && (!is_key || pass_client_key && key.is_none()) {
+        // What one provider understands may mean something else to another.
+        let is_dialect = ["anthropic-", "openai-", "x-stainless-"].iter().any(|start| name.as_str().starts_with(start));
+        if is_key && !is_same_wire {
+            client_key = Some(value.clone());
+        } else if !is_ours(name) && (is_same_wire || !is_dialect) && (!is_key || pass_client_key && key.is_none()) {
             forwarded.append(name.clone(), value.clone());
         }
     }
-    if let Some(value) = key.and_then(|key| HeaderValue::try_from(format!("Bearer {}", key.0)).ok()) {
-        forwarded.insert(header::AUTHORIZATION, value);
+    let text = match (key, &client_key) {
+        (Some(key), _) => Some(key.0.as_str()),
+        (None, Some(value)) if pass_client_key => {
+            let text = value.to_str().unwrap_or_default();
+            Some(text.strip_prefix("Bearer ").unwrap_or(text))
+        }
+        _ => None,
+    };
+    if let Some(text) = text {
+        let (name, value) = match wire {
+            Wire::Messages => (HeaderName::from_static("x-api-key"), text.to_owned()),
+            Wire::Chat | Wire::Responses => (header::AUTHORIZATION, format!("Bearer {text}")),
+        };
+        forwarded.extend(HeaderValue::try_from(value).ok().map(|value| (name, value)));
+    }
+    if wire == Wire::Messages && !forwarded.contains_key(ANTHROPIC_VERSION.0) {
+        forwarded.insert(ANTHROPIC_VERSION.0, HeaderValue::from_static(ANTHROPIC_VERSION.1));
     }
     forwarded
 }

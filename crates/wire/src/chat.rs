@@ -1,15 +1,134 @@
 //! `OpenAI` Chat Completions.
 
-pub mod explicit;
+mod explicit;
 mod fields;
 mod listener;
-mod plain;
-mod reply;
 mod request;
+mod speaker;
 mod transcript;
+mod translate;
 
-pub use listener::{Heard, Listener, Said};
-pub use plain::Kept;
-pub use reply::{Head, Reply, Usage};
-pub use request::{BadRequest, Defaults, Delivery, Demand, Reading, Switch, Turn};
-pub use transcript::Transcript;
+use serde_json::{Map, Value, json};
+
+use crate::conversation::{Conversation, Given};
+use crate::dialect::{Ask, Dialect, Survey, Wanted};
+use crate::message::{Answered, Message, Tool, Wishes};
+use crate::plain::Seals;
+use crate::said::{Listener, Said};
+use crate::saying::{ModelCall, Saying};
+use crate::speaker::{Manner, Speaker, Trouble};
+use crate::turn::{BadRequest, Split};
+use crate::usage::Tokens;
+
+pub(crate) struct Chat;
+
+impl Dialect for Chat {
+    fn survey(&self, body: &Map<String, Value>) -> Result<Survey, BadRequest> {
+        request::survey(body)
+    }
+
+    fn split(&self, body: &Map<String, Value>, _: bool) -> Result<Split, BadRequest> {
+        request::split(body)
+    }
+
+    fn unpromised(&self, body: &Map<String, Value>) -> Option<&'static str> {
+        request::unpromised(body)
+    }
+
+    fn wanted(&self, body: &Map<String, Value>) -> Wanted {
+        request::wanted(body)
+    }
+
+    fn conversation(
+        &self,
+        body: &mut Map<String, Value>,
+        explicit: bool,
+        seals: Option<&Seals<'_>>,
+    ) -> Result<Conversation, BadRequest> {
+        request::conversation(body, explicit, seals)
+    }
+
+    fn call_ids(&self, body: &Value) -> Vec<Vec<String>> {
+        let messages = body.get("messages").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let ids =
+            |message: &Value| fields::tool_calls(message).iter().map(|call| fields::id(call).to_owned()).collect();
+        messages.iter().map(ids).collect()
+    }
+
+    fn without_code_mode(&self, body: Map<String, Value>, history: Option<Vec<Value>>) -> Value {
+        request::without_code_mode(body, history)
+    }
+
+    fn preface(&self, _: &Map<String, Value>) -> Vec<Message> {
+        Vec::new()
+    }
+
+    fn read(&self, entry: &Value) -> Vec<Message> {
+        translate::read(entry)
+    }
+
+    fn read_tool(&self, entry: &Value) -> Option<Tool> {
+        translate::read_tool(entry)
+    }
+
+    fn wishes(&self, body: &Map<String, Value>) -> Wishes {
+        translate::wishes(body)
+    }
+
+    fn speaker(&self, manner: Manner) -> Box<dyn Speaker> {
+        Box::new(speaker::ChatSpeaker::new(manner))
+    }
+
+    fn error(&self, trouble: &Trouble<'_>) -> Value {
+        json!({"error": {"message": trouble.message, "type": trouble.kind, "param": trouble.param, "code": trouble.code}})
+    }
+
+    fn write(&self, message: &Message) -> Vec<Value> {
+        translate::write(message)
+    }
+
+    fn saying(&self, saying: &Saying, ids: &[String], results: &[String], direct: &[Given]) -> Vec<Value> {
+        transcript::saying(saying, ids, results, direct)
+    }
+
+    fn ordinary(&self, message: &Value, calls: &[Given], ids: &[String], note: Option<&str>) -> Vec<Value> {
+        transcript::ordinary(message, calls, ids, note)
+    }
+
+    fn read_given(&self, given: &Given) -> (ModelCall, Option<Answered>) {
+        let answer = given.answer.as_ref().map(translate::answered);
+        (fields::model_call(&given.call), answer)
+    }
+
+    fn write_given(&self, call: &ModelCall, answer: Option<&Answered>) -> Given {
+        Given { call: fields::written(&call.id, call), answer: answer.map(translate::write_answer) }
+    }
+
+    fn write_tool(&self, tool: &Tool) -> Value {
+        translate::write_tool(tool)
+    }
+
+    fn body(&self, wishes: &Wishes) -> Map<String, Value> {
+        translate::body(wishes)
+    }
+
+    fn ask(&self, body: Map<String, Value>, ask: Ask<'_>) -> Value {
+        request::ask(body, ask)
+    }
+
+    fn listener(&self) -> Box<dyn Listener> {
+        Box::new(listener::ChatListener::default())
+    }
+
+    fn said(&self, body: Value) -> Result<Said, String> {
+        listener::said(body)
+    }
+
+    fn tokens(&self, usage: &Map<String, Value>) -> Tokens {
+        translate::tokens(usage)
+    }
+
+    fn usage(&self, tokens: Tokens) -> Map<String, Value> {
+        translate::usage(tokens)
+    }
+}

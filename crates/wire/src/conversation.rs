@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::ids::RunId;
 use crate::state::{Asked, RunState};
 
-/// A client's history.
+/// A client's history. What is not ours stays in the words of the client's wire.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conversation {
     pub items: Vec<Item>,
@@ -28,12 +28,16 @@ pub struct Block {
     pub id: String,
     pub state: RunState,
     pub rounds: Vec<Round>,
-    /// Calls that the model made beside the program, and that the client executed, in the shape of the wire.
+    /// Calls that the model made beside the program, and that the client executed.
     pub direct: Vec<Given>,
     /// The result, where the history holds it, as the model was shown it.
     pub result: Option<Value>,
     /// The program that it continues is not in the history.
     pub is_orphan: bool,
+    /// The client has seen it end.
+    pub is_closed: bool,
+    /// What the client said beside its answers, as entries of the history: the model reads it after the result.
+    pub remarks: Vec<Value>,
 }
 
 /// Calls that were handed out together.
@@ -80,7 +84,7 @@ impl Conversation {
     /// The block whose answers the client has just given, if it is one.
     pub fn live(&self) -> Option<&Block> {
         match self.items.last() {
-            Some(Item::Block(block)) if block.result.is_none() => Some(block),
+            Some(Item::Block(block)) if !block.is_closed => Some(block),
             _ => None,
         }
     }

@@ -44,6 +44,8 @@ pub struct Offer {
     direct: BTreeSet<String>,
     execute: &'static str,
     search: Option<&'static str>,
+    /// Whether there are programs at all.
+    is_on: bool,
 }
 
 impl Offer {
@@ -56,7 +58,13 @@ impl Offer {
             search: (!fits).then(|| unless_taken(SEARCH, SEARCH_OTHERWISE)),
             toolbox,
             direct,
+            is_on: true,
         }
+    }
+
+    /// No programs: the model calls the client's tools by itself.
+    pub fn off(nothing: Arc<Toolbox>, direct: BTreeSet<String>) -> Offer {
+        Offer { execute: EXECUTE, search: None, toolbox: nothing, direct, is_on: false }
     }
 
     pub fn toolbox(&self) -> &Arc<Toolbox> {
@@ -73,22 +81,27 @@ impl Offer {
 
     /// Is this our tool for programs, under any of its names? What it was called may have changed since.
     pub(crate) fn is_execute(&self, name: &str) -> bool {
-        name == self.execute || matches!(name, EXECUTE | EXECUTE_OTHERWISE) && !self.direct.contains(name)
+        self.is_on
+            && (name == self.execute || matches!(name, EXECUTE | EXECUTE_OTHERWISE) && !self.direct.contains(name))
     }
 
     /// The same for searches. They are answered also when they are not offered any more, unless the client has a tool
     /// of that name.
     pub(crate) fn is_search(&self, name: &str) -> bool {
         let is_ours = matches!(name, SEARCH | SEARCH_OTHERWISE) && !self.direct.contains(name);
-        self.search == Some(name) || is_ours && self.toolbox.catalog().find(name).is_none()
+        self.search == Some(name) || self.is_on && is_ours && self.toolbox.catalog().find(name).is_none()
     }
 
+    /// May the model call it by itself?
     pub fn is_direct(&self, tool: &str) -> bool {
-        self.direct.contains(tool)
+        !self.is_on || self.direct.contains(tool)
     }
 
     /// Name, description and parameters of each tool of ours.
     pub fn tools(&self) -> Vec<(&str, String, Value)> {
+        if !self.is_on {
+            return Vec::new();
+        }
         let mut description = RULES.to_owned();
         match self.search {
             None => {

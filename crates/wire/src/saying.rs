@@ -32,6 +32,9 @@ pub struct ModelCall {
     /// Takes text instead of JSON.
     #[serde(skip)]
     pub is_custom: bool,
+    /// As it came, for a client on the same wire.
+    #[serde(skip)]
+    pub native: Value,
     #[serde(rename = "o", default, skip_serializing_if = "Map::is_empty")]
     pub opaque: Map<String, Value>,
 }

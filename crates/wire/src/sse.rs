@@ -1,10 +1,32 @@
 //! Server-sent events, as providers really send them.
 
+use serde_json::Value;
+
 /// One event; its data lines are joined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     pub name: Option<String>,
     pub data: String,
+}
+
+impl Event {
+    /// Without a name.
+    pub(crate) fn data(data: &Value) -> Event {
+        Event { name: None, data: data.to_string() }
+    }
+
+    /// Named as its data says.
+    pub(crate) fn typed(data: &Value) -> Event {
+        Event { name: data.get("type").and_then(Value::as_str).map(str::to_owned), data: data.to_string() }
+    }
+
+    /// As it goes over the wire; the data must be of one line, as JSON is.
+    pub fn encoded(&self) -> String {
+        match &self.name {
+            Some(name) => format!("event: {name}\ndata: {}\n\n", self.data),
+            None => format!("data: {}\n\n", self.data),
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -27,6 +27,15 @@ impl Wire {
         }
     }
 
+    /// What the ids of answers begin with.
+    pub(crate) fn answer_prefix(self) -> &'static str {
+        match self {
+            Wire::Chat => "chatcmpl-",
+            Wire::Responses => "resp_",
+            Wire::Messages => "msg_",
+        }
+    }
+
     /// Below a provider's base URL, which ends in `/v1`.
     pub fn path(self) -> &'static str {
         match self {

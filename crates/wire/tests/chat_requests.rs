@@ -1,8 +1,9 @@
 //! Histories that clients have put together in their own way.
 
 use dacapo_replay::{ArgsDigest, CallIndex, Toolboxes};
-use dacapo_wire::chat::{Defaults, Kept, Reading, Switch, Transcript, Turn};
-use dacapo_wire::{Asked, Item, ModelCall, RunState, Saying, Sealer};
+use dacapo_wire::{
+    Asked, Defaults, Item, Kept, ModelCall, Reader, Reading, RunState, Saying, Sealer, Switch, Turn, Wire,
+};
 use serde_json::{Map, Value, json};
 
 fn sealer() -> Sealer {
@@ -13,14 +14,10 @@ fn turn(messages: &Value) -> Box<Turn> {
     let tools = json!([{"type": "function", "function": {"name": "get_weather"}}]);
     let body = json!({"model": "m", "messages": messages, "tools": tools}).to_string();
     let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000 };
-    match Turn::read(
-        serde_json::from_str(&body).expect("JSON"),
-        None,
-        defaults,
-        &sealer(),
-        &Kept::default(),
-        &Toolboxes::default(),
-    ) {
+    let (sealer, kept, toolboxes) = (sealer(), Kept::default(), Toolboxes::default());
+    let reader =
+        Reader { upstream: Wire::Chat, header: None, defaults, sealer: &sealer, kept: &kept, toolboxes: &toolboxes };
+    match reader.read(Wire::Chat, serde_json::from_str(&body).expect("JSON")) {
         Ok(Reading::Turn(turn)) => turn,
         other => panic!("{other:?}"),
     }
@@ -44,7 +41,7 @@ fn sealed_id() -> String {
 
 /// What the model gets of all that is no program.
 fn asked(turn: &Turn) -> Value {
-    let mut transcript = Transcript::default();
+    let mut transcript = turn.transcript();
     for item in &turn.conversation.items {
         match item {
             Item::Message(message) => transcript.message(message.clone()),

@@ -2,15 +2,16 @@
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
-use dacapo_wire::chat::{Listener, Said};
-use dacapo_wire::{Intent, SseReader};
+use dacapo_wire::{Intent, Said, SseReader, Unheard};
 use futures_util::StreamExt;
 use serde_json::Value;
 
 use crate::error::TurnError;
 use crate::turn::Running;
-use crate::upstream::Answer;
+use crate::upstream::{Answer, Target};
 
+/// Where answers are, on one wire or another.
+const ANSWERS: [&str; 3] = ["choices", "output", "content"];
 /// No provider answers with more.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
@@ -20,8 +21,9 @@ impl Running {
         let body = Bytes::from(self.turn.ask(&self.transcript, no_calls).to_string());
         let upstreams = &self.gateway.upstreams;
         let upstream = upstreams.of(self.turn.model())?;
-        let answer = upstreams.post(upstream, &self.path, &self.headers, body).await?;
+        let answer = upstreams.post(upstream, Target::Answer(self.turn.upstream), &self.asking, body).await?;
         self.returned.clone_from(&answer.headers);
+        self.answered_at = date(&answer.headers);
         self.outlet.begins(&answer.headers);
         if !answer.status.is_success() {
             return Err(answer.into_error().await);
@@ -32,22 +34,23 @@ impl Running {
         let body = answer.whole(ANSWER_BYTES_MAX).await.map_err(TurnError::upstream)?;
         let body: Value = serde_json::from_slice(&body)
             .map_err(|error| TurnError::upstream(format!("the upstream's answer is not JSON: {error}")))?;
-        if body.get("error").is_some_and(|error| !error.is_null()) && body.get("choices").is_none() {
+        let is_error = |body: &Value| body.get("error").is_some_and(|error| !error.is_null());
+        if is_error(&body) && ANSWERS.iter().all(|key| body.get(key).is_none()) {
             let body = Bytes::from(body.to_string());
-            return Err(TurnError::passed(StatusCode::BAD_GATEWAY, self.returned.clone(), body));
+            return Err(TurnError::passed(self.turn.upstream, StatusCode::BAD_GATEWAY, self.returned.clone(), body));
         }
-        Said::read(body).map_err(TurnError::upstream)
+        self.turn.upstream.said(body).map_err(TurnError::upstream)
     }
 
     /// Passes on what is surely part of the answer, as it arrives.
     async fn listen(&mut self, mut answer: Answer, no_calls: bool) -> Result<Said, TurnError> {
-        let headers = answer.headers.clone();
+        let (headers, wire) = (answer.headers.clone(), self.turn.upstream);
         let hold_chars = if no_calls { 0 } else { self.gateway.config.code_mode.hold_text_chars };
         let mut reader = SseReader::default();
-        let mut listener = Listener::default();
+        let mut listener = self.turn.upstream.listener();
         let mut held = Vec::new();
         let mut chars = 0;
-        let (mut is_over, mut was_told) = (false, false);
+        let mut is_over = false;
         while !is_over {
             let piece = answer.body.next().await;
             is_over = piece.is_none();
@@ -60,46 +63,56 @@ impl Running {
                 None => reader.finish().into_iter().collect(),
             };
             for event in events {
-                if event.data.trim() == "[DONE]" {
-                    (is_over, was_told) = (true, true);
-                    break;
-                }
-                let chunk: Value = serde_json::from_str(&event.data)
-                    .map_err(|error| TurnError::upstream(format!("the upstream's stream is not JSON: {error}")))?;
-                if chunk.get("error").is_some_and(|error| !error.is_null()) {
-                    let body = Bytes::from(chunk.to_string());
-                    return Err(TurnError::passed(StatusCode::BAD_GATEWAY, json_headers(&headers), body));
-                }
-                let heard = listener.hear(chunk);
+                let heard = listener.hear(&event).map_err(|unheard| match unheard {
+                    Unheard::NotJson(error) => {
+                        TurnError::upstream(format!("the upstream's stream is not JSON: {error}"))
+                    }
+                    Unheard::Error(body) => {
+                        let body = Bytes::from(body.to_string());
+                        TurnError::passed(wire, StatusCode::BAD_GATEWAY, json_headers(&headers), body)
+                    }
+                })?;
                 if let Some(head) = listener.head() {
-                    self.outlet.head(head.clone());
+                    self.outlet.head(head);
                 }
-                chars += heard.text_chars;
-                let Some(chunk) = heard.chunk.filter(|_| self.outlet.is_stream()) else { continue };
-                // Whatever comes after text stays after it.
-                if chars <= hold_chars && (heard.text_chars > 0 || !held.is_empty()) {
-                    held.push(chunk);
+                if listener.is_over() {
+                    is_over = true;
+                }
+                chars += heard.text_chars();
+                if heard.is_empty() || !self.outlet.is_stream() {
                     continue;
                 }
-                for chunk in held.drain(..) {
-                    self.outlet.pass(chunk).await?;
+                // Whatever comes after text stays after it.
+                if chars <= hold_chars && (heard.is_text || !held.is_empty()) {
+                    held.push(heard);
+                    continue;
                 }
-                self.outlet.pass(chunk).await?;
+                for heard in held.drain(..) {
+                    self.outlet.pass(heard).await?;
+                }
+                self.outlet.pass(heard).await?;
             }
         }
         let said = listener
-            .finish(was_told)
+            .finish()
             .ok_or_else(|| TurnError::upstream("the upstream's stream ended before the answer did"))?;
         let is_for_client = no_calls
             || said.is_cut()
             || matches!(said.saying.intent(&self.turn.offer), Intent::Answer | Intent::Direct);
         if is_for_client {
-            for chunk in held {
-                self.outlet.pass(chunk).await?;
+            for heard in held {
+                self.outlet.pass(heard).await?;
             }
         }
         Ok(said)
     }
+}
+
+/// When the upstream answered, by its own clock.
+fn date(headers: &HeaderMap) -> Option<u64> {
+    let text = headers.get(header::DATE)?.to_str().ok()?;
+    let since = httpdate::parse_http_date(text).ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+    Some(since.as_secs())
 }
 
 /// The headers of a stream, for an error that is told before anything else.

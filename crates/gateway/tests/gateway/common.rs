@@ -118,10 +118,7 @@ pub(crate) fn options(model: &Model) -> Options {
         name: "model".to_owned(),
         models: vec!["*".to_owned()],
         base_url: Some(model.url.clone()),
-        api_key_env: None,
-        script: None,
-        retries_max: None,
-        retry_wait_seconds_max: None,
+        ..UpstreamOptions::default()
     });
     options
 }

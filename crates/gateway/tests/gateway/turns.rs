@@ -123,7 +123,7 @@ async fn what_code_mode_has_no_part_in_passes_byte_for_byte() {
     let off = post_with(&gateway.url, &body("hi"), &[("x-dacapo-mode", "off")]).await;
     assert_eq!((off.status, model.asked()[0]["tools"][0]["function"]["name"].clone()), (200, json!("web_search")));
     let unknown = post_with(&gateway.url, &body("hi"), &[("x-dacapo-mode", "on")]).await;
-    assert_eq!(unknown.json()["error"]["message"], "x-dacapo-mode: must be off, plain or explicit");
+    assert_eq!(unknown.json()["error"]["message"], "x-dacapo-mode: must be off, plain, explicit or native");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,19 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use dacapo_replay::{Call, CallIndex, Catalog};
+use dacapo_replay::{CallIndex, Catalog};
 use serde_json::{Map, Value, json};
 
-use super::request::BadRequest;
-use super::{fields, plain, transcript};
+use super::{fields, request, transcript};
+use crate::carrier;
 use crate::conversation::{Block, Conversation, Expected, Given, HandedOut, Item, Round};
 use crate::ids::RunId;
+use crate::plain::tool_name;
 use crate::prompt::EXECUTE;
 use crate::saying::{ModelCall, Saying};
 use crate::state::{RunState, arguments};
+use crate::turn::BadRequest;
 
 pub(super) const CODE: &str = "code";
 pub(super) const CODE_RESULT: &str = "code_result";
+/// Reasoning of a model on another wire.
+const FOREIGN: &str = "reasoning_state";
 /// What the model is shown beside the result itself.
 const SHOWN_BESIDE: [&str; 2] = ["note", "logs"];
 
@@ -81,6 +85,7 @@ impl Reader {
                     }
                 }
                 open.block.result = Some(shown);
+                open.block.is_closed = true;
                 if let Some(open) = self.open.take() {
                     self.conversation.items.push(Item::Block(open.block));
                 }
@@ -102,7 +107,7 @@ impl Reader {
     /// A client may have brought ids of plain mode along, which no provider takes.
     fn end_messages(&mut self) {
         let messages = std::mem::take(&mut self.messages);
-        self.conversation.items.extend(plain::as_ordinary(messages).items);
+        self.conversation.items.extend(request::walk(messages, None).items);
     }
 
     fn code(&self, at: usize, message: &Value) -> Result<Block, BadRequest> {
@@ -126,10 +131,10 @@ impl Reader {
         let is_orphan = predecessor.is_some() && continues.is_none();
         let before = match message.get("before") {
             None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(before)) => before.iter().map(fields::saying).collect(),
+            Some(Value::Array(before)) => before.iter().map(saying).collect(),
             Some(_) => return Err(wrong(at, "before", "must be an array of assistant messages")),
         };
-        let mut saying = fields::saying(message);
+        let mut saying = saying(message);
         let mut opaque = Map::new();
         if let Some(extra) = message.get(fields::CALL_OPAQUE) {
             opaque.insert(fields::CALL_OPAQUE.to_owned(), extra.clone());
@@ -141,7 +146,17 @@ impl Reader {
         let seed = text("seed")?.unwrap_or_else(|| id.clone());
         let state = RunState { seed, started_at_ms, tools: [0; 8], continues, sayings, at: 0, code };
         let (rounds, direct) = (Vec::new(), Vec::new());
-        Ok(Block { run: state.run(), id, state, rounds, direct, result: None, is_orphan })
+        Ok(Block {
+            run: state.run(),
+            id,
+            state,
+            rounds,
+            direct,
+            result: None,
+            is_orphan,
+            is_closed: false,
+            remarks: Vec::new(),
+        })
     }
 }
 
@@ -170,7 +185,7 @@ impl Open {
             round.calls.push(HandedOut {
                 id: id.to_owned(),
                 asked: Expected::Args(index, args),
-                tool: fields::tool_name(call, catalog),
+                tool: tool_name(fields::function_name(call), catalog),
                 answer: None,
             });
         }
@@ -217,17 +232,29 @@ fn wrong(at: usize, key: &str, message: &str) -> BadRequest {
     BadRequest { param: format!("messages[{at}].{key}"), message: message.to_owned() }
 }
 
-/// The ids of a round's calls, for a client that knows about programs.
-pub fn call_ids(run: RunId, round: u32, calls: &[Call]) -> Vec<String> {
-    calls.iter().map(|call| format!("call_{run}_{round}_{}", call.call.0)).collect()
+/// A message of the model as an explicit client carries it.
+fn saying(message: &Value) -> Saying {
+    let mut saying = fields::saying(message);
+    let foreign = message.get(FOREIGN).and_then(Value::as_str).and_then(carrier::unwrap);
+    saying.opaque.extend(foreign.unwrap_or_default());
+    saying
 }
 
-pub fn code_id(run: RunId) -> String {
+/// Reasoning as an explicit client carries it: under its own names, or sealed up if the model's wire is another.
+pub(super) fn carried_opaque(opaque: &Map<String, Value>) -> Map<String, Value> {
+    let mut carried: Map<String, Value> = fields::reasoning(opaque).collect();
+    if carried.len() < opaque.len() {
+        carried.insert(FOREIGN.to_owned(), Value::from(carrier::wrap(opaque)));
+    }
+    carried
+}
+
+pub(super) fn code_id(run: RunId) -> String {
     format!("code_{run}")
 }
 
 /// The message that closes a block; `shown` is the result as the model reads it.
-pub fn code_result(id: &str, shown: &Value) -> Value {
+pub(super) fn code_result(id: &str, shown: &Value) -> Value {
     let mut result = shown.clone();
     let beside: Vec<(&str, Value)> = match result.as_object_mut() {
         Some(fields) => SHOWN_BESIDE.into_iter().filter_map(|key| Some((key, fields.shift_remove(key)?))).collect(),
@@ -241,7 +268,7 @@ pub fn code_result(id: &str, shown: &Value) -> Value {
 }
 
 /// The message that opens a block.
-pub fn code(state: &RunState) -> Value {
+pub(super) fn code(state: &RunState) -> Value {
     let before = state.sayings.split_last().map_or(&[][..], |(_, before)| before);
     let before: Vec<Value> = before.iter().map(transcript::carried).collect();
     let mut message = json!({"role": CODE, "id": code_id(state.run()), "code": state.code});
@@ -250,7 +277,7 @@ pub fn code(state: &RunState) -> Value {
         if let Some(text) = &saying.text {
             fields.insert("content".to_owned(), Value::from(text.as_str()));
         }
-        fields.extend(saying.opaque.clone());
+        fields.extend(carried_opaque(&saying.opaque));
         if let Some(call) = saying.calls.get(state.at) {
             fields.extend(call.opaque.clone());
         }

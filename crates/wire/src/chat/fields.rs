@@ -1,6 +1,6 @@
 //! Views of the messages' fields, in both spellings that clients use.
 
-use dacapo_replay::{Answer, Catalog};
+use dacapo_replay::Answer;
 use serde_json::{Map, Value, json};
 
 use crate::conversation;
@@ -41,21 +41,6 @@ pub(super) fn arguments(call: &Value) -> String {
     }
 }
 
-/// The name by which journals know the tool, for any name that programs know it by.
-pub(super) fn tool_name(call: &Value, catalog: &Catalog) -> String {
-    let name = function_name(call);
-    if catalog.find(name).is_none() {
-        let known = catalog
-            .functions()
-            .iter()
-            .find(|function| function.identifier == name || function.aliases.iter().any(|alias| alias == name));
-        if let Some(function) = known {
-            return catalog.qualified_name(function.tool).to_owned();
-        }
-    }
-    name.to_owned()
-}
-
 /// Text of a message's content; what is not text stays JSON.
 pub(super) fn text(content: Option<&Value>) -> String {
     match content {
@@ -86,16 +71,22 @@ pub(super) fn answer(message: &Value) -> Answer {
     conversation::answer(text(message.get("content")), is_error)
 }
 
+/// What a provider wants back, of all that a message or a saying has.
+pub(super) fn reasoning(fields: &Map<String, Value>) -> impl Iterator<Item = (String, Value)> + '_ {
+    let known = REASONING.iter().filter_map(|key| Some((*key, fields.get(*key)?)));
+    known.filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.to_owned(), value.clone()))
+}
+
 /// A message of the model in our words.
 pub(super) fn saying(message: &Value) -> Saying {
-    let mut opaque = Map::new();
-    for key in REASONING {
-        if let Some(value) = message.get(key).filter(|value| !value.is_null()) {
-            opaque.insert(key.to_owned(), value.clone());
-        }
-    }
+    let opaque = message.as_object().map(|fields| reasoning(fields).collect()).unwrap_or_default();
     let text = Some(said_text(message.get("content"))).filter(|text| !text.is_empty());
     Saying { text, opaque, calls: tool_calls(message).iter().map(model_call).collect() }
+}
+
+/// Thoughts that people can read.
+pub(super) fn thoughts(message: &Value) -> &str {
+    ["reasoning_content", "reasoning"].iter().find_map(|key| message.get(key)?.as_str()).unwrap_or_default()
 }
 
 pub(super) fn model_call(call: &Value) -> ModelCall {
@@ -110,7 +101,7 @@ pub(super) fn model_call(call: &Value) -> ModelCall {
         Some(custom) => (text(custom.get("name")), text(custom.get("input"))),
         None => (function_name(call).to_owned(), arguments(call)),
     };
-    ModelCall { name, arguments, id: id(call).to_owned(), is_custom: custom.is_some(), opaque }
+    ModelCall { name, arguments, id: id(call).to_owned(), is_custom: custom.is_some(), opaque, native: Value::Null }
 }
 
 /// A call as it stands in a message.
@@ -124,6 +115,6 @@ pub(super) fn written(id: &str, call: &ModelCall) -> Value {
         fields.insert("type".to_owned(), Value::from("function"));
         fields.insert("function".to_owned(), json!({"name": call.name, "arguments": call.arguments}));
     }
-    fields.extend(call.opaque.clone());
+    fields.extend(call.opaque.get(CALL_OPAQUE).map(|value| (CALL_OPAQUE.to_owned(), value.clone())));
     Value::Object(fields)
 }

@@ -3,42 +3,58 @@
 use serde_json::{Map, Value};
 
 use super::fields;
-use super::reply::Head;
-use crate::saying::{ModelCall, Saying};
+use crate::said::{Finish, Head, Heard, Listener, Said, Unheard};
+use crate::saying::ModelCall;
+use crate::sse::Event;
+use crate::wire::Wire;
 
-/// What a model said, and around it.
-#[derive(Debug, Clone)]
-pub struct Said {
-    pub saying: Saying,
-    pub finish_reason: Option<String>,
-    pub usage: Option<Value>,
-    pub head: Head,
-    /// The choice around it, with the message: what the client gets if this is the answer.
-    pub choice: Map<String, Value>,
+/// Reads an answer that came whole.
+pub(super) fn said(mut body: Value) -> Result<Said, String> {
+    let choice = body.pointer_mut("/choices/0").map(Value::take);
+    let Some(Value::Object(choice)) = choice else {
+        return Err("the model's answer has no choices".to_owned());
+    };
+    let message = choice.get("message").ok_or("the model's answer has no message")?;
+    let usage = body.get("usage").filter(|usage| usage.is_object()).cloned();
+    Ok(Said {
+        saying: fields::saying(message),
+        reasoning: fields::thoughts(message).to_owned(),
+        finish: finish(choice.get("finish_reason").and_then(Value::as_str)),
+        usage,
+        head: head(body),
+        native: choice,
+    })
 }
 
-impl Said {
-    /// Reads an answer that came whole.
-    pub fn read(mut body: Value) -> Result<Said, String> {
-        let choice = body.pointer_mut("/choices/0").map(Value::take);
-        let Some(Value::Object(choice)) = choice else {
-            return Err("the model's answer has no choices".to_owned());
-        };
-        let saying = choice.get("message").map(fields::saying).ok_or("the model's answer has no message")?;
-        let finish_reason = choice.get("finish_reason").and_then(Value::as_str).map(str::to_owned);
-        let usage = body.get("usage").filter(|usage| usage.is_object()).cloned();
-        Ok(Said { saying, finish_reason, usage, head: Head::of(body), choice })
+fn head(body: Value) -> Head {
+    let mut fields = match body {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    };
+    fields.shift_remove("choices");
+    fields.shift_remove("usage");
+    let text = |key: &str| fields.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    Head {
+        id: text("id"),
+        created: fields.get("created").and_then(Value::as_u64),
+        model: text("model"),
+        wire: Wire::Chat,
+        fields,
     }
+}
 
-    /// The message was cut by a limit on its length, so its calls mean nothing.
-    pub fn is_cut(&self) -> bool {
-        matches!(self.finish_reason.as_deref(), Some("length" | "content_filter"))
+fn finish(reason: Option<&str>) -> Finish {
+    match reason {
+        Some("length") => Finish::Length,
+        Some("content_filter") => Finish::Filter,
+        Some("tool_calls" | "function_call") => Finish::Calls,
+        _ => Finish::Stop,
     }
 }
 
 /// Puts a streamed answer together.
 #[derive(Debug, Default)]
-pub struct Listener {
+pub(super) struct ChatListener {
     calls: Vec<Partial>,
     finish_reason: Option<String>,
     usage: Option<Value>,
@@ -46,6 +62,7 @@ pub struct Listener {
     choice: Map<String, Value>,
     /// All that deltas said but calls.
     message: Map<String, Value>,
+    is_over: bool,
 }
 
 #[derive(Debug, Default)]
@@ -54,17 +71,51 @@ struct Partial {
     call: ModelCall,
 }
 
-/// What of a chunk the client may get.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Heard {
-    /// The chunk without calls, finish reason and usage; `None` if nothing is left of it.
-    pub chunk: Option<Value>,
-    /// Characters of the answer's text in it.
-    pub text_chars: usize,
+impl Listener for ChatListener {
+    fn hear(&mut self, event: &Event) -> Result<Heard, Unheard> {
+        if event.data.trim() == "[DONE]" {
+            self.is_over = true;
+            return Ok(Heard::default());
+        }
+        let chunk: Value = serde_json::from_str(&event.data).map_err(|error| Unheard::NotJson(error.to_string()))?;
+        if chunk.get("error").is_some_and(|error| !error.is_null()) {
+            return Err(Unheard::Error(chunk));
+        }
+        Ok(self.hear_chunk(chunk))
+    }
+
+    fn head(&self) -> Option<&Head> {
+        self.head.as_ref()
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    fn finish(mut self: Box<Self>) -> Option<Said> {
+        let head = self.head?;
+        if self.finish_reason.is_none() && !self.is_over {
+            return None;
+        }
+        let mut message = Map::new();
+        message.insert("role".to_owned(), Value::from("assistant"));
+        message.insert("content".to_owned(), Value::Null);
+        message.extend(self.message);
+        let message = Value::Object(message);
+        let mut saying = fields::saying(&message);
+        saying.calls = self.calls.into_iter().map(|partial| partial.call).collect();
+        let reasoning = fields::thoughts(&message).to_owned();
+        self.choice.insert("message".to_owned(), message);
+        let finish = finish(self.finish_reason.as_deref());
+        if let Some(reason) = self.finish_reason {
+            self.choice.insert("finish_reason".to_owned(), Value::from(reason));
+        }
+        Some(Said { saying, reasoning, finish, usage: self.usage, head, native: self.choice })
+    }
 }
 
-impl Listener {
-    pub fn hear(&mut self, mut chunk: Value) -> Heard {
+impl ChatListener {
+    fn hear_chunk(&mut self, mut chunk: Value) -> Heard {
         if let Some(fields) = chunk.as_object_mut()
             && let Some(usage) = fields.shift_remove("usage").filter(Value::is_object)
         {
@@ -73,17 +124,17 @@ impl Listener {
         // Some providers begin with a chunk that says nothing, not even who they are.
         let is_named = chunk.get("id").and_then(Value::as_str).is_some_and(|id| !id.is_empty());
         if self.head.is_none() && (is_named || chunk.pointer("/choices/0").is_some()) {
-            self.head = Some(Head::of(chunk.clone()));
+            self.head = Some(head(chunk.clone()));
         }
         let Some(choice) = chunk.pointer_mut("/choices/0").and_then(Value::as_object_mut) else {
-            return Heard { chunk: None, text_chars: 0 };
+            return Heard::default();
         };
         if let Some(reason) = choice.get_mut("finish_reason").map(Value::take)
             && let Some(reason) = reason.as_str()
         {
             self.finish_reason = Some(reason.to_owned());
         }
-        let mut text_chars = 0;
+        let mut heard = Heard::default();
         let mut is_left = false;
         if let Some(delta) = choice.get_mut("delta").and_then(Value::as_object_mut) {
             for key in ["tool_calls", "toolCalls"] {
@@ -93,7 +144,10 @@ impl Listener {
                     }
                 }
             }
-            text_chars = fields::said_text(delta.get("content")).chars().count();
+            heard.text = fields::said_text(delta.get("content"));
+            heard.is_text = !heard.text.is_empty();
+            let said = ["reasoning_content", "reasoning"].iter().find_map(|key| delta.get(*key)?.as_str());
+            heard.reasoning = said.unwrap_or_default().to_owned();
             for (key, piece) in delta.iter().filter(|(key, piece)| *key != "role" && !piece.is_null()) {
                 join(self.message.entry(key).or_insert(Value::Null), piece);
             }
@@ -105,11 +159,8 @@ impl Listener {
             is_left |= !value.is_null();
             self.choice.insert(key.clone(), value.clone());
         }
-        Heard { chunk: is_left.then_some(chunk), text_chars }
-    }
-
-    pub fn head(&self) -> Option<&Head> {
-        self.head.as_ref()
+        heard.native = is_left.then_some(chunk);
+        heard
     }
 
     /// A piece of a call belongs to the call with its index; where providers leave the index out, or give all calls
@@ -136,22 +187,6 @@ impl Listener {
             }
             None => self.calls.push(Partial { index, call: heard }),
         }
-    }
-
-    /// The stream is over, and said so or not. `None` if it ended before the model did.
-    pub fn finish(mut self, was_told: bool) -> Option<Said> {
-        let head = self.head?;
-        if self.finish_reason.is_none() && !was_told {
-            return None;
-        }
-        let mut message = Map::new();
-        message.insert("role".to_owned(), Value::from("assistant"));
-        message.insert("content".to_owned(), Value::Null);
-        message.extend(self.message);
-        let mut saying = fields::saying(&Value::Object(message.clone()));
-        saying.calls = self.calls.into_iter().map(|partial| partial.call).collect();
-        self.choice.insert("message".to_owned(), Value::Object(message));
-        Some(Said { saying, finish_reason: self.finish_reason, usage: self.usage, head, choice: self.choice })
     }
 }
 

@@ -1,0 +1,99 @@
+//! The history as the model sees it.
+
+use serde_json::Value;
+
+use crate::conversation::{Given, Lost};
+use crate::ids::short_id;
+use crate::message::Message;
+use crate::saying::Saying;
+use crate::wire::Wire;
+
+/// Entries of a history for the model, in the words of its wire. The same items give the same bytes, so that
+/// providers' prompt caches keep hitting.
+#[derive(Debug, Clone)]
+pub struct Transcript {
+    client: Wire,
+    upstream: Wire,
+    entries: Vec<Value>,
+    /// Calls written so far.
+    calls: usize,
+}
+
+/// What stands for an answer that never came.
+pub(crate) const UNANSWERED: &str = "(no answer came back)";
+const LOST: &str = "(These calls were made by a program whose state was lost on its way back, so it did not go on.)";
+
+impl Transcript {
+    pub(crate) fn new(client: Wire, upstream: Wire) -> Transcript {
+        Transcript { client, upstream, entries: Vec::new(), calls: 0 }
+    }
+
+    pub fn entries(&self) -> &[Value] {
+        &self.entries
+    }
+
+    pub(crate) fn into_entries(self) -> Vec<Value> {
+        self.entries
+    }
+
+    /// An entry that is none of ours.
+    pub fn message(&mut self, entry: Value) {
+        if self.client == self.upstream {
+            self.entries.push(entry);
+        } else {
+            self.messages(&self.client.dialect().read(&entry));
+        }
+    }
+
+    pub(crate) fn messages(&mut self, messages: &[Message]) {
+        for message in messages {
+            self.entries.extend(self.upstream.dialect().write(message));
+        }
+    }
+
+    /// A message of the model with the results of its calls, and the calls beside them that the client executed.
+    pub fn saying(&mut self, saying: &Saying, results: &[String], direct: &[Given]) {
+        let ids = saying.short_ids(self.calls);
+        self.calls += ids.len();
+        let dialect = self.upstream.dialect();
+        if self.client == self.upstream {
+            self.entries.extend(dialect.saying(saying, &ids, results, direct));
+            return;
+        }
+        let translated: Vec<Given> = direct.iter().map(|given| self.translated(given)).collect();
+        self.entries.extend(dialect.saying(saying, &ids, results, &translated));
+    }
+
+    /// Calls that were a program's, as ordinary ones, with a line that says so.
+    pub fn lost(&mut self, lost: &Lost) {
+        self.ordinary(lost, Some(LOST));
+    }
+
+    /// The same, for a request without code mode.
+    pub(crate) fn off(&mut self, lost: &Lost) {
+        self.ordinary(lost, None);
+    }
+
+    fn ordinary(&mut self, lost: &Lost, note: Option<&str>) {
+        let client = self.client.dialect();
+        let ids: Vec<String> = lost
+            .calls
+            .iter()
+            .zip(self.calls..)
+            .map(|(given, position)| {
+                let (call, _) = client.read_given(given);
+                short_id(&call.name, &call.arguments, position)
+            })
+            .collect();
+        self.calls += ids.len();
+        for entry in client.ordinary(&lost.message, &lost.calls, &ids, note) {
+            self.message(entry);
+        }
+    }
+
+    /// A call and its answer in the words of the model's wire.
+    fn translated(&self, given: &Given) -> Given {
+        let (call, answer) = self.client.dialect().read_given(given);
+        self.upstream.dialect().write_given(&call, answer.as_ref())
+    }
+}

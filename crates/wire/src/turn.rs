@@ -1,0 +1,423 @@
+//! A client's request: what it asks for, and what of it we take over.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use dacapo_replay::{Call, Toolbox, Toolboxes};
+use serde_json::{Map, Value};
+
+use crate::conversation::{Conversation, Item};
+use crate::dialect::{Ask, Survey, Wanted};
+use crate::ids::RunId;
+use crate::message::{Input, Tool};
+use crate::plain::{Kept, Seals};
+use crate::prompt::Offer;
+use crate::seal::{Sealer, tools_digest};
+use crate::speaker::{CallDeltas, Manner, Speaker};
+use crate::transcript::Transcript;
+use crate::wire::Wire;
+
+/// A request that cannot be served, and where it is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{param}: {message}")]
+pub struct BadRequest {
+    pub param: String,
+    pub message: String,
+}
+
+impl BadRequest {
+    pub(crate) fn new(param: impl Into<String>, message: impl Into<String>) -> BadRequest {
+        BadRequest { param: param.into(), message: message.into() }
+    }
+}
+
+/// What the header `x-dacapo-mode` and the configuration say about code mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Switch {
+    Off,
+    Plain,
+    Explicit,
+    /// Clients that declare programs get those of the model's provider; for others it is [`Switch::Plain`].
+    Native,
+}
+
+impl Switch {
+    pub fn parse(text: &str) -> Option<Switch> {
+        match text {
+            "off" => Some(Switch::Off),
+            "plain" => Some(Switch::Plain),
+            "explicit" => Some(Switch::Explicit),
+            "native" => Some(Switch::Native),
+            _ => None,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Switch::Off => "off",
+            Switch::Plain => "plain",
+            Switch::Explicit => "explicit",
+            Switch::Native => "native",
+        }
+    }
+}
+
+/// What holds where a request says nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Defaults {
+    pub switch: Switch,
+    pub declarations_tokens_max: usize,
+}
+
+/// What the client says about calls in the answer, whatever the model would rather do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Demand {
+    Nothing,
+    Calls,
+    NoCalls,
+    /// A program must be written.
+    Program,
+    /// This tool must be called.
+    Tool(String),
+}
+
+/// What a request is read with.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader<'a> {
+    /// Of the model that will be asked.
+    pub upstream: Wire,
+    /// What `x-dacapo-mode` says.
+    pub header: Option<Switch>,
+    pub defaults: Defaults,
+    pub sealer: &'a Sealer,
+    pub kept: &'a Kept,
+    pub toolboxes: &'a Toolboxes,
+}
+
+/// A request, read.
+#[derive(Debug)]
+pub enum Reading {
+    /// Code mode has no part in it. `None`: the body goes on byte for byte.
+    PassThrough(Option<Value>),
+    Turn(Box<Turn>),
+}
+
+/// A request that we answer, or have to translate.
+#[derive(Debug)]
+pub struct Turn {
+    pub wire: Wire,
+    /// Of the model that will be asked.
+    pub upstream: Wire,
+    pub conversation: Conversation,
+    pub offer: Offer,
+    /// Stands for the tool list.
+    pub tools: [u8; 8],
+    pub explicit: bool,
+    pub is_stream: bool,
+    include_usage: bool,
+    /// The client takes one call at a time.
+    pub one_call: bool,
+    pub demand: Demand,
+    /// The request with everything that we do not understand, in place.
+    body: Map<String, Value>,
+    /// Entries of `tools` that stay as they are.
+    passed_tools: Vec<Value>,
+    /// What the model's wire cannot carry.
+    pub dropped: Vec<String>,
+}
+
+const CODE_MODE: &str = "code_mode";
+
+impl Reader<'_> {
+    /// Reads a request body.
+    pub fn read(&self, wire: Wire, body: Value) -> Result<Reading, BadRequest> {
+        let dialect = wire.dialect();
+        let Value::Object(mut body) = body else {
+            return Err(BadRequest::new("body", "must be a JSON object"));
+        };
+        let switch = switch(&body, self.header, self.defaults.switch)?;
+        let had_switch = body.shift_remove(CODE_MODE).is_some();
+        let Survey { has_sealed, has_programs, declares_programs } = dialect.survey(&body)?;
+        let is_native = switch == Switch::Native && declares_programs && wire == self.upstream;
+        // A conversation that began in plain mode stays in it.
+        let explicit = has_programs || declares_programs || switch == Switch::Explicit && !has_sealed;
+        let split = dialect.split(&body, declares_programs)?;
+        let unpromised = dialect.unpromised(&body);
+        if has_programs && !declares_programs {
+            if switch == Switch::Off {
+                return Err(BadRequest::new(CODE_MODE, "is off, but the history has programs"));
+            }
+            if let Some(key) = unpromised {
+                return Err(BadRequest::new(
+                    key,
+                    "cannot be had together with programs in the history: a program cannot promise it",
+                ));
+            }
+        } else if is_native
+            || switch == Switch::Off
+            || split.tools.is_empty() && !declares_programs
+            || unpromised.is_some()
+        {
+            return self.without_code_mode(wire, body, split, &Passing { had_switch, has_sealed, is_native });
+        }
+        let tools = serde_json::to_string(&split.tools).unwrap_or_default();
+        let toolbox =
+            self.toolboxes.get(&tools).map_err(|error| BadRequest::new(split.path(&error.path), error.message))?;
+        let seals = Seals { sealer: self.sealer, kept: self.kept, catalog: toolbox.catalog() };
+        let conversation = dialect.conversation(&mut body, explicit, Some(&seals))?;
+        let offer = Offer::new(Arc::clone(&toolbox), split.direct, self.defaults.declarations_tokens_max);
+        Ok(Reading::Turn(Box::new(Turn {
+            tools: if explicit { [0; 8] } else { tools_digest(&tools) },
+            explicit,
+            ..self.turn(wire, body, conversation, offer, split.passed)
+        })))
+    }
+
+    fn turn(
+        &self,
+        wire: Wire,
+        body: Map<String, Value>,
+        conversation: Conversation,
+        offer: Offer,
+        passed_tools: Vec<Value>,
+    ) -> Turn {
+        let Wanted { is_stream, include_usage, one_call, demand } = wire.dialect().wanted(&body);
+        let dropped = if wire == self.upstream { Vec::new() } else { dropped(wire, &body, &passed_tools) };
+        Turn {
+            wire,
+            upstream: self.upstream,
+            conversation,
+            offer,
+            tools: [0; 8],
+            explicit: false,
+            is_stream,
+            include_usage,
+            one_call,
+            demand,
+            body,
+            passed_tools,
+            dropped,
+        }
+    }
+
+    /// On the same wire the body goes on as it came, but for what only we understand.
+    fn without_code_mode(
+        &self,
+        wire: Wire,
+        mut body: Map<String, Value>,
+        split: Split,
+        passing: &Passing,
+    ) -> Result<Reading, BadRequest> {
+        let dialect = wire.dialect();
+        let is_same_wire = wire == self.upstream;
+        if is_same_wire && passing.is_native {
+            return Ok(Reading::PassThrough(passing.had_switch.then_some(Value::Object(body))));
+        }
+        if is_same_wire && !passing.had_switch && !passing.has_sealed && !split.has_ours {
+            return Ok(Reading::PassThrough(None));
+        }
+        if is_same_wire {
+            let history = if passing.has_sealed {
+                let mut transcript = Transcript::new(wire, wire);
+                for item in dialect.conversation(&mut body, false, None)?.items {
+                    match item {
+                        Item::Message(message) => transcript.message(message),
+                        Item::Lost(calls) => transcript.off(&calls),
+                        Item::Block(_) => {}
+                    }
+                }
+                Some(transcript.into_entries())
+            } else {
+                None
+            };
+            return Ok(Reading::PassThrough(Some(dialect.without_code_mode(body, history))));
+        }
+        let conversation = dialect.conversation(&mut body, false, None)?;
+        let direct = split.direct.into_iter().chain(split.passed_off.iter().filter_map(|entry| {
+            let tool = dialect.read_tool(entry)?;
+            Some(tool.name)
+        }));
+        let nothing = self.toolboxes.get("[]").map_err(|error| BadRequest::new("tools", error.message))?;
+        let offer = Offer::off(nothing, direct.collect());
+        Ok(Reading::Turn(Box::new(self.turn(wire, body, conversation, offer, split.passed_off))))
+    }
+}
+
+/// What is known of a request without code mode.
+struct Passing {
+    had_switch: bool,
+    has_sealed: bool,
+    is_native: bool,
+}
+
+/// Fields and tools that the model's wire cannot carry.
+fn dropped(wire: Wire, body: &Map<String, Value>, passed_tools: &[Value]) -> Vec<String> {
+    let dialect = wire.dialect();
+    let tools = passed_tools.iter().filter(|entry| dialect.read_tool(entry).is_none());
+    let tools = tools.map(|entry| {
+        let name = entry.get("type").or_else(|| entry.get("name")).and_then(Value::as_str).unwrap_or("?");
+        format!("tools: {name}")
+    });
+    dialect.wishes(body).dropped.into_iter().chain(tools).collect()
+}
+
+impl Turn {
+    pub fn toolbox(&self) -> &Arc<Toolbox> {
+        self.offer.toolbox()
+    }
+
+    pub fn model(&self) -> &str {
+        self.body.get("model").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// A history for the model, in which nothing has been said yet.
+    pub fn transcript(&self) -> Transcript {
+        let mut transcript = Transcript::new(self.wire, self.upstream);
+        if self.wire != self.upstream {
+            transcript.messages(&self.wire.dialect().preface(&self.body));
+        }
+        transcript
+    }
+
+    pub fn speaker(&self, deltas: CallDeltas) -> Box<dyn Speaker> {
+        self.wire.dialect().speaker(Manner {
+            upstream: self.upstream,
+            is_stream: self.is_stream,
+            explicit: self.explicit,
+            include_usage: self.include_usage,
+            deltas,
+        })
+    }
+
+    /// Do the ids of a program's calls carry its state? Elsewhere an item of the history does.
+    pub fn seals_calls(&self) -> bool {
+        !self.explicit || self.wire == Wire::Messages
+    }
+
+    /// Ids of calls that carry nothing.
+    pub fn open_ids(run: RunId, round: u32, calls: &[Call]) -> Vec<String> {
+        calls.iter().map(|call| format!("call_{run}_{round}_{}", call.call.0)).collect()
+    }
+
+    /// The request for the model. `no_calls`: it has to come to an end.
+    pub fn ask(&self, transcript: &Transcript, no_calls: bool) -> Value {
+        let (client, upstream) = (self.wire.dialect(), self.upstream.dialect());
+        let is_same_wire = self.wire == self.upstream;
+        let ours = self.offer.tools().into_iter().map(|(name, description, schema)| {
+            upstream.write_tool(&Tool {
+                name: name.to_owned(),
+                description: Some(description),
+                input: Input::Schema(schema),
+            })
+        });
+        let (body, passed): (_, Vec<Value>) = if is_same_wire {
+            (self.body.clone(), self.passed_tools.clone())
+        } else {
+            let tools = self.passed_tools.iter().filter_map(|entry| client.read_tool(entry));
+            (upstream.body(&client.wishes(&self.body)), tools.map(|tool| upstream.write_tool(&tool)).collect())
+        };
+        let demand = match &self.demand {
+            _ if no_calls => Demand::NoCalls,
+            Demand::Program => Demand::Tool(self.offer.execute().to_owned()),
+            _ if is_same_wire => Demand::Nothing,
+            demand => demand.clone(),
+        };
+        upstream.ask(
+            body,
+            Ask {
+                history: transcript.entries(),
+                tools: ours.chain(passed).collect(),
+                demand,
+                one_call: self.one_call,
+                is_stream: self.is_stream,
+                is_same_wire,
+            },
+        )
+    }
+}
+
+/// The client's tools by who may call them.
+#[derive(Debug, Default)]
+pub(crate) struct Split {
+    /// For programs.
+    pub tools: Vec<Value>,
+    /// Where each of them stands in the request.
+    pub places: Vec<String>,
+    /// Names of those that the model may call by itself, the provider's included.
+    pub direct: BTreeSet<String>,
+    /// Entries that the model sees as they are in code mode.
+    pub passed: Vec<Value>,
+    /// Entries that the model sees as they are without it.
+    pub passed_off: Vec<Value>,
+    /// Some entry has a field that no provider understands.
+    pub has_ours: bool,
+}
+
+impl Split {
+    /// A place among the tools for programs, as a place in the request.
+    fn path(&self, path: &str) -> String {
+        let moved = || {
+            let (number, rest) = path.strip_prefix("tools[")?.split_once(']')?;
+            let place = self.places.get(number.parse::<usize>().ok()?)?;
+            Some(format!("{place}{rest}"))
+        };
+        moved().unwrap_or_else(|| path.to_owned())
+    }
+}
+
+/// Who may call a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Callers {
+    pub direct: bool,
+    pub programs: bool,
+    pub are_given: bool,
+}
+
+impl Callers {
+    /// `otherwise` holds where the entry says nothing.
+    pub(crate) fn of(callers: Option<&Value>, otherwise: Callers) -> Result<Callers, String> {
+        let names = match callers {
+            None | Some(Value::Null) => return Ok(otherwise),
+            Some(Value::Array(names)) if !names.is_empty() => names,
+            Some(_) => return Err("must be an array of \"direct\" and \"programmatic\"".to_owned()),
+        };
+        let mut callers = Callers { direct: false, programs: false, are_given: true };
+        for name in names {
+            match name.as_str() {
+                Some("direct") => callers.direct = true,
+                Some("programmatic" | "execute") => callers.programs = true,
+                Some(name) if name.starts_with("code_execution") => callers.programs = true,
+                _ => return Err(format!("{name} is not known; use \"direct\" or \"programmatic\"")),
+            }
+        }
+        Ok(callers)
+    }
+
+    pub(crate) const PROGRAMS: Callers = Callers { direct: false, programs: true, are_given: false };
+    pub(crate) const DIRECT: Callers = Callers { direct: true, programs: false, are_given: false };
+}
+
+/// What the request itself says goes before the header, and that before the configuration.
+fn switch(body: &Map<String, Value>, header: Option<Switch>, default: Switch) -> Result<Switch, BadRequest> {
+    let on = || match header.unwrap_or(default) {
+        Switch::Off => Switch::Plain,
+        on => on,
+    };
+    match body.get(CODE_MODE) {
+        None | Some(Value::Null) => Ok(header.unwrap_or(default)),
+        Some(Value::Bool(false)) => Ok(Switch::Off),
+        Some(Value::Bool(true)) => Ok(on()),
+        Some(Value::Object(fields)) => {
+            if let Some(key) = fields.keys().find(|key| *key != "explicit") {
+                return Err(BadRequest::new(format!("{CODE_MODE}.{key}"), "is not known; the only key is `explicit`"));
+            }
+            match fields.get("explicit") {
+                Some(Value::Bool(true)) => Ok(Switch::Explicit),
+                Some(Value::Bool(false)) => Ok(Switch::Plain),
+                None => Ok(on()),
+                Some(_) => Err(BadRequest::new("code_mode.explicit", "must be true or false")),
+            }
+        }
+        Some(_) => Err(BadRequest::new(CODE_MODE, "must be true, false or {\"explicit\": true}")),
+    }
+}
