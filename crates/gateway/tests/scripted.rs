@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "scripted/chat.rs"]
+mod chat;
 #[path = "scripted/messages.rs"]
 mod messages;
 #[path = "scripted/responses.rs"]
@@ -37,7 +39,7 @@ fn body(reply: &Reply) -> Value {
     serde_json::from_slice(&bytes).unwrap()
 }
 
-/// The events of a stream, each as its name and what it says besides, in one line.
+/// The events of a stream whose events have names.
 fn events(reply: &Reply) -> Vec<(String, Value)> {
     let bytes: Vec<u8> = reply.pieces.iter().flat_map(|piece| piece.bytes.to_vec()).collect();
     let text = String::from_utf8(bytes).unwrap();
@@ -101,169 +103,32 @@ const EVERYTHING: &str = r#"
     calls = [{ name = "now" }, { name = "say", arguments = { z = [1, 2.5], a = "é" }, id = "call_mine", signature = "sig" }]
 "#;
 
-#[test]
-fn a_message_with_everything_goes_out_whole() {
-    insta::assert_snapshot!(wire(&script(EVERYTHING).reply(Wire::Chat, &user("Anna"))));
-}
-
-#[test]
-fn a_message_with_everything_is_streamed() {
-    let request = ask(&user("Anna"), json!({"stream": true, "stream_options": {"include_usage": true}}));
-    insta::assert_snapshot!(wire(&script(EVERYTHING).reply(Wire::Chat, &request)));
-}
-
-#[test]
-fn choices_are_equal_whole_and_streamed() {
-    let script = script("[[turn]]\ntext = 'One two'");
-    let whole = wire(&script.reply(Wire::Chat, &ask(&user("Hi"), json!({"n": 2}))));
-    let streamed = wire(&script.reply(Wire::Chat, &ask(&user("Hi"), json!({"n": 2, "stream": true}))));
-    insta::assert_snapshot!(format!("{whole}\n\n{streamed}"));
-}
-
-#[test]
-fn every_quirk_changes_the_stream_in_its_own_way() {
-    let quirks = "no_index repeat_id repeat_name crlf comments no_done usage_in_last_choice usage_in_last_chunk \
-                  object_arguments no_finish_reason many_calls_in_one_delta empty_first_choice role_in_every_delta null_content";
-    let mut seen = String::new();
-    for quirk in [""].into_iter().chain(quirks.split_whitespace()) {
-        let named = if quirk.is_empty() { String::new() } else { format!("'{quirk}'") };
-        let calls = "calls = [{ name = 'a', arguments = { x = 1 } }, { name = 'b' }]";
-        let toml =
-            format!("[[turn]]\ntext = 'Hi'\n{calls}\nquirks = [{named}]\nchunk_chars = 100\nusage = {{ cost = 0.5 }}");
-        let request = ask(&user("Hi"), json!({"stream": true}));
-        let wire = wire(&script(&toml).reply(Wire::Chat, &request));
-        let (_, events) = wire.split_once("\n\n").unwrap();
-        let id = events.split('"').find(|part| part.starts_with("chatcmpl-")).unwrap();
-        let envelope = format!(r#""id":"{id}","object":"chat.completion.chunk","created":1767225600,"model":"m""#);
-        writeln!(seen, "--- {quirk}\n{}", events.replace(&envelope, "…").replace(r#""logprobs":null,"#, "")).unwrap();
+/// Every request that comes of replacing one value of a valid one.
+fn spoiled(value: &Value) -> Vec<Value> {
+    let odd = [json!(null), json!(true), json!(-1), json!(1e300), json!("```"), json!([]), json!([[]]), json!({})];
+    let mut spoiled = odd.to_vec();
+    match value {
+        Value::Array(items) => {
+            for (i, item) in items.iter().enumerate() {
+                spoiled.extend(self::spoiled(item).into_iter().map(|odd| {
+                    let mut items = items.clone();
+                    items[i] = odd;
+                    items.into()
+                }));
+            }
+        }
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                spoiled.extend(self::spoiled(field).into_iter().map(|odd| {
+                    let mut fields = fields.clone();
+                    fields[key] = odd;
+                    fields.into()
+                }));
+            }
+        }
+        _ => {}
     }
-    insta::assert_snapshot!(seen);
-}
-
-#[test]
-fn quirks_of_whole_messages() {
-    let quirks = "quirks = ['object_arguments', 'no_finish_reason', 'null_content', 'crlf']";
-    let toml = format!("[[turn]]\ntext = ''\nprogram = 'return 1'\n{quirks}\nusage = {{ prompt_tokens = 7 }}");
-    let mut body = body(&script(&toml).reply(Wire::Chat, &user("Hi")));
-    body["choices"][0]["message"]["tool_calls"][0]["id"].take();
-    assert_eq!(
-        json!([body["choices"], body["usage"]["total_tokens"]]),
-        json!([
-            [{
-                "index": 0,
-                "message": {
-                    "role": "assistant",
-                    "content": null,
-                    "tool_calls": [{"id": null, "type": "function", "function": {"name": "execute", "arguments": {"code": "return 1"}}}],
-                },
-                "logprobs": null,
-                "finish_reason": null,
-            }],
-            14
-        ])
-    );
-}
-
-#[test]
-fn responses_fail_break_and_wait_as_the_script_says() {
-    let turns = [
-        "error = { status = 429, message = 'Slow down.', code = 'rate_limit_exceeded', retry_after = 2, headers = { X-Left = '0', X-Request-Id = 'req_mine' } }\ndelay_ms = 30",
-        "text = 'one two three'\nerror_after = 2\nerror = { status = 503, message = 'Overloaded.', type = 'overloaded' }",
-        "text = 'one two three'\ncut_after = 2\ndelay_ms = 30\nchunk_delay_ms = 5",
-        "text = 'one'\ncut_after = 0\ndelay_ms = 30",
-        "raw = 'data: [DO'\nchunk_chars = 4\nchunk_delay_ms = 5",
-        "raw = '<h1>Bad gateway</h1>'\nstatus = 502\ncontent_type = 'text/html'\ncut_after = 1",
-    ];
-    let mut seen = String::new();
-    for turn in turns {
-        let script = script(&format!("[[turn]]\n{turn}"));
-        writeln!(
-            seen,
-            "=== {turn}\n--- streamed\n{}",
-            wire(&script.reply(Wire::Chat, &ask(&user("Hi"), json!({"stream": true}))))
-        )
-        .unwrap();
-        writeln!(seen, "--- whole\n{}\n", wire(&script.reply(Wire::Chat, &user("Hi")))).unwrap();
-    }
-    insta::assert_snapshot!(seen);
-}
-
-#[test]
-fn requests_that_a_strict_provider_refuses() {
-    let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
-    let asked = |ids: &[&str]| json!({"role": "assistant", "content": null, "tool_calls": ids.iter().map(|id| call(id)).collect::<Vec<_>>()});
-    let answer = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": "1"});
-    let hi = || json!({"role": "user", "content": "Hi"});
-    let long = "x".repeat(41);
-    let mut object_arguments = asked(&["a"]);
-    object_arguments["tool_calls"][0]["function"]["arguments"] = json!({});
-    let messages = |messages: Value| json!({"model": "m", "messages": messages});
-    let requests = [
-        json!([]),
-        json!({"model": "m"}),
-        messages(json!("Hi")),
-        messages(json!([])),
-        messages(json!(["Hi"])),
-        messages(json!([{"content": "Hi"}])),
-        messages(json!([{"role": "code", "content": "Hi"}])),
-        messages(json!([{"role": "code_result", "content": "Hi"}])),
-        messages(json!([hi(), answer("a")])),
-        messages(json!([hi(), asked(&["a", "b"]), answer("a"), answer("c")])),
-        messages(json!([hi(), asked(&["a", "b"]), answer("a"), hi()])),
-        messages(json!([hi(), asked(&["a", "b"])])),
-        messages(json!([hi(), asked(&["a"]), answer("a"), hi(), answer("a")])),
-        messages(json!([hi(), asked(&[&long]), answer(&long)])),
-        messages(json!([hi(), asked(&[])])),
-        messages(json!([hi(), object_arguments, answer("a")])),
-        ask(&user("Hi"), json!({"tools": [tool("f"), tool("g"), tool("f")]})),
-        ask(&user("Hi"), json!({"n": 17})),
-        ask(&user("Hi"), json!({"max_tokens": 0})),
-        ask(&user("Hi"), json!({"max_completion_tokens": 1.5})),
-        ask(&user("Hi"), json!({"stop": [1]})),
-        ask(&user("Hi"), json!({"stream_options": {"include_usage": true}})),
-    ];
-    let script = script("[[turn]]\ntext = 'Fine.'");
-    let mut seen = String::new();
-    for request in requests {
-        let reply = script.reply(Wire::Chat, &request);
-        assert_eq!(reply.status, 400, "{request}");
-        writeln!(seen, "{}", body(&reply)["error"]).unwrap();
-    }
-    insta::assert_snapshot!(seen);
-
-    let history = json!([hi(), asked(&["a", "b"]), answer("b"), answer("a"), asked(&["a"]), answer("a"), hi()]);
-    assert_eq!(said(&script, &messages(history)), "Fine.");
-}
-
-#[test]
-fn texts_end_where_the_request_wants() {
-    let counted = script("[[turn]]\nreasoning = 'Hm hm.'\ntext = 'One two three four'\nprogram = 'return 1'")
-        .counting_with(|text| text.split_whitespace().count());
-    let ended = |extra: Value| {
-        let body = body(&counted.reply(Wire::Chat, &ask(&user("Hi"), extra)));
-        let choice = &body["choices"][0];
-        let calls = choice["message"]["tool_calls"].as_array().map_or(0, Vec::len);
-        let message = &choice["message"];
-        let tokens = &body["usage"]["completion_tokens"];
-        format!("{} {} +{calls} {} {tokens}", message["reasoning_content"], message["content"], choice["finish_reason"])
-    };
-    insta::assert_snapshot!([
-        ended(json!({})),
-        ended(json!({"max_tokens": 6})),
-        ended(json!({"max_tokens": 5})),
-        ended(json!({"max_tokens": 9, "max_completion_tokens": 1})),
-        ended(json!({"stop": "three"})),
-        ended(json!({"stop": ["", "four", " t"], "max_tokens": 3})),
-        ended(json!({"stop": ["two"], "max_tokens": 2})),
-    ].join("\n"), @r#"
-    "Hm hm." "One two three four" +1 "tool_calls" 9
-    "Hm hm." "One two three four" +1 "tool_calls" 9
-    "Hm hm." "One two three" +0 "length" 5
-    "Hm" "" +0 "length" 1
-    "Hm hm." "One two " +0 "stop" 4
-    "Hm hm." "One" +0 "stop" 3
-    "Hm hm." "" +0 "length" 2
-    "#);
+    spoiled
 }
 
 #[test]
@@ -361,6 +226,9 @@ fn mistakes_in_a_script_are_told_with_their_line() {
         "[[turn]]\ntext = 'a'\nerror_after = 1",
         "[[turn]]\nraw = 'a'\ntext = 'b'",
         "[[turn]]\ntext = 'b'\ncontent_type = 'text/html'",
+        "[[turn]]\nnative = 'a'",
+        "[[turn]]\nnative = [\n  { type = 'text', text = 'a' },\n  { text = 'a' },\n]",
+        "[[turn]]\nnative = { chat = [] }",
     ];
     let told = |toml: &&str| Script::parse(toml).unwrap_err().to_string();
     insta::assert_snapshot!(mistakes.iter().map(told).collect::<Vec<_>>().join("\n"));
@@ -388,63 +256,6 @@ fn the_demo_runs_the_fence_it_is_sent() {
     );
 }
 
-/// Every request that comes of replacing one value of a valid one.
-fn spoiled(value: &Value) -> Vec<Value> {
-    let odd = [json!(null), json!(true), json!(-1), json!(1e300), json!("```"), json!([]), json!([[]]), json!({})];
-    let mut spoiled = odd.to_vec();
-    match value {
-        Value::Array(items) => {
-            for (i, item) in items.iter().enumerate() {
-                spoiled.extend(self::spoiled(item).into_iter().map(|odd| {
-                    let mut items = items.clone();
-                    items[i] = odd;
-                    items.into()
-                }));
-            }
-        }
-        Value::Object(fields) => {
-            for (key, field) in fields {
-                spoiled.extend(self::spoiled(field).into_iter().map(|odd| {
-                    let mut fields = fields.clone();
-                    fields[key] = odd;
-                    fields.into()
-                }));
-            }
-        }
-        _ => {}
-    }
-    spoiled
-}
-
-#[test]
-fn any_request_gets_an_answer_and_always_the_same() {
-    let call = json!({"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}});
-    let request = json!({
-        "model": "m",
-        "messages": [
-            {"role": "user", "content": [{"type": "text", "text": "```ts\n1\n```"}]},
-            {"role": "assistant", "content": null, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "a", "content": "{\"a\":1}"},
-        ],
-        "tools": [tool("execute")],
-        "tool_choice": "auto",
-        "stream": true,
-        "stream_options": {"include_usage": true},
-        "n": 2,
-        "max_tokens": 5,
-        "max_completion_tokens": 5,
-        "stop": ["x"],
-    });
-    let scripts = [Script::demo(), script(EVERYTHING)];
-    for request in spoiled(&request) {
-        for script in &scripts {
-            let reply = script.reply(Wire::Chat, &request);
-            assert!([200, 400].contains(&reply.status), "{request}");
-            assert_eq!(reply, script.reply(Wire::Chat, &request));
-        }
-    }
-}
-
 #[test]
 fn any_text_is_a_script_or_a_mistake_on_one_of_its_lines() {
     let demo = include_str!("../src/scripted/demo.toml");
@@ -470,4 +281,72 @@ fn the_example_in_the_documentation_runs() {
     request["messages"].as_array_mut().unwrap().extend([message, result]);
     story.extend([said(&example, &request), said(&example, &user("Break, please")), said(&example, &user("Hi"))]);
     insta::assert_snapshot!(story.join("\n"));
+}
+
+/// What every wire has to say about a conversation: the user asks, the model calls a tool, it is answered.
+fn conversation(wire: Wire, call: Option<&Value>) -> Value {
+    let id = |name: &str| call.map_or(Value::Null, |call| call[name].clone());
+    let (user, result) = (json!({"role": "user", "content": "The weather?"}), r#"{"sky": "clear"}"#);
+    let echo = match wire {
+        Wire::Chat => json!([
+            {"role": "assistant", "content": null, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": id("id"), "content": result},
+        ]),
+        Wire::Responses => json!([call, {"type": "function_call_output", "call_id": id("call_id"), "output": result}]),
+        Wire::Messages => json!([
+            {"role": "assistant", "content": [call]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id("id"), "content": result}]},
+        ]),
+    };
+    let mut messages = vec![user];
+    messages.extend(call.map(|_| echo.as_array().unwrap().clone()).unwrap_or_default());
+    match wire {
+        Wire::Chat => json!({"messages": messages, "tools": [tool("execute")]}),
+        Wire::Responses => json!({"input": messages, "tools": [{"type": "function", "name": "execute"}]}),
+        Wire::Messages => {
+            let tool = json!({"name": "execute", "input_schema": {"type": "object"}});
+            json!({"max_tokens": 100, "messages": messages, "tools": [tool]})
+        }
+    }
+}
+
+#[test]
+fn a_script_says_the_same_on_every_wire_and_tells_it_to_who_watches() {
+    let toml = r#"
+        [[turn]]
+        when = { user = "WEATHER", last = "the", after = "user", step = 0, tool = "execute", no_tool = "search" }
+        program = "return '{{user}}'"
+
+        [[turn]]
+        when = { user = "weather", last = "clear", after = "tool", step = 1 }
+        text = "It is {{result/sky}}."
+    "#;
+    for wire in Wire::ALL {
+        let (sender, watched) = std::sync::mpsc::channel();
+        let script = script(toml).watched_by(move |wire, request, reply| {
+            sender.send((wire, request.clone(), reply.clone())).unwrap();
+        });
+        let (call, arguments, text) = match wire {
+            Wire::Chat => ("/choices/0/message/tool_calls/0", "/function/arguments", "/choices/0/message/content"),
+            Wire::Responses => ("/output/0", "/arguments", "/output/0/content/0/text"),
+            Wire::Messages => ("/content/0", "/input", "/content/0/text"),
+        };
+        let asked = conversation(wire, None);
+        let first = script.reply(wire, &asked);
+        let call = body(&first).pointer(call).unwrap().clone();
+        let code = match call.pointer(arguments).unwrap() {
+            Value::String(text) => serde_json::from_str(text).unwrap(),
+            arguments => arguments.clone(),
+        };
+        assert_eq!(code, json!({"code": "return 'The weather?'"}), "{wire}");
+        let answered = conversation(wire, Some(&call));
+        let second = script.reply(wire, &answered);
+        assert_eq!(body(&second).pointer(text).unwrap(), "It is clear.", "{wire}");
+        assert_eq!(watched.try_iter().collect::<Vec<_>>(), [(wire, asked, first), (wire, answered, second)]);
+
+        let forbidden = if wire == Wire::Messages { json!({"type": "none"}) } else { json!("none") };
+        let refused = script.reply(wire, &ask(&conversation(wire, None), json!({"tool_choice": forbidden})));
+        let told = body(&refused)["error"]["message"].as_str().unwrap().to_owned();
+        assert!(told.ends_with("but it calls tools, which 'tool_choice' forbids."), "{told}");
+    }
 }
