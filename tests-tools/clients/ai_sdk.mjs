@@ -17,7 +17,12 @@ function chat() {
 function messages() {
   const provider = createAnthropic({ baseURL, apiKey: 'sk-test' });
   const asked = thinking && { thinking: { type: 'enabled', budgetTokens: TOKENS_MAX / 2 } };
-  const request = { model: provider(model), tools: tools(), providerOptions: { anthropic: { ...asked } } };
+  const request = {
+    model: provider(model),
+    maxOutputTokens: TOKENS_MAX,
+    tools: tools(),
+    providerOptions: { anthropic: { ...asked } },
+  };
   if (!explicit) return request;
   return {
     ...request,
