@@ -1,6 +1,7 @@
 //! Anthropic Messages.
 
 mod content;
+mod fields;
 mod history;
 mod stream;
 mod strict;
@@ -21,6 +22,7 @@ use super::seal::Seals;
 
 pub(super) fn read<'a>(request: &'a Value, seals: &Seals<'_>) -> Result<(Conversation<'a>, Options), Failure> {
     let request = object(request)?;
+    fields::check(request)?;
     let options = options(request)?;
     tools::check(request)?;
     let history = history::read(request)?;

@@ -1,5 +1,6 @@
 //! `OpenAI` Responses.
 
+mod fields;
 mod output;
 mod stream;
 mod strict;
@@ -19,10 +20,10 @@ use super::strict::object;
 
 pub(super) fn read<'a>(request: &'a Value, seals: &Seals<'_>) -> Result<(Conversation<'a>, Options), Failure> {
     let request = object(request)?;
+    fields::check(request)?;
     let tokens_max = whole(request, "max_output_tokens", u64::MAX)?;
     let options = Options { stream: flag(request, "stream")?, include_usage: true, n: 1, tokens_max, stop: Vec::new() };
     flag(request, "store")?;
-    strict::check_stored(request)?;
     let tools = tools::read(request)?;
     let instructions =
         given(request, "instructions").map(|text| Spoken { role: Role::System, text: text_of(Some(text)) });

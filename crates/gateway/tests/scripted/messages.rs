@@ -265,6 +265,7 @@ fn requests_that_anthropic_refuses() {
         with(json!({"tools": [tool("f")], "tool_choice": {"type": "required"}})),
         with(json!({"tools": [tool("f")], "tool_choice": {"type": "tool", "name": "g"}})),
         with(json!({"tool_choice": {"type": "auto"}})),
+        with(json!({"stream_options": {"include_usage": true}})),
     ];
     let script = script("[[turn]]\nwhen.step = 0\ntext = 'Fine.'");
     let mut seen = String::new();
@@ -281,8 +282,14 @@ fn requests_that_anthropic_refuses() {
     }
     insta::assert_snapshot!(seen);
 
+    let lost = json!({"thread": {"type": "continue", "previous_message_id": "msg_1"}});
+    let lost = script.reply(Wire::Messages, &with(lost));
+    assert_eq!(lost.status, 404);
+    assert_eq!(body(&lost)["error"]["details"], json!({"error_code": "thread_not_found"}));
+
     let execution = json!({"type": "code_execution_20260120", "name": "code_execution"});
     let fine = [
+        with(json!({"thread": {"type": "create"}})),
         with(json!({"tools": [execution, ask(&tool("f"), caller)]})),
         messages(json!([
             hi(),

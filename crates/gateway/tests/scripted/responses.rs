@@ -201,11 +201,17 @@ fn requests_that_openai_refuses() {
         with(json!({"previous_response_id": "resp_1"})),
         with(json!({"conversation": {"id": "conv_1"}})),
         with(json!({"stream": 1})),
+        with(json!({"messages": []})),
+        with(json!({"max_tokens": 5})),
+        with(json!({"stop": ["x"]})),
+        with(json!({"stream": true, "stream_options": {"include_usage": true}})),
+        input(json!([{"role": "user", "content": [{"type": "input_text", "text": "Hi", "cache_control": {}}]}])),
         with(json!({"max_output_tokens": 0})),
         with(json!({"tools": [{"type": "function", "function": {"name": "f"}}]})),
         with(json!({"tools": [{"name": "f", "input_schema": {"type": "object"}}]})),
         with(json!({"tools": [{"type": "bash_20250124", "name": "bash"}]})),
         with(json!({"tools": [tool("f g")]})),
+        with(json!({"tools": [ask(&tool("f"), json!({"input_schema": {}}))]})),
         with(json!({"tools": [tool("f"), {"type": "namespace", "name": "n", "tools": [tool("f")]}]})),
     ];
     let script = script("[[turn]]\nwhen.step = 0\ntext = 'Fine.'");

@@ -6,6 +6,7 @@ use super::super::conversation::given;
 use super::super::failure::Failure;
 use super::super::seal::Seals;
 use super::super::strict::{one_of, short, text};
+use super::fields::unknown;
 
 /// Of ids of calls and of items.
 const ID_CHARS_MAX: usize = 64;
@@ -76,23 +77,6 @@ pub(super) fn answers(kind: &str) -> Option<(&'static str, &'static str)> {
     CALLS.iter().find(|(_, output, _)| *output == kind).map(|(call, _, name)| (*call, *name))
 }
 
-/// Nothing is kept between requests.
-pub(super) fn check_stored(request: &Map<String, Value>) -> Result<(), Failure> {
-    if let Some(id) = given(request, "previous_response_id") {
-        let id = id.as_str().unwrap_or_default();
-        let message = format!("Previous response with id '{id}' not found.");
-        return Err(
-            Failure::invalid(message, Some("previous_response_id".into())).with_code("previous_response_not_found")
-        );
-    }
-    if let Some(conversation) = given(request, "conversation") {
-        let id = conversation.get("id").unwrap_or(conversation).as_str().unwrap_or_default();
-        let message = format!("Conversation with id '{id}' not found.");
-        return Err(Failure::invalid(message, Some("conversation".into())).with_status(404));
-    }
-    Ok(())
-}
-
 pub(super) fn check(items: &[Value], stores: bool, seals: &Seals<'_>) -> Result<(), Failure> {
     let mut calls: Vec<(&str, &str)> = Vec::new();
     let mut open: Vec<(&str, &str)> = Vec::new();
@@ -148,9 +132,7 @@ fn check_item<'a>(item: &'a Value, path: &str, stores: bool, seals: &Seals<'_>) 
     if let Some((_, known)) = FIELDS.iter().find(|(known, _)| *known == kind)
         && let Some(extra) = fields.keys().find(|name| !known.contains(&name.as_str()))
     {
-        let path = format!("{path}.{extra}");
-        let message = format!("Unknown parameter: '{path}'.");
-        return Err(Failure::invalid(message, Some(path)).with_code("unknown_parameter"));
+        return Err(unknown(format!("{path}.{extra}")));
     }
     if answers(kind).is_some() || CALLS.iter().any(|(call, _, _)| *call == kind) {
         short(fields.get("call_id"), ID_CHARS_MAX, || format!("{path}.call_id"))?;
@@ -209,8 +191,12 @@ fn check_message(message: &Map<String, Value>, path: &str) -> Result<(), Failure
     let known: &[&str] =
         if role == "assistant" { &["output_text", "refusal"] } else { &["input_text", "input_image", "input_file"] };
     for (i, part) in parts.iter().enumerate() {
-        let path = || format!("{path}.content[{i}].type");
-        one_of(text(part.get("type"), path)?, known, path())?;
+        let path = format!("{path}.content[{i}]");
+        let kind = text(part.get("type"), || format!("{path}.type"))?;
+        one_of(kind, known, format!("{path}.type"))?;
+        if part.get("cache_control").is_some() {
+            return Err(unknown(format!("{path}.cache_control")));
+        }
     }
     Ok(())
 }

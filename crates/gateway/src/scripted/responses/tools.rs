@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::super::conversation::{Input, Offered, list};
 use super::super::failure::Failure;
 use super::super::strict::{one_of, short, text};
+use super::fields::unknown;
 
 const KINDS: [&str; 18] = [
     "function",
@@ -26,6 +27,9 @@ const KINDS: [&str; 18] = [
     "local_shell",
     "apply_patch",
 ];
+
+/// What only the tools of other formats have.
+const FOREIGN: [&str; 3] = ["function", "input_schema", "cache_control"];
 
 const NAME_CHARS_MAX: usize = 64;
 
@@ -60,6 +64,9 @@ fn collect<'a>(tools: &'a [Value], path: &str, offered: &mut Vec<Offered<'a>>) -
                 if offered.iter().any(|other| other.name == name) {
                     let message = format!("Invalid '{path}.name': '{name}' is taken. Tool names must be unique.");
                     return Err(Failure::invalid(message, Some("tools".into())).with_code("duplicate_tool_name"));
+                }
+                if let Some(foreign) = fields.keys().find(|name| FOREIGN.contains(&name.as_str())) {
+                    return Err(unknown(format!("{path}.{foreign}")));
                 }
                 offered.push(Offered { name, input: if kind == "custom" { Input::Text } else { Input::Json } });
             }
