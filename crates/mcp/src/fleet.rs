@@ -3,6 +3,7 @@
 //! Servers start side by side in the background and fail alone. [`server`] has the life of one of them,
 //! [`connection`] what is said to it, [`stdio`], [`child`] and [`http_client`] how it gets there.
 
+mod calls;
 mod child;
 mod connection;
 mod content;
@@ -10,6 +11,7 @@ mod http_client;
 mod list_cache;
 mod not_taken;
 mod options;
+mod outbox;
 mod refusal;
 mod response_id;
 mod server;
@@ -20,7 +22,7 @@ mod tool_list;
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dacapo_replay::{Tool, Toolbox};
@@ -30,6 +32,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::{Ask, Owners, Refusal, Told};
+use crate::lock::lock;
 use crate::mask::Mask;
 use crate::servers_file::ServersFile;
 use server::{Server, Shared};
@@ -168,9 +171,4 @@ fn toolbox_of(mut tools: Vec<Tool>) -> Toolbox {
         tools.truncate(TOOLS_MAX);
     }
     Toolbox::new(tools).expect("a program can number so many tools")
-}
-
-/// What a panic elsewhere left half done here is whole: every change is one assignment.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

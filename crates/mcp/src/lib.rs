@@ -7,6 +7,7 @@ mod elicit;
 mod execution;
 mod fleet;
 mod http;
+mod lock;
 mod mask;
 mod offer;
 mod policy;

@@ -1,7 +1,7 @@
 //! Runs a program to its end, with its calls executed by their owners.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dacapo_replay::{
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::approval::{Approval, Approver};
 use crate::ask::{Ask, Attachment, Owners, Refusal, Told};
 use crate::execution::{Execution, Fault, StopKind, Stopped};
+use crate::lock::lock;
 use crate::policy::{Decision, Denial, Policy};
 use crate::stopwatch::Stopwatch;
 
@@ -72,6 +73,11 @@ pub type Watcher<'a> = &'a (dyn Fn(Progress<'_>) + Send + Sync);
 
 /// Programs that stay in memory while their calls run; more are replayed, which takes longer and changes nothing.
 const WARM: WarmPrograms = WarmPrograms { count_max: 64, bytes_max: 2 << 30 };
+
+/// Handing a step to another thread and back takes about as long as this: answers that come sooner save as much as they
+/// are waited for.
+const QUIET: Duration = Duration::from_micros(50);
+const GATHERING_MAX: Duration = Duration::from_millis(1);
 
 /// Calls that are no longer needed may take this long to say so to their servers.
 const FAREWELL: Duration = Duration::from_millis(200);
@@ -239,6 +245,11 @@ struct Flights {
 }
 
 impl Flights {
+    /// Calls are handed out in the order of their numbers.
+    fn next(&self) -> CallIndex {
+        CallIndex(self.issued.last().map_or(0, |last| last.0 + 1))
+    }
+
     fn has_settled(&self, call: CallIndex) -> bool {
         self.issued.contains(&call) && !self.open.contains_key(&call)
     }
@@ -282,9 +293,7 @@ impl World<'_> {
                     },
                 }
             }
-            while let Some(Some(next)) = round.flying.next().now_or_never() {
-                landed.push(next);
-            }
+            round.gather(&mut landed).await;
             for landed in landed {
                 request.journal.push(self.settle(landed, round));
             }
@@ -300,8 +309,9 @@ impl World<'_> {
     ) -> Result<(Request, Step), Why> {
         let (stepper, stopwatch) = (Arc::clone(&self.runner.stepper), Arc::clone(&self.stopwatch));
         let cancel = self.cancel.clone();
+        let new = round.flights.next();
         let mut stepping = tokio::task::spawn_blocking(move || {
-            let step = stepper.step(&request, &|| !cancel.is_cancelled() && !stopwatch.is_over());
+            let step = stepper.step_beyond(&request, new, &|| !cancel.is_cancelled() && !stopwatch.is_over());
             (request, step)
         });
         let (request, step) = loop {
@@ -319,12 +329,10 @@ impl World<'_> {
         }
     }
 
-    /// Sends out the calls that are not on their way already.
+    /// Sends out new calls.
     fn issue<'r>(&'r self, calls: Vec<Call>, round: &mut Round<'r>) {
         for call in calls {
-            if !round.flights.issued.insert(call.call) {
-                continue;
-            }
+            round.flights.issued.insert(call.call);
             round.flights.open.insert(call.call, call.tool.clone());
             round.tell(&call.tool, Moment::Began);
             round.flying.push(self.execute(call).boxed());
@@ -417,6 +425,26 @@ impl World<'_> {
 }
 
 impl Round<'_> {
+    /// Waits for answers that come right behind others.
+    async fn gather(&mut self, landed: &mut Vec<Landed>) {
+        let began = Instant::now();
+        let mut last = began;
+        loop {
+            let before = landed.len();
+            while let Some(Some(next)) = self.flying.next().now_or_never() {
+                landed.push(next);
+            }
+            let now = Instant::now();
+            if landed.len() > before {
+                last = now;
+            }
+            if self.flying.is_empty() || now - last > QUIET || now - began > GATHERING_MAX {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
     fn tell(&self, tool: &str, moment: Moment) {
         let made = self.flights.issued.len();
         let done = made - self.flights.open.len();
@@ -433,9 +461,4 @@ fn in_order_of_handles(attachments: Vec<Attachment>, data: &str) -> Vec<Attachme
     let mut found: Vec<(usize, Attachment)> = attachments.into_iter().filter_map(place).collect();
     found.sort_by_key(|(at, _)| *at);
     found.into_iter().map(|(_, attachment)| attachment).collect()
-}
-
-/// What a panic elsewhere left half done here is whole: every change is one assignment.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -14,6 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::approval::{Approval, Approver};
 use crate::ask::{Ask, Owners};
 use crate::execution::Execution;
+use crate::lock::lock;
 use crate::run::{Moment, Progress, Runner};
 
 /// Cancelled when it is dropped.
@@ -55,11 +56,11 @@ pub(crate) struct Account {
 
 impl Ledger {
     pub(crate) fn account(&self) -> Account {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 
     fn note(&self, progress: Progress<'_>) {
-        let mut account = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut account = lock(&self.0);
         account.open = progress.made - progress.done;
         if matches!(progress.moment, Moment::Answered | Moment::Failed) {
             *account.calls.entry(progress.tool.to_owned()).or_default() += 1;
@@ -224,7 +225,7 @@ impl Suspended {
         let mut chance = [0; 16];
         getrandom::fill(&mut chance).expect("the system has randomness");
         let state = format!("{:032x}", u128::from_le_bytes(chance));
-        let mut states = self.states();
+        let mut states = lock(&self.0);
         if states.waiting.len() >= SUSPENDED_MAX {
             return Err(away.running.ledger.account());
         }
@@ -233,7 +234,7 @@ impl Suspended {
         tokio::spawn(async move {
             tokio::time::sleep(PATIENCE).await;
             if let Some(suspended) = suspended.upgrade() {
-                let away = suspended.states().take(&forgotten);
+                let away = lock(&suspended.0).take(&forgotten);
                 drop(away);
             }
         });
@@ -242,7 +243,7 @@ impl Suspended {
 
     /// Each state is good for one return, of the program that it was given to.
     pub(crate) fn back(&self, state: &str, identity: Identity) -> Return {
-        let mut states = self.states();
+        let mut states = lock(&self.0);
         if states.waiting.get(state).is_some_and(|away| away.running.identity != identity) {
             return Return::OtherProgram;
         }
@@ -254,10 +255,6 @@ impl Suspended {
             Some((_, _, ledger)) => Return::Past(ledger.account()),
             None => Return::Unknown,
         }
-    }
-
-    fn states(&self) -> MutexGuard<'_, States> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,10 +1,12 @@
 //! Wall-clock time that a program may take, without the time that people take to answer.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use crate::lock::lock;
 
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
@@ -31,7 +33,7 @@ impl Stopwatch {
     }
 
     pub(crate) fn pause(&self) -> Pause<'_> {
-        let mut reading = self.reading();
+        let mut reading = lock(&self.reading);
         if reading.pauses == 0 {
             let passed = reading.since.elapsed();
             reading.used += passed;
@@ -62,18 +64,14 @@ impl Stopwatch {
 
     /// `None` while it stands still.
     fn left(&self) -> Option<Duration> {
-        let reading = self.reading();
+        let reading = lock(&self.reading);
         (reading.pauses == 0).then(|| self.allowed.saturating_sub(reading.used + reading.since.elapsed()))
-    }
-
-    fn reading(&self) -> MutexGuard<'_, Reading> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
-        let mut reading = self.0.reading();
+        let mut reading = lock(&self.0.reading);
         reading.pauses -= 1;
         if reading.pauses == 0 {
             reading.since = Instant::now();

@@ -44,10 +44,12 @@ impl From<Stop> for End {
 #[derive(Debug)]
 pub(crate) struct Interrupted;
 
-/// What stays the same from step to step.
+/// What a run depends on besides its journal.
 pub(crate) struct Script<'a> {
     pub program: &'a Program,
     pub limits: &'a Limits,
+    /// Calls before this one are not handed out again.
+    pub new: CallIndex,
     pub patience: Patience<'a>,
 }
 
@@ -100,7 +102,7 @@ impl Run {
             self.warn_of_left_behind();
         }
         let Some(entry) = journal.entries().get(self.consumed) else {
-            return Err(End::Paused(self.calls(rest, script.program)));
+            return Err(End::Paused(self.calls(rest, script)));
         };
         self.compare(entry).map_err(|actual| End::Diverged { entry: self.consumed, actual })?;
         self.consumed += 1;
@@ -139,14 +141,14 @@ impl Run {
         self.vm.host_mut().logs.push(LogLine { level: Level::Warn, text });
     }
 
-    fn calls(&self, rest: Rest, program: &Program) -> Vec<Call> {
+    fn calls(&self, rest: Rest, script: &Script<'_>) -> Vec<Call> {
         let asker = self.vm.host();
-        let key = program.keys();
+        let key = script.program.keys();
         let call = |call: CallIndex| {
             let issued = &asker.calls[call.0 as usize];
             Call { call, tool: asker.made(call, issued).tool, args: issued.args(), key: key(call) }
         };
-        self.needed_calls(rest).map(call).collect()
+        self.needed_calls(rest).filter(|call| *call >= script.new).map(call).collect()
     }
 
     /// Is this entry an answer to a call that this run made, and that is still open? If not, what the run called instead.

@@ -6,7 +6,7 @@ use dacapo_sandbox::{Patience, Sandbox, SandboxError, Vm, World};
 use sha2::{Digest, Sha256};
 
 use crate::asker::Asker;
-use crate::journal::Journal;
+use crate::journal::{CallIndex, Journal};
 use crate::limits::Limit;
 use crate::recent::{Key, Recent};
 use crate::report;
@@ -90,7 +90,13 @@ impl Stepper {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn step(&self, request: &Request, patience: Patience<'_>) -> Result<Step, StepError> {
-        let script = Script { program: &request.program, limits: &request.limits, patience };
+        self.step_beyond(request, CallIndex(0), patience)
+    }
+
+    /// As [`step`](Stepper::step), for a caller who was handed all calls before `new` already: of a paused program,
+    /// only the others are listed.
+    pub fn step_beyond(&self, request: &Request, new: CallIndex, patience: Patience<'_>) -> Result<Step, StepError> {
+        let script = Script { program: &request.program, limits: &request.limits, new, patience };
         let base = base(request);
         let whole = key(&base, &request.journal, request.journal.entries().len());
         if let Some(step) = self.finished().get(&whole) {

@@ -25,6 +25,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::FleetOptions;
+use super::calls::{Calls, IDEMPOTENCY_KEY};
 use super::child::Child;
 use super::content::Content;
 use super::http_client::HttpClient;
@@ -35,7 +36,6 @@ use crate::servers_file::Endpoint;
 
 /// What `initialize` offers.
 const LEGACY_VERSION: ProtocolVersion = ProtocolVersion::V_2025_11_25;
-const IDEMPOTENCY_KEY: &str = "dacapo/idempotency-key";
 /// A list is one message, and may be longer than an answer may be.
 const LIST_BYTES_MAX: usize = 16 << 20;
 /// Set by us, each at its time.
@@ -53,6 +53,10 @@ pub(super) struct Connection {
     /// How a server's process ended.
     end: Arc<OnceLock<String>>,
     stop: CancellationToken,
+    /// The short way for calls, if there is one.
+    calls: Option<Arc<Calls>>,
+    /// What the protocol wants to be said with every call.
+    meta: Map<String, Value>,
 }
 
 impl Drop for Connection {
@@ -109,33 +113,36 @@ impl Connection {
         let end = Arc::default();
         let client = Client { changed: changed.clone() };
         let bytes_max = options.answer_bytes_max.max(LIST_BYTES_MAX);
-        let running = match endpoint {
+        let (running, calls) = match endpoint {
             Endpoint::Stdio { command, args, env, cwd } => {
                 let child = Child::start(command, args, env, cwd.as_deref(), stderr)?;
                 let patience = options.shutdown_patience;
                 let transport = StdioTransport::new(child, stderr.clone(), Arc::clone(&end), bytes_max, patience);
-                serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stop.clone()).await
+                let calls = transport.calls();
+                (serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stop.clone()).await, Some(calls))
             }
             Endpoint::Http { url, headers } => {
                 let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .custom_headers(header_map(headers)?)
                     .max_concurrent_requests(options.calls_per_server_max);
                 let transport = StreamableHttpClientTransport::with_client(HttpClient::new(bytes_max)?, config);
-                serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stop.clone()).await
+                (serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stop.clone()).await, None)
             }
         };
         let running = running.map_err(|error| NotOpened::new(&error, &end))?;
-        Ok(Connection::new(running, stop, end))
+        Ok(Connection::new(running, stop, end, calls))
     }
 
     fn new(
         running: RunningService<RoleClient, Client>,
         stop: CancellationToken,
         end: Arc<OnceLock<String>>,
+        calls: Option<Arc<Calls>>,
     ) -> Connection {
         let peer = running.peer().clone();
         let (over, closed) = (CancellationToken::new(), CancellationToken::new());
-        let connection = Connection { peer, over: over.clone(), closed: closed.clone(), end, stop };
+        let meta = meta(&peer, running.service().get_info());
+        let connection = Connection { peer, over: over.clone(), closed: closed.clone(), end, stop, calls, meta };
         tokio::spawn(async move {
             if let Err(error) = running.waiting().await {
                 tracing::warn!(%error, "the task of a connection failed");
@@ -209,18 +216,15 @@ impl Connection {
     }
 
     pub(super) async fn call(&self, ask: &Ask, limit: Duration) -> Result<Reply, ServiceError> {
+        if let Some(calls) = &self.calls {
+            let answered = timeout(limit, calls.call(ask, &self.meta)).await;
+            return answered.unwrap_or(Err(ServiceError::Timeout { timeout: limit })).map(Reply::read);
+        }
         let mut params = CallToolRequestParams::new(ask.tool.clone()).with_arguments(ask.args.clone());
         let meta = Map::from_iter([(IDEMPOTENCY_KEY.to_owned(), Value::from(ask.key.as_str()))]);
         params.meta = Some(RequestMetaObject::from(meta));
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        Ok(match self.request(request, limit).await? {
-            ServerResult::CallToolResult(result) => Reply::Content(Content::from(result)),
-            ServerResult::InputRequiredResult(asks) => Reply::Asks(asks),
-            other => {
-                let value = serde_json::to_value(other).unwrap_or_default();
-                Content::read(value.clone()).map_or(Reply::Odd(value), Reply::Content)
-            }
-        })
+        self.request(request, limit).await.map(Reply::from)
     }
 
     /// Tells `changed` whenever the server says that its list changed. Older servers say so unasked.
@@ -253,6 +257,30 @@ impl Connection {
             answer
         });
         answered.await.unwrap_or(Err(ServiceError::Timeout { timeout: limit }))
+    }
+}
+
+impl Reply {
+    /// Most results need no looking at all kinds there are.
+    fn read(result: Value) -> Reply {
+        let is_complete = result.get("resultType").is_none_or(|kind| kind == "complete");
+        if is_complete && result.get("content").is_some_and(Value::is_array) {
+            return Content::read(result).map_or(Reply::Odd(Value::Null), Reply::Content);
+        }
+        serde_json::from_value(result).map_or(Reply::Odd(Value::Null), ServerResult::into)
+    }
+}
+
+impl From<ServerResult> for Reply {
+    fn from(result: ServerResult) -> Reply {
+        match result {
+            ServerResult::CallToolResult(result) => Reply::Content(Content::from(result)),
+            ServerResult::InputRequiredResult(asks) => Reply::Asks(asks),
+            other => {
+                let value = serde_json::to_value(other).unwrap_or_default();
+                Content::read(value.clone()).map_or(Reply::Odd(value), Reply::Content)
+            }
+        }
     }
 }
 
@@ -299,6 +327,21 @@ impl ClientHandler for Client {
         _context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "nobody can be asked for input here", None))
+    }
+}
+
+/// Since there is no handshake, requests say who sends them.
+fn meta(peer: &Peer<RoleClient>, client: ClientConfig) -> Map<String, Value> {
+    let Some(server) = peer.peer_info().filter(|server| !server.protocol_version.has_initialize()) else {
+        return Map::new();
+    };
+    let mut meta = RequestMetaObject::default();
+    meta.set_protocol_version(server.protocol_version.clone());
+    meta.set_client_info(client.client_info);
+    meta.set_client_capabilities(client.capabilities);
+    match serde_json::to_value(meta) {
+        Ok(Value::Object(meta)) => meta,
+        _ => Map::new(),
     }
 }
 

@@ -99,9 +99,9 @@ impl HttpClient {
                     let text = format!("no valid JSON-RPC message: {}", shown(&body));
                     return Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(text)));
                 }
-                Err(_) => invalid(id),
+                Err(_) => ServerJsonRpcMessage::error(invalid(), Some(id)),
             },
-            Err(bytes) => too_long(id, bytes),
+            Err(bytes) => ServerJsonRpcMessage::error(too_long(bytes), Some(id)),
         };
         Ok(StreamableHttpPostResponse::Json(message, session))
     }
@@ -167,7 +167,7 @@ fn events(response: Response, id: Option<RequestId>, bytes_max: usize) -> BoxStr
     });
     let events = SseStream::from_bytes_stream(bytes).map(move |event| match (event, &id) {
         (Err(_), Some(id)) if is_too_large.load(Ordering::Acquire) => {
-            let message = too_long(id.clone(), None);
+            let message = ServerJsonRpcMessage::error(too_long(None), Some(id.clone()));
             Ok(Sse::default().data(serde_json::to_string(&message).unwrap_or_default()))
         }
         (event, _) => event,

@@ -1,23 +1,22 @@
 //! An answer that came and could not be taken. The transport answers in the server's place, so that nobody waits.
 
-use rmcp::model::{ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{Value, json};
 
 /// Tells our errors from the server's. A server that uses it itself is only understood as if it were we.
 const MARK: &str = "dacapo/not-taken";
 
 /// `bytes` is `None` if nobody knows how many.
-pub(super) fn too_long(id: RequestId, bytes: Option<usize>) -> ServerJsonRpcMessage {
-    error(id, "its answer is too long", &json!(bytes))
+pub(super) fn too_long(bytes: Option<usize>) -> ErrorData {
+    error("its answer is too long", &json!(bytes))
 }
 
-pub(super) fn invalid(id: RequestId) -> ServerJsonRpcMessage {
-    error(id, "its answer is no valid JSON-RPC message", &json!("invalid"))
+pub(super) fn invalid() -> ErrorData {
+    error("its answer is no valid JSON-RPC message", &json!("invalid"))
 }
 
-fn error(id: RequestId, message: &'static str, why: &Value) -> ServerJsonRpcMessage {
-    let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, message, Some(json!({ MARK: why })));
-    ServerJsonRpcMessage::error(error, Some(id))
+fn error(message: &'static str, why: &Value) -> ErrorData {
+    ErrorData::new(ErrorCode::INTERNAL_ERROR, message, Some(json!({ MARK: why })))
 }
 
 /// Why an answer was not taken, if that is what the error says.

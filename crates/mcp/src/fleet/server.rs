@@ -16,8 +16,9 @@ use super::list_cache::ListCache;
 use super::state::{Phase, ServerState, TransportKind};
 use super::tail::Tail;
 use super::tool_list::ToolList;
-use super::{FleetOptions, content, lock, not_taken, refusal};
+use super::{FleetOptions, content, not_taken, refusal};
 use crate::ask::{Ask, Refusal, Told};
+use crate::lock::lock;
 use crate::mask::Mask;
 use crate::servers_file::{Endpoint, InvalidServer, ServerEntry, ServerSpec};
 

@@ -5,15 +5,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
-use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use super::calls::Calls;
 use super::child::Child;
-use super::not_taken::{invalid, too_long};
+use super::not_taken;
+use super::outbox::{Closed, Outbox};
 use super::response_id::ResponseId;
 use super::tail::Tail;
 
@@ -25,7 +26,8 @@ const BUFFER_BYTES_KEPT: usize = 1 << 20;
 /// in the server's place.
 pub(super) struct StdioTransport {
     child: Child,
-    stdin: Arc<Mutex<Option<ChildStdin>>>,
+    outbox: Arc<Outbox>,
+    calls: Arc<Calls>,
     stdout: BufReader<ChildStdout>,
     stderr: Arc<Tail>,
     /// How the process ended, for those who ask why.
@@ -51,9 +53,11 @@ impl StdioTransport {
         line_bytes_max: usize,
         patience: Duration,
     ) -> StdioTransport {
+        let outbox = Outbox::start(stdin);
         StdioTransport {
             child,
-            stdin: Arc::new(Mutex::new(Some(stdin))),
+            calls: Arc::new(Calls::new(Arc::clone(&outbox))),
+            outbox,
             stdout: BufReader::with_capacity(64 * 1024, stdout),
             stderr,
             end,
@@ -63,6 +67,11 @@ impl StdioTransport {
             too_long: None,
             patience,
         }
+    }
+
+    /// The way for calls, which is shorter.
+    pub(super) fn calls(&self) -> Arc<Calls> {
+        Arc::clone(&self.calls)
     }
 
     /// The next line, or `None` at the end. All state is in `self`: the caller drops this future when it has
@@ -98,17 +107,18 @@ impl StdioTransport {
     fn read_message(&mut self) -> Option<ServerJsonRpcMessage> {
         let message = match self.line.trim_ascii() {
             [] => None,
+            line if self.calls.hear(line) => None,
             line => match serde_json::from_slice(line) {
                 Ok(message) => Some(message),
                 Err(_invalid) => {
                     let mut id = ResponseId::default();
                     id.read(line);
-                    let answer = id.found().map(invalid);
-                    if answer.is_none() {
+                    let id = id.found();
+                    if id.is_none() {
                         // Servers that print to stdout are common, and what they print says why they do not work.
                         self.stderr.push(&[b"(stdout) ", line].concat());
                     }
-                    answer
+                    id.and_then(|id| self.refuse(id, not_taken::invalid()))
                 }
             },
         };
@@ -116,24 +126,20 @@ impl StdioTransport {
         self.line.shrink_to(BUFFER_BYTES_KEPT);
         message
     }
+
+    /// What to tell rmcp in the server's place, if it was rmcp that asked.
+    fn refuse(&self, id: RequestId, error: ErrorData) -> Option<ServerJsonRpcMessage> {
+        let error = self.calls.refuse(&id, error).err()?;
+        Some(ServerJsonRpcMessage::error(error, Some(id)))
+    }
 }
 
 impl Transport<RoleClient> for StdioTransport {
     type Error = io::Error;
 
     fn send(&mut self, message: ClientJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let stdin = self.stdin.clone();
-        async move {
-            let mut line = serde_json::to_vec(&message)?;
-            line.push(b'\n');
-            let mut stdin = stdin.lock().await;
-            let stdin = stdin.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-            match stdin.write_all(&line).await {
-                // Whoever reads its output is about to learn how it ended, which says more.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-                written => written,
-            }
-        }
+        let pushed = self.outbox.push(&message).map_err(|Closed| io::ErrorKind::NotConnected.into());
+        std::future::ready(pushed)
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
@@ -145,7 +151,9 @@ impl Transport<RoleClient> for StdioTransport {
                     }
                 }
                 Some(Line::TooLong { bytes, of: Some(id) }) => {
-                    return Some(too_long(id, Some(bytes)));
+                    if let Some(message) = self.refuse(id, not_taken::too_long(Some(bytes))) {
+                        return Some(message);
+                    }
                 }
                 Some(Line::TooLong { bytes, of: None }) => {
                     self.stderr.push(format!("(stdout) a line of {bytes} bytes").as_bytes());
@@ -157,6 +165,7 @@ impl Transport<RoleClient> for StdioTransport {
                         Err(_still_running) => "its process closed its output".to_owned(),
                     };
                     self.end.get_or_init(|| end);
+                    self.calls.end();
                     return None;
                 }
             }
@@ -164,11 +173,17 @@ impl Transport<RoleClient> for StdioTransport {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        // A write that is stuck in a full pipe holds the lock; then the process is ended with its stdin open.
-        if let Ok(mut stdin) = self.stdin.try_lock() {
-            stdin.take();
-        }
+        self.calls.end();
+        // A write that is stuck in a full pipe keeps it open; then the process is ended all the same.
+        self.outbox.close();
         self.child.end(self.patience).await;
         Ok(())
+    }
+}
+
+impl Drop for StdioTransport {
+    fn drop(&mut self) {
+        self.calls.end();
+        self.outbox.close();
     }
 }
