@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
-use dacapo_wire::{Announced, CallDeltas, Ended, Event, Handing, Head, Heard, Passed, Said, Speaker, Usage};
+use dacapo_wire::{Announced, CallDeltas, Ended, Event, Handing, Head, Heard, Passed, Said, Searched, Speaker, Usage};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -71,6 +71,11 @@ impl Outlet {
 
     pub(crate) async fn result(&mut self, ended: &Ended<'_>) -> Result<(), TurnError> {
         let events = self.speaker.result(ended);
+        self.send(events).await
+    }
+
+    pub(crate) async fn searched(&mut self, searched: &Searched<'_>) -> Result<(), TurnError> {
+        let events = self.speaker.searched(searched);
         self.send(events).await
     }
 

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use axum::http::{HeaderMap, StatusCode};
-use dacapo_replay::{Call, Journal, Patience, Reused, StepError};
+use dacapo_replay::{ANSWER_TOKENS_DEFAULT, Call, Journal, Patience, Reused, StepError};
 use dacapo_wire::{
     Announced, Asked, Demand, Ended, Handing, Head, Intent, Item, ModelCall, Passed, RunId, RunState, Said, Saying,
-    Sealer, Transcript, Turn, Usage,
+    Sealer, Searched, Transcript, Turn, Usage,
 };
 use serde_json::Value;
 
@@ -52,6 +52,8 @@ struct SoFar {
     sayings: Vec<Saying>,
     /// Programs that explicit clients have seen in this turn.
     shown: usize,
+    /// Searches that the client has seen in this turn.
+    searches: usize,
     continues: Option<RunId>,
     /// Completed calls of the programs that failed.
     record: Vec<Reused>,
@@ -187,7 +189,8 @@ impl Running {
                 Intent::Answer | Intent::Direct => return self.answer(&said, Passed::All).await,
                 Intent::Respond => {
                     self.attempts += u32::from(said.saying.is_mistaken(offer));
-                    let saying = said.saying.normalized(offer);
+                    let saying = said.saying.clone().normalized(offer);
+                    self.show_searches(&said).await?;
                     self.respond(saying).await?;
                 }
                 Intent::Program { at, code } => {
@@ -215,6 +218,23 @@ impl Running {
             let place = self.transcript.entries().len();
             so_far.seed = if head.id.is_empty() { now.to_string() } else { RunState::seed_of(&head.id, place) };
         }
+    }
+
+    /// Tells the client of searches, if it knows what they are.
+    async fn show_searches(&mut self, said: &Said) -> Result<(), TurnError> {
+        let turn = Arc::clone(&self.turn);
+        let Some(tool) = &turn.search_tool else { return Ok(()) };
+        self.outlet.head(&said.head);
+        for search in said.saying.searches(&turn.offer) {
+            let results = turn.toolbox().search(&search.query, search.limit, ANSWER_TOKENS_DEFAULT).0;
+            let catalog = turn.toolbox().catalog();
+            let found: Vec<String> =
+                results.hits.iter().map(|hit| catalog.qualified_name(hit.tool).to_owned()).collect();
+            let (query, seed, number) = (search.query.as_str(), self.so_far.seed.clone(), self.so_far.searches);
+            self.outlet.searched(&Searched { tool, number, seed: &seed, query, found: &found }).await?;
+            self.so_far.searches += 1;
+        }
+        Ok(())
     }
 
     async fn respond(&mut self, saying: Saying) -> Result<(), TurnError> {
@@ -253,6 +273,7 @@ impl Running {
             at,
             code,
         };
+        self.show_searches(&said).await?;
         self.usage.programs += 1;
         let (waiting, record) = (state.waiting(), self.so_far.record.clone());
         let run = self.blocking(move |blocks| blocks.run(waiting, &Journal::default(), &record)).await?;

@@ -34,7 +34,7 @@ pub use prompt::{Offer, PROMPT_VERSION, print_prompt};
 pub use said::{Finish, Head, Heard, Listener, Said, Unheard};
 pub use saying::{Intent, ModelCall, Response, Saying, SearchQuery};
 pub use seal::{Sealer, Unsealed};
-pub use speaker::{Announced, CallDeltas, Ended, Handing, Manner, Passed, Speaker, Trouble};
+pub use speaker::{Announced, CallDeltas, Ended, Handing, Manner, Passed, Searched, Speaker, Trouble};
 pub use sse::{Event, SseError, SseReader};
 pub use state::{Asked, RunState};
 pub use transcript::Transcript;

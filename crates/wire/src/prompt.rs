@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::saying::Mistake;
 
 /// Changes whenever a word of the prompt does.
-pub const PROMPT_VERSION: u32 = 1;
+pub const PROMPT_VERSION: u32 = 2;
 
 pub(crate) const EXECUTE: &str = "execute";
 const SEARCH: &str = "search";
@@ -28,6 +28,8 @@ Runs a TypeScript program that calls functions, and answers with what it returns
 const DECLARED: &str = "The functions:\n";
 const SEARCHED: &str = "The functions are too many to declare. Find those that you need with `{search}`, which answers with their declarations, before you write the program; in a program, `await search(\"what it should do\")` and `await describe(\"name\")` do the same.\n";
 
+const MORE: &str = "More functions are not declared here. Find those that you need with `{search}`, which answers with their declarations; in a program, `await search(\"what it should do\")` and `await describe(\"name\")` do the same.\n";
+
 const SEARCH_DESCRIPTION: &str = "\
 Finds functions for `{execute}` by what they do, and answers with their TypeScript declarations. Ask for all that the task needs in one query.";
 
@@ -40,6 +42,8 @@ const NAMES_BYTES_MAX: usize = 3_000;
 #[derive(Debug, Clone)]
 pub struct Offer {
     toolbox: Arc<Toolbox>,
+    /// Those that the client wants declared, where it wants others to be searched for.
+    declared: Option<Arc<Toolbox>>,
     /// Tools that the model may call by itself.
     direct: BTreeSet<String>,
     execute: &'static str,
@@ -56,15 +60,26 @@ impl Offer {
         Offer {
             execute: unless_taken(EXECUTE, EXECUTE_OTHERWISE),
             search: (!fits).then(|| unless_taken(SEARCH, SEARCH_OTHERWISE)),
+            declared: None,
             toolbox,
             direct,
             is_on: true,
         }
     }
 
+    /// Declares only these functions, and lets the model search for the others.
+    #[must_use]
+    pub fn declaring(mut self, declared: Arc<Toolbox>, declarations_tokens_max: usize) -> Offer {
+        let otherwise = if self.direct.contains(SEARCH) { SEARCH_OTHERWISE } else { SEARCH };
+        self.search.get_or_insert(otherwise);
+        let bytes_max = declarations_tokens_max.saturating_mul(BYTES_PER_TOKEN);
+        self.declared = Some(declared).filter(|declared| declared.declarations().text().len() <= bytes_max);
+        self
+    }
+
     /// No programs: the model calls the client's tools by itself.
     pub fn off(nothing: Arc<Toolbox>, direct: BTreeSet<String>) -> Offer {
-        Offer { execute: EXECUTE, search: None, toolbox: nothing, direct, is_on: false }
+        Offer { execute: EXECUTE, search: None, toolbox: nothing, declared: None, direct, is_on: false }
     }
 
     pub fn toolbox(&self) -> &Arc<Toolbox> {
@@ -108,6 +123,12 @@ impl Offer {
                 description.push_str(DECLARED);
                 description.push_str(self.toolbox.declarations().text());
             }
+            Some(search) if self.declared.as_ref().is_some_and(|declared| !declared.catalog().tools().is_empty()) => {
+                description.push_str(DECLARED);
+                description.push_str(self.declared.as_ref().map_or("", |declared| declared.declarations().text()));
+                description.push_str(&MORE.replace("{search}", search));
+                description.push_str(&self.names());
+            }
             Some(search) => {
                 description.push_str(&SEARCHED.replace("{search}", search));
                 description.push_str(&self.names());
@@ -125,9 +146,14 @@ impl Offer {
         tools
     }
 
-    /// The functions' names, by namespace, as far as there is room for them.
+    /// The functions' names, by namespace, as far as there is room for them; without those that are declared.
     fn names(&self) -> String {
-        let mut functions: Vec<_> = self.toolbox.catalog().functions().iter().collect();
+        let declared = self.declared.as_ref().map(|declared| declared.catalog());
+        let is_declared = |name: &str| declared.is_some_and(|catalog| catalog.find(name).is_some());
+        let catalog = self.toolbox.catalog();
+        let functions = catalog.functions().iter();
+        let mut functions: Vec<_> =
+            functions.filter(|function| !is_declared(catalog.qualified_name(function.tool))).collect();
         functions.sort_by_key(|function| (&function.namespace, &function.identifier));
         let namespaces: Vec<_> = functions.chunk_by(|a, b| a.namespace == b.namespace).collect();
         let room = NAMES_BYTES_MAX / namespaces.len().max(1);
@@ -177,8 +203,9 @@ impl Offer {
 /// The prompt as it would be for any tools, for people to read.
 pub fn print_prompt() -> String {
     format!(
-        "prompt version {PROMPT_VERSION}\n\n── {EXECUTE}, when the declarations fit\n{RULES}{DECLARED}<declarations>\n\n── {EXECUTE}, when they do not\n{RULES}{}<names>\n\n── {SEARCH}, when they do not\n{}\n",
+        "prompt version {PROMPT_VERSION}\n\n── {EXECUTE}, when the declarations fit\n{RULES}{DECLARED}<declarations>\n\n── {EXECUTE}, when they do not\n{RULES}{}<names>\n\n── {EXECUTE}, when the client defers some of them\n{RULES}{DECLARED}<declarations>\n{}<names>\n\n── {SEARCH}, when they are not all declared\n{}\n",
         SEARCHED.replace("{search}", SEARCH),
+        MORE.replace("{search}", SEARCH),
         SEARCH_DESCRIPTION.replace("{execute}", EXECUTE),
     )
 }

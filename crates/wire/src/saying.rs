@@ -148,6 +148,15 @@ impl Saying {
         self.calls.iter().map(respond).collect()
     }
 
+    /// What it searches for, in order.
+    pub fn searches(&self, offer: &Offer) -> Vec<SearchQuery> {
+        let query = |call: &ModelCall| match call.meaning(offer) {
+            Meaning::Search(query) => Some(query),
+            _ => None,
+        };
+        self.calls.iter().filter_map(query).collect()
+    }
+
     /// Does the model have to be told that something is wrong with its calls?
     pub fn is_mistaken(&self, offer: &Offer) -> bool {
         self.intent(offer) == Intent::Respond

@@ -66,6 +66,20 @@ pub struct Ended<'a> {
     pub shown: &'a Value,
 }
 
+/// A search for tools, as a client knows it.
+#[derive(Debug)]
+pub struct Searched<'a> {
+    /// What the client calls the search.
+    pub tool: &'a str,
+    /// Where in the turn it stands.
+    pub number: usize,
+    /// Where in the conversation the turn stands.
+    pub seed: &'a str,
+    pub query: &'a str,
+    /// Names of tools.
+    pub found: &'a [String],
+}
+
 /// What of a message the client gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passed {
@@ -101,6 +115,11 @@ pub trait Speaker: Send + Sync + std::fmt::Debug {
 
     /// A program has come to its end. Only for clients that know about programs.
     fn result(&mut self, ended: &Ended<'_>) -> Vec<Event>;
+
+    /// The model has searched for tools. Only for clients that asked their provider to let it.
+    fn searched(&mut self, _: &Searched<'_>) -> Vec<Event> {
+        Vec::new()
+    }
 
     /// What comes last: calls.
     fn calls(&mut self, handing: &Handing<'_>) -> Vec<Event>;

@@ -124,6 +124,8 @@ pub struct Turn {
     passed_tools: Vec<Value>,
     /// What the model's wire cannot carry.
     pub dropped: Vec<String>,
+    /// What the client calls its provider's search for tools: it is told of ours under this name.
+    pub search_tool: Option<String>,
 }
 
 const CODE_MODE: &str = "code_mode";
@@ -165,8 +167,18 @@ impl Reader<'_> {
             self.toolboxes.get(&tools).map_err(|error| BadRequest::new(split.path(&error.path), error.message))?;
         let seals = Seals { sealer: self.sealer, kept: self.kept, catalog: toolbox.catalog() };
         let conversation = dialect.conversation(&mut body, explicit, Some(&seals))?;
-        let offer = Offer::new(Arc::clone(&toolbox), split.direct, self.defaults.declarations_tokens_max);
+        let tokens_max = self.defaults.declarations_tokens_max;
+        let mut offer = Offer::new(Arc::clone(&toolbox), split.direct.clone(), tokens_max);
+        if !split.deferred.is_empty() {
+            let declared = split.tools.iter().enumerate().filter(|(at, _)| !split.deferred.contains(at));
+            let declared: Vec<&Value> = declared.map(|(_, tool)| tool).collect();
+            let declared = serde_json::to_string(&declared).unwrap_or_default();
+            let declared =
+                self.toolboxes.get(&declared).map_err(|error| BadRequest::new("tools", error.message))?;
+            offer = offer.declaring(declared, tokens_max);
+        }
         Ok(Reading::Turn(Box::new(Turn {
+            search_tool: split.search_tool,
             tools: if explicit { [0; 8] } else { tools_digest(&tools) },
             explicit,
             ..self.turn(wire, body, conversation, offer, split.passed)
@@ -197,6 +209,7 @@ impl Reader<'_> {
             body,
             passed_tools,
             dropped,
+            search_tool: None,
         }
     }
 
@@ -351,6 +364,10 @@ pub(crate) struct Split {
     pub passed_off: Vec<Value>,
     /// Some entry has a field that no provider understands.
     pub has_ours: bool,
+    /// Positions among the tools for programs of those that the model is to search for.
+    pub deferred: BTreeSet<usize>,
+    /// What the client calls its provider's search for tools, which we do instead.
+    pub search_tool: Option<String>,
 }
 
 impl Split {
