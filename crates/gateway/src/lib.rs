@@ -12,6 +12,7 @@ mod error;
 mod gateway;
 mod options;
 mod outlet;
+mod recall;
 pub mod scripted;
 mod server;
 mod store;

@@ -89,15 +89,18 @@ impl Outlet {
         self.send(events).await
     }
 
+    /// The end of the answer, in pieces and as a whole.
+    pub(crate) fn end(&mut self, usage: &Usage) -> (Vec<Event>, Option<Value>) {
+        (self.speaker.finish(usage), self.speaker.body(usage))
+    }
+
     /// Ends the turn. The body, if it was not streamed.
-    pub(crate) async fn finish(mut self, usage: &Usage) -> Result<Option<Value>, TurnError> {
-        if !self.is_stream() {
-            let body = self.speaker.body(usage).ok_or_else(|| TurnError::upstream("nobody answered"))?;
-            return Ok(Some(body));
+    pub(crate) async fn finish(mut self, events: Vec<Event>, body: Option<Value>) -> Result<Option<Value>, TurnError> {
+        if self.is_stream() {
+            self.send(events).await?;
+            return Ok(None);
         }
-        let events = self.speaker.finish(usage);
-        self.send(events).await?;
-        Ok(None)
+        body.map(Some).ok_or_else(|| TurnError::upstream("nobody answered"))
     }
 
     /// Tells of an error where there is no status any more.

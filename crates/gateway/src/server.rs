@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 use crate::error::TurnError;
 use crate::gateway::{Gateway, StartError};
 use crate::outlet::Stream;
+use crate::recall::Recall;
 use crate::threads;
 use crate::turn::{Done, Running, Tenant};
 use crate::upstream::{Answer, Asking, Target};
@@ -186,11 +187,19 @@ impl Server {
         if wire == Wire::Messages && threads::without(&mut json, &mut parts.headers)? {
             body = Bytes::from(json.to_string());
         }
+        let mut recall = None;
+        if let (Wire::Responses, Some(store)) = (wire, &gateway.store) {
+            let had_previous = json.get("previous_response_id").is_some_and(|id| !id.is_null());
+            recall = Recall::resolve(store, &tenant, &mut json).await?;
+            if had_previous && recall.is_some() {
+                body = Bytes::from(json.to_string());
+            }
+        }
         let model = json.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
         let upstream = gateway.upstreams.of(&model)?.wire_for(wire);
         let sealer = Sealer::new(gateway.config.secret.0.as_bytes(), &tenant);
         let kept = self.kept(wire, &tenant, &json).await?;
-        let tenant = Tenant { name: tenant, sealer: sealer.clone() };
+        let tenant = Tenant { name: tenant, sealer: sealer.clone(), recall };
         let defaults = gateway.defaults(&model);
         let reader = Arc::clone(gateway);
         let reading = off_thread(json, body.len(), move |json| {

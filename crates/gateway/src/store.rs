@@ -1,4 +1,5 @@
-//! States kept on our side, for clients that clip ids. Whatever is kept is sealed, so the store need not be trusted.
+//! What is kept on our side for clients that do not bring it back: states, for those that clip ids, and responses, for
+//! those that refer to them. States are sealed, so the store need not be trusted with them.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use tokio::sync::OnceCell;
 
 use crate::error::TurnError;
 
-/// Where sealed ids are kept, by tenant, run and round.
+/// Where texts are kept, by tenant and name.
 pub(crate) enum Store {
     /// In this process: for a single replica.
     Memory { kept: Mutex<Recent<(Instant, String)>>, ttl: Duration },
@@ -52,40 +53,51 @@ impl Store {
         }
     }
 
+    /// Keeps a state.
     pub(crate) async fn put(&self, tenant: &str, run: RunId, round: u32, sealed: &str) -> Result<(), TurnError> {
-        let key = key(tenant, run, round);
+        self.put_text(tenant, &format!("{run}:{round}"), sealed).await
+    }
+
+    /// What is kept of each state, which then is kept for as long again.
+    pub(crate) async fn get(&self, tenant: &str, wanted: &[(RunId, u32)]) -> Result<Vec<Option<String>>, TurnError> {
+        let names: Vec<String> = wanted.iter().map(|(run, round)| format!("{run}:{round}")).collect();
+        self.get_texts(tenant, &names).await
+    }
+
+    pub(crate) async fn put_text(&self, tenant: &str, name: &str, text: &str) -> Result<(), TurnError> {
+        let key = key(tenant, name);
         match self {
             Store::Memory { kept, ttl } => {
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                drop(kept.put(digest(&key), (Instant::now() + *ttl, sealed.to_owned()), sealed.len()));
+                drop(kept.put(digest(&key), (Instant::now() + *ttl, text.to_owned()), text.len()));
                 Ok(())
             }
             Store::Redis { ttl, .. } => {
                 let mut connection = self.connection().await?;
-                connection.set_ex::<_, _, ()>(&key, sealed, ttl.as_secs()).await.map_err(|error| unreachable(&error))
+                connection.set_ex::<_, _, ()>(&key, text, ttl.as_secs()).await.map_err(|error| unreachable(&error))
             }
         }
     }
 
-    /// What is kept of each, which then is kept for as long again.
-    pub(crate) async fn get(&self, tenant: &str, wanted: &[(RunId, u32)]) -> Result<Vec<Option<String>>, TurnError> {
-        let keys = wanted.iter().map(|(run, round)| key(tenant, *run, *round));
+    /// What is kept under each name, which then is kept for as long again.
+    pub(crate) async fn get_texts(&self, tenant: &str, names: &[String]) -> Result<Vec<Option<String>>, TurnError> {
+        let keys = names.iter().map(|name| key(tenant, name));
         match self {
             Store::Memory { kept, ttl } => {
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 let now = Instant::now();
                 let mut get = |key: String| {
                     let key = digest(&key);
-                    let (until, sealed) = kept.take(&key)?;
+                    let (until, text) = kept.take(&key)?;
                     let is_fresh = now < until;
                     if is_fresh {
-                        drop(kept.put(key, (now + *ttl, sealed.clone()), sealed.len()));
+                        drop(kept.put(key, (now + *ttl, text.clone()), text.len()));
                     }
-                    is_fresh.then_some(sealed)
+                    is_fresh.then_some(text)
                 };
                 Ok(keys.map(&mut get).collect())
             }
-            Store::Redis { .. } if wanted.is_empty() => Ok(Vec::new()),
+            Store::Redis { .. } if names.is_empty() => Ok(Vec::new()),
             Store::Redis { ttl, .. } => {
                 let mut all = redis::pipe();
                 for key in keys {
@@ -108,11 +120,11 @@ impl Store {
     }
 }
 
-fn key(tenant: &str, run: RunId, round: u32) -> String {
+fn key(tenant: &str, name: &str) -> String {
     // The tenant may be called anything; its name stays ours.
     let tenant = Sha256::digest(tenant.as_bytes());
     let tenant = crate::auth::hex(&tenant[..8]);
-    format!("dacapo:1:{tenant}:{run}:{round}")
+    format!("dacapo:1:{tenant}:{name}")
 }
 
 fn digest(key: &str) -> [u8; 32] {
@@ -124,7 +136,7 @@ fn unreachable(error: &redis::RedisError) -> TurnError {
     TurnError::Ours {
         status: StatusCode::SERVICE_UNAVAILABLE,
         kind: "server_error",
-        message: "the store of running programs cannot be reached; try again".to_owned(),
+        message: "the store of running programs and responses cannot be reached; try again".to_owned(),
         retry_after_s: Some(1),
     }
 }

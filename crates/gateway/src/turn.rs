@@ -18,6 +18,7 @@ use crate::blocks::{Blocks, Calls, Position, Run};
 use crate::error::TurnError;
 use crate::gateway::{Gateway, now_ms};
 use crate::outlet::{Outlet, Stream, call_deltas};
+use crate::recall::Recall;
 use crate::upstream::Asking;
 
 /// A turn on its way.
@@ -42,6 +43,8 @@ pub(crate) struct Running {
 pub(crate) struct Tenant {
     pub name: String,
     pub sealer: Sealer,
+    /// What is kept of this turn, if anything is.
+    pub recall: Option<Recall>,
 }
 
 /// What the model said in this turn that no id carries yet.
@@ -96,7 +99,12 @@ impl Running {
     pub(crate) async fn run(mut self) -> Result<Done, TurnError> {
         match self.walk().await {
             Ok(()) => {
-                let body = self.outlet.finish(&self.usage).await?;
+                let (events, body) = self.outlet.end(&self.usage);
+                if let (Some(recall), Some(store), Some(body)) = (self.tenant.recall.take(), &self.gateway.store, &body)
+                {
+                    recall.keep(store, &self.tenant.name, body).await?;
+                }
+                let body = self.outlet.finish(events, body).await?;
                 Ok(Done { body, headers: self.returned, usage: self.usage })
             }
             Err(error) => {
