@@ -1,4 +1,4 @@
-"""anthropic-python: a loop over `beta.messages.thread()`, which sends only what is new while the server keeps the rest."""
+"""anthropic-python: a loop over `beta.messages.thread()`, which sends only what is new if the server keeps the rest."""
 
 from anthropic import Anthropic
 

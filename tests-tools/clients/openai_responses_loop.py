@@ -39,7 +39,8 @@ for round in range(1, ROUNDS_MAX + 1):
         report(response.output_text, round)
         break
     for call in calls:
-        output = {"type": "function_call_output", "call_id": call.call_id, "output": run_tool(call.name, call.arguments)}
+        result = run_tool(call.name, call.arguments)
+        output = {"type": "function_call_output", "call_id": call.call_id, "output": result}
         if args.explicit:
             assert call.caller and call.caller.type == "program", call
             output["caller"] = call.caller

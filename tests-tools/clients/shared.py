@@ -74,7 +74,7 @@ def command_line() -> argparse.Namespace:
     parser.add_argument("--model", required=True)
     parser.add_argument("--scenario", required=True, choices=TASKS)
     parser.add_argument("--stream", action="store_true")
-    parser.add_argument("--wire", choices=["chat", "messages", "responses"], default="chat", help="if a client has several")
+    parser.add_argument("--wire", choices=["chat", "messages", "responses"], default="chat", help="if it has several")
     parser.add_argument("--explicit", action="store_true", help="declare the provider's own tool for programs")
     args = parser.parse_args()
     args.task = TASKS[args.scenario]
