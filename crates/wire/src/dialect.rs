@@ -92,8 +92,8 @@ pub(crate) trait Dialect: Sync {
 impl Wire {
     pub(crate) fn dialect(self) -> &'static dyn Dialect {
         match self {
-            Wire::Chat => &Chat,
-            Wire::Responses | Wire::Messages => &Chat,
+            Wire::Messages => &crate::messages::Messages,
+            Wire::Chat | Wire::Responses => &Chat,
         }
     }
 

@@ -14,6 +14,7 @@ mod conversation;
 mod dialect;
 mod ids;
 mod message;
+mod messages;
 mod plain;
 mod prompt;
 mod said;

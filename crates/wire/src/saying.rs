@@ -105,6 +105,9 @@ const LIMIT_MAX: usize = 50;
 /// Under this key stand arguments that are not JSON: no provider takes them as they are.
 const BROKEN: &str = "not_json";
 
+/// Under this key stands reasoning that the client has brought back by itself: no id carries it.
+pub(crate) const ECHOED: &str = "echoed";
+
 /// Reasoning beyond this is not carried: it would not fit into an id that all clients bring back.
 const OPAQUE_BYTES_MAX: usize = 12 << 10;
 
@@ -216,6 +219,16 @@ impl Saying {
             if let Some(reasoning) = self.opaque.get_mut("reasoning_content") {
                 *reasoning = Value::from("");
             }
+            // What the provider's own tools found goes before what the model thought.
+            if let Some(Value::Array(blocks)) = self.opaque.get_mut("blocks") {
+                let is_kept = |block: &Value| {
+                    matches!(block["type"].as_str(), Some("text" | "thinking" | "redacted_thinking"))
+                };
+                blocks.retain(is_kept);
+            }
+        }
+        if self.opaque_bytes() > bytes_max {
+            self.opaque.remove("blocks");
         }
         if self.opaque_bytes() > bytes_max {
             for call in &mut self.calls {

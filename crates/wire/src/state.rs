@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::ids::{RunId, short_id};
 use crate::prompt::EXECUTE;
-use crate::saying::Saying;
+use crate::saying::{ECHOED, Saying};
 
 /// The part of a run's state that is the same in every round.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,6 +92,9 @@ impl RunState {
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut sayings = self.sayings.clone();
+        for saying in &mut sayings {
+            saying.opaque.shift_remove(ECHOED);
+        }
         if let Some(call) = sayings.last_mut().and_then(|saying| saying.calls.get_mut(self.at)) {
             call.arguments.clear();
             if call.name == EXECUTE {

@@ -141,8 +141,9 @@ impl Reader<'_> {
         let had_switch = body.shift_remove(CODE_MODE).is_some();
         let Survey { has_sealed, has_programs, declares_programs } = dialect.survey(&body)?;
         let is_native = switch == Switch::Native && declares_programs && wire == self.upstream;
-        // A conversation that began in plain mode stays in it.
-        let explicit = has_programs || declares_programs || switch == Switch::Explicit && !has_sealed;
+        // A conversation that began in plain mode stays in it, unless its wire seals ids in both.
+        let can_begin = !has_sealed || wire == Wire::Messages;
+        let explicit = has_programs || declares_programs || switch == Switch::Explicit && can_begin;
         let split = dialect.split(&body, declares_programs)?;
         let unpromised = dialect.unpromised(&body);
         if has_programs && !declares_programs {

@@ -1,0 +1,220 @@
+//! Views of messages and their blocks.
+
+use std::borrow::Cow;
+
+use dacapo_replay::Answer;
+use serde_json::{Map, Value, json};
+
+use crate::carrier;
+use crate::conversation;
+use crate::ids::RunId;
+use crate::saying::{ModelCall, Saying};
+use crate::seal::Sealer;
+
+pub(super) const TOOL_USE: &str = "tool_use";
+pub(super) const TOOL_RESULT: &str = "tool_result";
+pub(super) const THINKING: &str = "thinking";
+pub(super) const REDACTED: &str = "redacted_thinking";
+pub(super) const SERVER_TOOL_USE: &str = "server_tool_use";
+pub(super) const PROGRAM_RESULT: &str = "code_execution_tool_result";
+/// The tool that stands for programs.
+pub(super) const PROGRAM: &str = "code_execution";
+/// Blocks of a message of the model that its provider wants back, in order.
+pub(super) const BLOCKS: &str = "blocks";
+
+const SERVER_PREFIX: &str = "srvtoolu_";
+/// Searches that we answered.
+const SEARCH_PREFIX: &str = "srvtoolu_dcs_";
+
+fn text_of<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(super) fn role(message: &Value) -> &str {
+    text_of(message, "role")
+}
+
+pub(super) fn kind(block: &Value) -> &str {
+    text_of(block, "type")
+}
+
+pub(super) fn id(block: &Value) -> &str {
+    text_of(block, "id")
+}
+
+pub(super) fn name(block: &Value) -> &str {
+    text_of(block, "name")
+}
+
+/// Of the call that a result belongs to.
+pub(super) fn tool_use_id(block: &Value) -> &str {
+    text_of(block, "tool_use_id")
+}
+
+/// The blocks of a message that has any; see [`content`].
+pub(super) fn blocks(message: &Value) -> &[Value] {
+    message.get("content").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The blocks of a message. Text alone is one.
+pub(super) fn content(message: &Value) -> Cow<'_, [Value]> {
+    match message.get("content") {
+        Some(Value::String(text)) if text.is_empty() => Cow::Borrowed(&[]),
+        Some(Value::String(text)) => Cow::Owned(vec![text_block(text)]),
+        _ => Cow::Borrowed(blocks(message)),
+    }
+}
+
+pub(super) fn text_block(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+/// Providers refuse text that says nothing.
+pub(super) fn is_blank(block: &Value) -> bool {
+    kind(block) == "text" && text_of(block, "text").trim().is_empty()
+}
+
+/// Text of a result; what is not text stays JSON.
+pub(super) fn result_text(content: Option<&Value>) -> String {
+    match content {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect();
+            texts.map_or_else(|| Value::to_string(&Value::Array(parts.clone())), |texts| texts.concat())
+        }
+        Some(other) => other.to_string(),
+    }
+}
+
+pub(super) fn answer(block: &Value) -> Answer {
+    let is_error = block.get("is_error") == Some(&Value::Bool(true));
+    conversation::answer(result_text(block.get("content")), is_error)
+}
+
+pub(super) fn is_thought(block: &Value) -> bool {
+    matches!(kind(block), THINKING | REDACTED)
+}
+
+/// Reasoning of a model on another wire, in a thought that we made.
+pub(super) fn foreign_reasoning(block: &Value) -> Option<Map<String, Value>> {
+    match kind(block) {
+        THINKING => carrier::unwrap(text_of(block, "signature")),
+        REDACTED => carrier::unwrap(text_of(block, "data")),
+        _ => None,
+    }
+}
+
+/// The state of a program, carried beside the ids of its calls.
+pub(super) fn carried_state(block: &Value) -> Option<&str> {
+    let data = Some(text_of(block, "data")).filter(|_| kind(block) == REDACTED);
+    data.filter(|data| Sealer::claims(data))
+}
+
+/// Made by us, and of no use to any provider.
+pub(super) fn is_carrier(block: &Value) -> bool {
+    carried_state(block).is_some() || foreign_reasoning(block).is_some()
+}
+
+/// Some clients make a call of theirs out of it.
+pub(super) fn is_program(block: &Value) -> bool {
+    let is_server = kind(block) == SERVER_TOOL_USE || kind(block) == TOOL_USE && is_server_id(id(block));
+    is_server && name(block) == PROGRAM
+}
+
+pub(super) fn is_server_id(id: &str) -> bool {
+    id.starts_with(SERVER_PREFIX)
+}
+
+/// What a client calls a program that waits.
+pub(super) fn program_id(run: RunId) -> String {
+    format!("{SERVER_PREFIX}{run}")
+}
+
+/// What a client calls a program that has come to its end at once.
+pub(super) fn sealed_program_id(sealed: &str) -> String {
+    format!("{SERVER_PREFIX}{sealed}")
+}
+
+pub(super) fn sealed_in(program_id: &str) -> Option<&str> {
+    program_id.strip_prefix(SERVER_PREFIX).filter(|rest| Sealer::claims(rest))
+}
+
+/// A name that we gave to a program.
+fn is_our_program_id(id: &str) -> bool {
+    sealed_in(id).is_some() || id.strip_prefix(SERVER_PREFIX).and_then(RunId::parse).is_some()
+}
+
+/// A program of ours, or what it came to.
+pub(super) fn is_our_program(block: &Value) -> bool {
+    is_program(block) && is_our_program_id(id(block))
+        || matches!(kind(block), PROGRAM_RESULT | TOOL_RESULT) && is_our_program_id(tool_use_id(block))
+}
+
+/// What a client calls a search that we answer.
+pub(super) fn search_id(search: &str) -> String {
+    format!("{SEARCH_PREFIX}{search}")
+}
+
+/// A search that we answered, or its answer.
+pub(super) fn is_our_search(block: &Value) -> bool {
+    id(block).starts_with(SEARCH_PREFIX) || tool_use_id(block).starts_with(SEARCH_PREFIX)
+}
+
+/// Made by a program, as the provider's own blocks say it.
+pub(super) fn is_called_by_program(block: &Value) -> bool {
+    block.get("caller").is_some_and(|caller| kind(caller).starts_with(PROGRAM))
+}
+
+/// Made by a program, by one sign or another.
+pub(super) fn is_of_program(call: &Value) -> bool {
+    Sealer::claims(id(call)) || is_called_by_program(call)
+}
+
+pub(super) fn model_call(block: &Value) -> ModelCall {
+    let arguments = match block.get("input") {
+        None | Some(Value::Null) => "{}".to_owned(),
+        Some(input) => input.to_string(),
+    };
+    ModelCall {
+        name: name(block).to_owned(),
+        arguments,
+        id: id(block).to_owned(),
+        native: block.clone(),
+        ..ModelCall::default()
+    }
+}
+
+/// A call as it stands in a message.
+pub(super) fn written(id: &str, call: &ModelCall) -> Value {
+    let input = match serde_json::from_str(&call.arguments) {
+        _ if call.is_custom => json!({"input": call.arguments}),
+        Ok(Value::Object(input)) => Value::Object(input),
+        // Nothing but objects is taken.
+        _ if call.arguments.trim().is_empty() => json!({}),
+        Ok(other) => json!({"input": other}),
+        Err(_) => json!({"input": call.arguments}),
+    };
+    json!({"type": TOOL_USE, "id": plain_id(id), "name": call.name, "input": input})
+}
+
+/// An id of another wire, in the characters that this one takes.
+pub(super) fn plain_id(id: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
+    if id.is_empty() { "_".to_owned() } else { id.chars().map(plain).collect() }
+}
+
+/// A message of the model in our words, without its calls. Where it is more than one text, its blocks are kept.
+pub(super) fn saying(content: &[Value]) -> Saying {
+    let is_said = |block: &&Value| kind(block) != TOOL_USE && !is_blank(block) && !is_carrier(block);
+    let said: Vec<&Value> = content.iter().filter(is_said).collect();
+    let texts: String = said.iter().filter(|block| kind(block) == "text").map(|block| text_of(block, "text")).collect();
+    let mut opaque = Map::new();
+    for block in content {
+        opaque.extend(foreign_reasoning(block).unwrap_or_default());
+    }
+    if said.len() > 1 || said.iter().any(|block| kind(block) != "text") {
+        opaque.insert(BLOCKS.to_owned(), said.into_iter().cloned().collect());
+    }
+    Saying { text: Some(texts).filter(|text| !text.is_empty()), opaque, ..Saying::default() }
+}

@@ -1,0 +1,266 @@
+//! What the client gets.
+
+use serde_json::{Map, Value, json};
+
+use super::draft::{Draft, reasoning_content, redacted, thinking};
+use super::{fields, program};
+use crate::carrier;
+use crate::ids::short_id;
+use crate::said::{Finish, Head, Heard, Said};
+use crate::saying::ModelCall;
+use crate::seal::Sealer;
+use crate::speaker::{Announced, Ended, Handing, Manner, Passed, Searched, Speaker};
+use crate::sse::Event;
+use crate::usage::Usage;
+use crate::wire::Wire;
+
+#[derive(Debug)]
+pub(super) struct MessagesSpeaker {
+    draft: Draft,
+    /// The program that the client was last told of, and its place.
+    announced: Option<(String, usize)>,
+    stop_reason: &'static str,
+    /// How the provider says that its message ended.
+    ending: Map<String, Value>,
+    /// Some of the present answer of the model has gone out.
+    has_passed: bool,
+}
+
+/// Of a message, what speakers make themselves.
+const MESSAGE: [&str; 6] = ["id", "type", "role", "model", "content", "usage"];
+/// In streams it stands beside the end of the message, not in it.
+const BESIDE: &str = "context_management";
+
+impl MessagesSpeaker {
+    pub(super) fn new(manner: Manner) -> MessagesSpeaker {
+        MessagesSpeaker {
+            draft: Draft::new(manner),
+            announced: None,
+            stop_reason: "end_turn",
+            ending: Map::new(),
+            has_passed: false,
+        }
+    }
+
+    /// All that the model said, without calls.
+    fn said(&self, said: &Said) -> Vec<Value> {
+        if self.draft.is_same_wire() {
+            return native_content(said)
+                .iter()
+                .filter(|block| fields::kind(block) != fields::TOOL_USE)
+                .cloned()
+                .collect();
+        }
+        let text = said.saying.text.as_deref().map(fields::text_block);
+        self.thoughts(said).into_iter().chain(text).collect()
+    }
+
+    fn thoughts(&self, said: &Said) -> Vec<Value> {
+        if self.draft.is_same_wire() {
+            return native_content(said).iter().filter(|block| fields::is_thought(block)).cloned().collect();
+        }
+        let opaque = &said.saying.opaque;
+        match (said.reasoning.as_str(), opaque.is_empty()) {
+            ("", true) => Vec::new(),
+            ("", false) => vec![redacted(&carrier::wrap(opaque))],
+            (text, true) => vec![thinking(text, &carrier::wrap(&reasoning_content(text)))],
+            (text, false) => vec![thinking(text, &carrier::wrap(opaque))],
+        }
+    }
+
+    /// Thoughts stand before the program to which they led.
+    fn think(&mut self, said: &Said) -> Vec<Event> {
+        let thoughts = self.thoughts(said);
+        match (self.draft.manner.is_stream, &self.announced) {
+            (false, Some((_, place))) => {
+                self.draft.content.splice(*place..*place, thoughts);
+                Vec::new()
+            }
+            (true, Some(_)) => Vec::new(),
+            (_, None) => thoughts.into_iter().flat_map(|thought| self.draft.block(thought)).collect(),
+        }
+    }
+
+    /// Has to be told as a whole.
+    fn is_untold(&self) -> bool {
+        !self.draft.manner.is_stream || !self.has_passed
+    }
+}
+
+impl Speaker for MessagesSpeaker {
+    fn begins(&mut self) {
+        self.has_passed = false;
+        self.draft.begins();
+    }
+
+    fn head(&mut self, head: &Head) {
+        if !self.draft.manner.is_stream || self.draft.head.is_none() {
+            self.draft.head = Some(head.clone());
+        }
+    }
+
+    fn pass(&mut self, heard: Heard) -> Vec<Event> {
+        self.has_passed = true;
+        if self.draft.is_same_wire() {
+            return heard.native.map_or_else(Vec::new, |event| self.draft.adopted(event));
+        }
+        self.draft.translated(&heard)
+    }
+
+    fn program(&mut self, program: &Announced<'_>) -> Vec<Event> {
+        let id = if program.is_finished {
+            fields::sealed_program_id(program.sealed)
+        } else {
+            fields::program_id(program.state.run())
+        };
+        let block = program::written(&id, &program.state.code);
+        self.announced = Some((id, self.draft.content.len()));
+        self.draft.block(block)
+    }
+
+    fn result(&mut self, ended: &Ended<'_>) -> Vec<Event> {
+        let announced = self.announced.take().map(|(id, _)| id);
+        let id = match ended.program {
+            "" => announced.unwrap_or_else(|| fields::program_id(ended.state.run())),
+            known => known.to_owned(),
+        };
+        self.draft.block(program::result(&id, ended.shown))
+    }
+
+    fn searched(&mut self, searched: &Searched<'_>) -> Vec<Event> {
+        let id = fields::search_id(&short_id(searched.seed, searched.query, searched.number));
+        let key = if searched.tool.ends_with("regex") { "pattern" } else { "query" };
+        let input = Map::from_iter([(key.to_owned(), Value::from(searched.query))]);
+        let found = searched.found.iter().map(|name| json!({"type": "tool_reference", "tool_name": name}));
+        let found: Vec<Value> = found.collect();
+        let mut events =
+            self.draft.block(json!({"type": fields::SERVER_TOOL_USE, "id": id, "name": searched.tool, "input": input}));
+        let content = json!({"type": "tool_search_tool_search_result", "tool_references": found});
+        events.extend(
+            self.draft.block(json!({"type": "tool_search_tool_result", "tool_use_id": id, "content": content})),
+        );
+        events
+    }
+
+    fn calls(&mut self, handing: &Handing<'_>) -> Vec<Event> {
+        let mut events = self.draft.close(handing.said.map(|said| &said.saying.opaque));
+        if let Some(said) = handing.said.filter(|_| self.is_untold()) {
+            events.extend(self.think(said));
+        }
+        let caller = self.draft.manner.explicit.then(|| {
+            let id = match handing.program {
+                "" => fields::program_id(handing.state.run()),
+                known => known.to_owned(),
+            };
+            json!({"type": "code_execution_20260120", "tool_id": id})
+        });
+        if let Some(sealed) = handing.ids.first().filter(|id| caller.is_none() && Sealer::is_sealed(id)) {
+            events.extend(self.draft.block(redacted(sealed)));
+        }
+        for (id, call) in handing.ids.iter().zip(handing.calls) {
+            let mut block = json!({"type": fields::TOOL_USE, "id": id, "name": call.tool, "input": call.args});
+            if let Some(caller) = &caller {
+                block["caller"] = caller.clone();
+            }
+            events.extend(self.draft.block(block));
+        }
+        for call in handing.direct {
+            events.extend(self.draft.block(direct_call(call)));
+        }
+        self.stop_reason = "tool_use";
+        events
+    }
+
+    fn answer(&mut self, said: &Said, passed: Passed) -> Vec<Event> {
+        let mut events = self.draft.close(Some(&said.saying.opaque));
+        if self.is_untold() {
+            for block in self.said(said) {
+                events.extend(self.draft.block(block));
+            }
+        }
+        let has_calls = passed == Passed::All && !said.saying.calls.is_empty();
+        if has_calls {
+            for call in &said.saying.calls {
+                events.extend(self.draft.block(direct_call(call)));
+            }
+        }
+        if self.draft.is_same_wire() {
+            let ending = said.native.iter().filter(|(key, _)| !MESSAGE.contains(&key.as_str()));
+            self.ending = ending.map(|(key, value)| (key.clone(), value.clone())).collect();
+            // Calls that are not passed on are no reason.
+            let is_true = self.ending.get("stop_reason").is_some_and(|reason| (reason == "tool_use") == has_calls);
+            if !is_true {
+                self.ending.shift_remove("stop_reason");
+            }
+        }
+        self.stop_reason = if has_calls { "tool_use" } else { stop_reason(said.finish) };
+        events
+    }
+
+    fn finish(&mut self, usage: &Usage) -> Vec<Event> {
+        if self.draft.head.is_none() {
+            return Vec::new();
+        }
+        let mut events = self.draft.start();
+        events.extend(self.draft.close(None));
+        let mut delta = Map::new();
+        delta.insert("stop_reason".to_owned(), Value::from(self.stop_reason));
+        delta.insert("stop_sequence".to_owned(), Value::Null);
+        delta.extend(std::mem::take(&mut self.ending));
+        self.draft.contain(&mut delta);
+        let beside = delta.shift_remove(BESIDE);
+        let usage = usage.told(Wire::Messages, self.draft.manner.upstream);
+        let mut end = json!({"type": "message_delta", "delta": delta, "usage": usage});
+        if let Some(beside) = beside {
+            end[BESIDE] = beside;
+        }
+        events.push(Event::typed(&end));
+        events.push(Event::typed(&json!({"type": "message_stop"})));
+        events
+    }
+
+    fn body(&mut self, usage: &Usage) -> Option<Value> {
+        let mut message = self.draft.message()?;
+        message.insert("content".to_owned(), Value::Array(std::mem::take(&mut self.draft.content)));
+        message.insert("stop_reason".to_owned(), Value::from(self.stop_reason));
+        message.insert("stop_sequence".to_owned(), Value::Null);
+        message.extend(std::mem::take(&mut self.ending));
+        self.draft.contain(&mut message);
+        message.insert("usage".to_owned(), Value::Object(usage.told(Wire::Messages, self.draft.manner.upstream)));
+        Some(Value::Object(message))
+    }
+
+    fn fail(&mut self, body: Value) -> Vec<Event> {
+        let body = if fields::kind(&body) == "error" {
+            body
+        } else {
+            let message = body.pointer("/error/message").and_then(Value::as_str).map(str::to_owned);
+            let message = message.unwrap_or_else(|| body.to_string());
+            json!({"type": "error", "error": {"type": "api_error", "message": message}})
+        };
+        vec![Event::typed(&body)]
+    }
+}
+
+fn native_content(said: &Said) -> &[Value] {
+    said.native.get("content").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn stop_reason(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Stop | Finish::Calls => "end_turn",
+        Finish::Length => "max_tokens",
+        Finish::Filter => "refusal",
+    }
+}
+
+/// As it came, if it came on this wire. Some providers give their calls no id, but clients need one.
+fn direct_call(call: &ModelCall) -> Value {
+    if fields::kind(&call.native) == fields::TOOL_USE {
+        return call.native.clone();
+    }
+    match call.id.as_str() {
+        "" => fields::written(&format!("toolu_{}", short_id(&call.name, &call.arguments, 0)), call),
+        id => fields::written(id, call),
+    }
+}

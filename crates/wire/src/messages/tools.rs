@@ -1,0 +1,186 @@
+//! Entries of `tools`: whose they are, and who may call them.
+
+use serde_json::{Map, Value, json};
+
+use super::fields;
+use crate::message::{Input, Tool};
+use crate::turn::{BadRequest, Callers, Split};
+
+/// Where an entry belongs in code mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// It stands for what we do ourselves.
+    Ours,
+    Provider,
+    Client(Callers),
+}
+
+/// How the model is told of a tool; none of it matters to programs.
+const MANNERS: [&str; 7] =
+    ["type", "cache_control", "defer_loading", "allowed_callers", "strict", "eager_input_streaming", "input_examples"];
+
+pub(super) fn entries(body: &Map<String, Value>) -> &[Value] {
+    body.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The client knows about programs.
+pub(super) fn declares_programs(body: &Map<String, Value>) -> bool {
+    entries(body).iter().any(is_program_tool)
+}
+
+fn is_program_tool(entry: &Value) -> bool {
+    fields::kind(entry).starts_with("code_execution_")
+}
+
+fn is_search(entry: &Value) -> bool {
+    fields::kind(entry).starts_with("tool_search_tool")
+}
+
+fn is_of_client(entry: &Value) -> bool {
+    matches!(entry.get("type"), None | Some(Value::Null)) || fields::kind(entry) == "custom"
+}
+
+fn callers(entry: &Value, explicit: bool) -> Result<Callers, String> {
+    let otherwise = if explicit { Callers::DIRECT } else { Callers::PROGRAMS };
+    Callers::of(entry.get("allowed_callers"), otherwise)
+}
+
+fn place(entry: &Value, entries: &[Value], explicit: bool) -> Result<Place, String> {
+    if is_of_client(entry) {
+        return callers(entry, explicit).map(Place::Client);
+    }
+    // Tools of servers that the provider is connected to are out of our search's sight.
+    let has_others = || entries.iter().any(|entry| fields::kind(entry) == "mcp_toolset");
+    Ok(if is_program_tool(entry) || is_search(entry) && !has_others() { Place::Ours } else { Place::Provider })
+}
+
+pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split, BadRequest> {
+    let mut split = Split::default();
+    if !matches!(body.get("tools"), None | Some(Value::Null | Value::Array(_))) {
+        return Err(BadRequest::new("tools", "must be an array"));
+    }
+    let entries = entries(body);
+    for (at, entry) in entries.iter().enumerate() {
+        let place = place(entry, entries, explicit)
+            .map_err(|message| BadRequest::new(format!("tools[{at}].allowed_callers"), message))?;
+        let callers = match place {
+            Place::Ours => {
+                if is_search(entry) {
+                    split.search_tool = Some(fields::name(entry).to_owned());
+                }
+                split.passed_off.push(entry.clone());
+                continue;
+            }
+            Place::Provider => {
+                split.direct.insert(fields::name(entry).to_owned());
+                split.passed.push(entry.clone());
+                split.passed_off.push(entry.clone());
+                continue;
+            }
+            Place::Client(callers) => callers,
+        };
+        // Where programs are declared, the provider knows what it means.
+        split.has_ours |= callers.are_given && !explicit;
+        if callers.programs {
+            if entry.get("defer_loading") == Some(&Value::Bool(true)) {
+                split.deferred.insert(split.tools.len());
+            }
+            split.tools.push(without(entry, &MANNERS));
+            split.places.push(format!("tools[{at}]"));
+        }
+        if callers.direct {
+            split.direct.insert(fields::name(entry).to_owned());
+            split.passed.push(without(entry, &["allowed_callers", "defer_loading"]));
+        }
+        if callers.direct || !callers.are_given {
+            split.passed_off.push(entry.clone());
+        }
+    }
+    Ok(split)
+}
+
+fn without(entry: &Value, keys: &[&str]) -> Value {
+    let mut entry = entry.clone();
+    if let Some(fields) = entry.as_object_mut() {
+        fields.retain(|key, _| !keys.contains(&key.as_str()));
+    }
+    entry
+}
+
+/// Is this a tool that the model cannot call by itself in code mode?
+pub(super) fn is_only_for_programs(body: &Map<String, Value>, name: &str) -> bool {
+    let explicit = declares_programs(body);
+    let of_client = entries(body).iter().filter(|entry| is_of_client(entry));
+    let mut named = of_client.filter(|entry| fields::name(entry) == name);
+    named.any(|entry| callers(entry, explicit).is_ok_and(|callers| !callers.direct))
+}
+
+/// Takes out what only we understand. Who declares programs means the provider's.
+pub(super) fn without_code_mode(body: &mut Map<String, Value>) {
+    if declares_programs(body) {
+        return;
+    }
+    if let Some(Value::Array(tools)) = body.get_mut("tools") {
+        tools.retain(|tool| {
+            let callers = callers(tool, false);
+            !is_of_client(tool) || callers.is_ok_and(|callers| callers.direct || !callers.are_given)
+        });
+        for tool in tools.iter_mut().filter(|tool| is_of_client(tool)) {
+            *tool = without(tool, &["allowed_callers"]);
+        }
+    }
+}
+
+/// A cache breakpoint on a tool that is not there any more moves to the last of ours, which stand first.
+pub(super) fn keep_cache_breakpoint(body: &Map<String, Value>, tools: &mut [Value]) {
+    let explicit = declares_programs(body);
+    let entries = entries(body);
+    let mut passed = 0;
+    let mut breakpoint = None;
+    for entry in entries {
+        match place(entry, entries, explicit) {
+            Ok(Place::Provider) => passed += 1,
+            Ok(Place::Client(callers)) if callers.direct => passed += 1,
+            _ => breakpoint = entry.get("cache_control").filter(|control| !control.is_null()).or(breakpoint),
+        }
+    }
+    let ours = tools.len().saturating_sub(passed);
+    if let (Some(breakpoint), Some(last)) = (breakpoint, tools[..ours].last_mut()) {
+        last["cache_control"] = breakpoint.clone();
+    }
+}
+
+/// A tool of the client in our words.
+pub(super) fn read(entry: &Value) -> Option<Tool> {
+    if !is_of_client(entry) {
+        return None;
+    }
+    let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
+    let schema = entry.get("input_schema").filter(|schema| schema.is_object()).cloned();
+    Some(Tool {
+        name: text("name")?,
+        description: text("description"),
+        input: Input::Schema(schema.unwrap_or_else(|| json!({"type": "object", "properties": {}}))),
+    })
+}
+
+pub(super) fn write(tool: &Tool) -> Value {
+    let mut fields = Map::new();
+    fields.insert("name".to_owned(), Value::from(tool.name.as_str()));
+    if let Some(description) = &tool.description {
+        fields.insert("description".to_owned(), Value::from(description.as_str()));
+    }
+    let schema = match &tool.input {
+        Input::Schema(schema) => {
+            let mut schema = schema.as_object().cloned().unwrap_or_default();
+            // Nothing else is taken.
+            schema.entry("type").or_insert_with(|| Value::from("object"));
+            Value::Object(schema)
+        }
+        Input::Text { .. } => {
+            json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]})
+        }
+    };
+    fields.insert("input_schema".to_owned(), schema);
+    Value::Object(fields)
+}

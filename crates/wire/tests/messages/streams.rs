@@ -1,0 +1,160 @@
+//! What models say, and what clients hear of it.
+
+use crate::*;
+
+/// What a client hears while the model speaks, and what the model said.
+fn passed(speaker: &mut dyn Speaker, events: &[Event]) -> (Vec<Event>, Said) {
+    let mut listener = Wire::Messages.listener();
+    let mut told = Vec::new();
+    speaker.begins();
+    for event in events {
+        let heard = listener.hear(event).expect("in order");
+        listener.head().into_iter().for_each(|head| speaker.head(head));
+        if !heard.is_empty() {
+            told.extend(speaker.pass(heard));
+        }
+    }
+    (told, listener.finish().expect("a whole message"))
+}
+
+#[test]
+fn a_model_is_heard_however_its_stream_is_cut() {
+    let blocks = json!([
+        {"type": "thinking", "thinking": "Hm.", "signature": "s1"},
+        {"type": "server_tool_use", "id": "srvtoolu_w", "name": "web_search", "input": {"query": "x"}},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_w", "content": []},
+        {"type": "text", "text": "Good day."},
+    ]);
+    for size in [1, 7, 100, 10_000] {
+        let said = assembled(&events(STREAM, size));
+        let Saying { text, opaque, calls } = said.saying;
+        assert_eq!((text.as_deref(), said.reasoning.as_str()), (Some("Good day."), "Hm."));
+        assert_eq!(opaque, Map::from_iter([("blocks".to_owned(), blocks.clone())]));
+        assert_eq!((calls[0].arguments.as_str(), calls.len()), ("{\"a\": 1.0}", 1));
+        assert_eq!(calls[0].native, json!({"type": "tool_use", "id": "t1", "name": "by_hand", "input": {"a": 1.0}}));
+        assert_eq!(said.usage, Some(json!({"input_tokens": 10, "output_tokens": 7})));
+        assert_eq!(said.native["content"].as_array().map(Vec::len), Some(5));
+    }
+    let all = events(STREAM, 10_000);
+    let mut listener = Wire::Messages.listener();
+    let opaque: Vec<Heard> = all.iter().map(|event| listener.hear(event).expect("in order")).collect();
+    let thought: Vec<Value> =
+        opaque.into_iter().filter_map(|heard| heard.opaque).map(|mut opaque| opaque["blocks"].take()).collect();
+    assert_eq!(thought, [json!([blocks[0]])]);
+    let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}});
+    let event = Event { name: Some("error".to_owned()), data: error.to_string() };
+    assert_eq!(listener.hear(&event), Err(Unheard::Error(error)));
+    let mut listener = Wire::Messages.listener();
+    for event in &all[..all.len() - 2] {
+        listener.hear(event).expect("in order");
+    }
+    assert!(listener.finish().is_none());
+}
+
+#[test]
+fn a_stream_passes_on_with_places_of_its_own() {
+    let mut body = plain(&json!([{"role": "user", "content": "Hi."}]));
+    body["stream"] = json!(true);
+    body["tools"][0]["allowed_callers"] = json!(["direct", "code_execution_20260120"]);
+    let turn = turn_for(Wire::Messages, body);
+    let mut speaker = turn.speaker(CallDeltas::Whole);
+    // The client hears of a program's result first.
+    let state = state(&json!({}));
+    speaker.head(&Head::resumed(Wire::Messages, state.run(), 1, 0, "m"));
+    let shown = json!({"status": "success", "data": 1});
+    let mut told = speaker.result(&Ended { program: "srvtoolu_a", state: &state, shown: &shown });
+    let (more, said) = passed(&mut *speaker, &events(STREAM, 100));
+    told.extend(more);
+    told.extend(speaker.answer(&said, Passed::All));
+    let mut usage = Usage::default();
+    usage.add(said.usage.as_ref());
+    told.extend(speaker.finish(&usage));
+    let expected = r#"{"type":"message_start","message":{"id":"msg_RUN-1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":0,"output_tokens":0}}}
+{"type":"content_block_start","index":0,"content_block":{"type":"code_execution_tool_result","tool_use_id":"srvtoolu_a","content":{"type":"code_execution_result","stdout":"1","stderr":"","return_code":0,"content":[]}}}
+{"type":"content_block_stop","index":0}
+{"type":"content_block_start","index":1,"content_block":{"type":"thinking","thinking":"","signature":""}}
+{"type":"content_block_delta","index":1,"delta":{"type":"thinking_delta","thinking":"Hm"}}
+{"type":"content_block_delta","index":1,"delta":{"type":"thinking_delta","thinking":"."}}
+{"type":"content_block_delta","index":1,"delta":{"type":"signature_delta","signature":"s1"}}
+{"type":"content_block_stop","index":1}
+{"type":"content_block_start","index":2,"content_block":{"type":"server_tool_use","id":"srvtoolu_w","name":"web_search","input":{}}}
+{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\"query\":\"x\"}"}}
+{"type":"content_block_stop","index":2}
+{"type":"content_block_start","index":3,"content_block":{"type":"web_search_tool_result","tool_use_id":"srvtoolu_w","content":[]}}
+{"type":"content_block_stop","index":3}
+{"type":"content_block_start","index":4,"content_block":{"type":"text","text":""}}
+{"type":"content_block_delta","index":4,"delta":{"type":"text_delta","text":"Good "}}
+{"type":"content_block_delta","index":4,"delta":{"type":"text_delta","text":"day."}}
+{"type":"content_block_stop","index":4}
+{"type":"content_block_start","index":5,"content_block":{"type":"tool_use","id":"t1","name":"by_hand","input":{}}}
+{"type":"content_block_delta","index":5,"delta":{"type":"input_json_delta","partial_json":"{\"a\":1.0}"}}
+{"type":"content_block_stop","index":5}
+{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":10,"output_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"dacapo":{"model_calls":1,"programs":0,"rounds":0,"calls":0,"tokens_kept_out":0}}}
+{"type":"message_stop"}
+"#;
+    assert_eq!(lines(&told), expected.replace("RUN", &state.run().to_string()));
+}
+
+#[test]
+fn an_answer_from_another_wire_becomes_blocks() {
+    let mut body = plain(&json!([{"role": "user", "content": "Hi."}]));
+    body["stream"] = json!(true);
+    let turn = turn_for(Wire::Chat, body.clone());
+    let mut listener = Wire::Chat.listener();
+    let mut speaker = turn.speaker(CallDeltas::Whole);
+    let mut told = Vec::new();
+    speaker.begins();
+    for delta in [json!({"reasoning_content": "Hm."}), json!({"content": "Good "}), json!({"content": "day."})] {
+        let chunk = json!({"id": "chatcmpl-1", "created": 1, "model": "m", "choices": [{"index": 0, "delta": delta}]});
+        let heard = listener.hear(&Event { name: None, data: chunk.to_string() }).expect("in order");
+        listener.head().into_iter().for_each(|head| speaker.head(head));
+        told.extend(speaker.pass(heard));
+    }
+    let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}], "usage": {"prompt_tokens": 9, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4}}});
+    listener.hear(&Event { name: None, data: end.to_string() }).expect("in order");
+    let model = listener.finish().expect("a whole answer");
+    told.extend(speaker.answer(&model, Passed::Text));
+    let mut usage = Usage::default();
+    usage.add(model.usage.as_ref());
+    told.extend(speaker.finish(&usage));
+    let streamed = assembled(&told);
+    let signature = &streamed.native["content"][0]["signature"];
+    let expected = r#"{"type":"message_start","message":{"id":"msg_chatcmpl-1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":0,"output_tokens":0}}}
+{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
+{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Hm."}}
+{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":SIGNATURE}}
+{"type":"content_block_stop","index":0}
+{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}
+{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Good "}}
+{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"day."}}
+{"type":"content_block_stop","index":1}
+{"type":"message_delta","delta":{"stop_reason":"max_tokens","stop_sequence":null},"usage":{"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":3,"dacapo":{"model_calls":1,"programs":0,"rounds":0,"calls":0,"tokens_kept_out":0}}}
+{"type":"message_stop"}
+"#;
+    assert_eq!(lines(&told), expected.replace("SIGNATURE", &signature.to_string()));
+
+    // The same as a whole.
+    body["stream"] = json!(false);
+    let mut speaker = turn_for(Wire::Chat, body).speaker(CallDeltas::Whole);
+    speaker.begins();
+    speaker.head(&model.head);
+    speaker.answer(&model, Passed::Text);
+    let whole = speaker.body(&usage).expect("an answer");
+    assert_eq!(whole["content"], streamed.native["content"]);
+    assert_eq!((&whole["id"], &whole["stop_reason"]), (&json!("msg_chatcmpl-1"), &json!("max_tokens")));
+
+    // It comes back: the model on its own wire gets its thought, and no other ever sees it.
+    let messages = json!([
+        {"role": "user", "content": "Hi."},
+        {"role": "assistant", "content": whole["content"]},
+        {"role": "user", "content": "Go on."},
+    ]);
+    let asked = ask(&turn_for(Wire::Chat, plain(&messages)));
+    assert_eq!(asked["messages"][1], json!({"role": "assistant", "content": "Good day.", "reasoning_content": "Hm."}));
+    let asked = ask(&turn_for(Wire::Messages, plain(&messages)));
+    assert_eq!(asked["messages"][1]["content"], json!([{"type": "text", "text": "Good day."}]));
+    let mut without_tools = plain(&messages);
+    without_tools["tools"] = json!([]);
+    let Reading::PassThrough(Some(body)) = read_for(Wire::Messages, without_tools) else { panic!("no code mode") };
+    assert_eq!(body["messages"][1]["content"], json!([{"type": "text", "text": "Good day."}]));
+}
