@@ -1,5 +1,8 @@
 //! What is particular to each wire.
 
+use std::sync::Arc;
+
+use dacapo_replay::Toolbox;
 use serde_json::{Map, Value};
 
 use crate::chat::Chat;
@@ -54,6 +57,11 @@ pub(crate) trait Dialect: Sync {
 
     fn speaker(&self, manner: Manner) -> Box<dyn Speaker>;
 
+    /// The same, where an answer repeats what was asked.
+    fn speaker_for(&self, manner: Manner, _body: &Map<String, Value>, _toolbox: &Arc<Toolbox>) -> Box<dyn Speaker> {
+        self.speaker(manner)
+    }
+
     fn error(&self, trouble: &Trouble<'_>) -> Value;
 
     /// Entries of the history for a message from another wire.
@@ -92,8 +100,9 @@ pub(crate) trait Dialect: Sync {
 impl Wire {
     pub(crate) fn dialect(self) -> &'static dyn Dialect {
         match self {
+            Wire::Chat => &Chat,
             Wire::Messages => &crate::messages::Messages,
-            Wire::Chat | Wire::Responses => &Chat,
+            Wire::Responses => &crate::responses::Responses,
         }
     }
 

@@ -17,6 +17,7 @@ mod message;
 mod messages;
 mod plain;
 mod prompt;
+mod responses;
 mod said;
 mod saying;
 mod seal;

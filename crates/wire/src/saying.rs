@@ -229,6 +229,10 @@ impl Saying {
         }
         if self.opaque_bytes() > bytes_max {
             self.opaque.remove("blocks");
+            self.drop_provider_items();
+        }
+        if self.opaque_bytes() > bytes_max {
+            self.opaque.remove("items");
         }
         if self.opaque_bytes() > bytes_max {
             for call in &mut self.calls {
@@ -241,6 +245,25 @@ impl Saying {
                 }
             }
         }
+    }
+
+    /// A thought goes with the provider's item that it led to.
+    fn drop_provider_items(&mut self) {
+        let Some(Value::Array(items)) = self.opaque.get_mut("items") else { return };
+        let mut kept = Vec::new();
+        let mut led_to_provider = false;
+        for item in std::mem::take(items).into_iter().rev() {
+            let is_thought = item["type"] == "reasoning";
+            let is_providers = !is_thought && item["type"] != "message";
+            if is_providers || is_thought && led_to_provider {
+                led_to_provider = true;
+            } else {
+                led_to_provider = false;
+                kept.push(item);
+            }
+        }
+        kept.reverse();
+        *items = kept;
     }
 
     fn opaque_bytes(&self) -> usize {

@@ -294,13 +294,14 @@ impl Turn {
     }
 
     pub fn speaker(&self, deltas: CallDeltas) -> Box<dyn Speaker> {
-        self.wire.dialect().speaker(Manner {
+        let manner = Manner {
             upstream: self.upstream,
             is_stream: self.is_stream,
             explicit: self.explicit,
             include_usage: self.include_usage,
             deltas,
-        })
+        };
+        self.wire.dialect().speaker_for(manner, &self.body, self.toolbox())
     }
 
     /// Do the ids of a program's calls carry its state? Elsewhere an item of the history does.

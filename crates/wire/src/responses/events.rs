@@ -1,0 +1,156 @@
+//! Items as streams tell of them.
+
+use serde_json::{Map, Value, json};
+
+use super::fields;
+
+/// One event, but for its number.
+pub(super) type Told = (&'static str, Value);
+
+pub(super) const ADDED: &str = "response.output_item.added";
+pub(super) const DONE: &str = "response.output_item.done";
+
+/// All that a stream tells of an item that is whole already.
+pub(super) fn of(at: usize, item: &Value) -> Vec<Told> {
+    let id = fields::text_of(item, "id");
+    let mut told = vec![added(at, &opening(item))];
+    match fields::kind(item) {
+        "message" => {
+            for (part_at, part) in item["content"].as_array().into_iter().flatten().enumerate() {
+                told.extend(part_opens(at, id, part_at, part));
+                told.extend(text(at, id, part_at, part));
+                told.extend(part_ends(at, id, part_at, part));
+            }
+        }
+        "reasoning" => {
+            for (part_at, part) in item["summary"].as_array().into_iter().flatten().enumerate() {
+                told.push(summary_opens(at, id, part_at));
+                told.push(thought(at, id, part_at, fields::text_of(part, "text")));
+                told.extend(summary_ends(at, id, part_at, fields::text_of(part, "text")));
+            }
+        }
+        "function_call" => {
+            let arguments = &item["arguments"];
+            let place = || json!({"item_id": id, "output_index": at});
+            told.push(("response.function_call_arguments.delta", with(place(), "delta", arguments)));
+            let done = with(with(place(), "name", &item["name"]), "arguments", arguments);
+            told.push(("response.function_call_arguments.done", done));
+        }
+        "custom_tool_call" => {
+            let place = || json!({"item_id": id, "output_index": at});
+            told.push(("response.custom_tool_call_input.delta", with(place(), "delta", &item["input"])));
+            told.push(("response.custom_tool_call_input.done", with(place(), "input", &item["input"])));
+        }
+        _ => {}
+    }
+    told.push(done(at, item));
+    told
+}
+
+pub(super) fn added(at: usize, item: &Value) -> Told {
+    (ADDED, json!({"output_index": at, "item": item}))
+}
+
+pub(super) fn done(at: usize, item: &Value) -> Told {
+    (DONE, json!({"output_index": at, "item": item}))
+}
+
+/// The item before anything of it has come.
+fn opening(item: &Value) -> Value {
+    let mut opening = item.clone();
+    let emptied = match fields::kind(item) {
+        "message" => ("content", json!([])),
+        "reasoning" => ("summary", json!([])),
+        "function_call" => ("arguments", json!("")),
+        "custom_tool_call" => ("input", json!("")),
+        _ => return opening,
+    };
+    if let Some(fields) = opening.as_object_mut() {
+        fields.insert(emptied.0.to_owned(), emptied.1);
+        if fields.contains_key("status") {
+            fields.insert("status".to_owned(), Value::from("in_progress"));
+        }
+    }
+    opening
+}
+
+pub(super) fn empty_text() -> Value {
+    json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []})
+}
+
+pub(super) fn part_opens(at: usize, id: &str, part_at: usize, part: &Value) -> Option<Told> {
+    let part = match fields::text_of(part, "type") {
+        "output_text" => empty_text(),
+        "refusal" => json!({"type": "refusal", "refusal": ""}),
+        _ => return None,
+    };
+    Some(("response.content_part.added", with(place(at, id, part_at), "part", &part)))
+}
+
+fn text(at: usize, id: &str, part_at: usize, part: &Value) -> Option<Told> {
+    match fields::text_of(part, "type") {
+        "output_text" => Some(text_delta(at, id, part_at, fields::text_of(part, "text"))),
+        "refusal" => Some(("response.refusal.delta", with(place(at, id, part_at), "delta", &part["refusal"]))),
+        _ => None,
+    }
+}
+
+pub(super) fn text_delta(at: usize, id: &str, part_at: usize, text: &str) -> Told {
+    let delta = with(place(at, id, part_at), "delta", &Value::from(text));
+    ("response.output_text.delta", with(delta, "logprobs", &json!([])))
+}
+
+pub(super) fn part_ends(at: usize, id: &str, part_at: usize, part: &Value) -> Vec<Told> {
+    let place = || place(at, id, part_at);
+    let done = match fields::text_of(part, "type") {
+        "output_text" => {
+            let done = with(place(), "text", &part["text"]);
+            ("response.output_text.done", with(done, "logprobs", &json!([])))
+        }
+        "refusal" => ("response.refusal.done", with(place(), "refusal", &part["refusal"])),
+        _ => return Vec::new(),
+    };
+    vec![done, ("response.content_part.done", with(place(), "part", part))]
+}
+
+pub(super) fn summary_opens(at: usize, id: &str, part_at: usize) -> Told {
+    let part = json!({"type": "summary_text", "text": ""});
+    ("response.reasoning_summary_part.added", with(summary_place(at, id, part_at), "part", &part))
+}
+
+pub(super) fn thought(at: usize, id: &str, part_at: usize, text: &str) -> Told {
+    ("response.reasoning_summary_text.delta", with(summary_place(at, id, part_at), "delta", &Value::from(text)))
+}
+
+pub(super) fn summary_ends(at: usize, id: &str, part_at: usize, text: &str) -> [Told; 2] {
+    let place = || summary_place(at, id, part_at);
+    let part = json!({"type": "summary_text", "text": text});
+    [
+        ("response.reasoning_summary_text.done", with(place(), "text", &Value::from(text))),
+        ("response.reasoning_summary_part.done", with(place(), "part", &part)),
+    ]
+}
+
+fn place(at: usize, id: &str, part_at: usize) -> Value {
+    json!({"item_id": id, "output_index": at, "content_index": part_at})
+}
+
+fn summary_place(at: usize, id: &str, part_at: usize) -> Value {
+    json!({"item_id": id, "output_index": at, "summary_index": part_at})
+}
+
+fn with(mut fields: Value, key: &str, value: &Value) -> Value {
+    fields[key] = value.clone();
+    fields
+}
+
+/// An event with its number, as clients get it.
+pub(super) fn numbered(kind: &str, fields: Value, number: u64) -> Value {
+    let mut event = Map::new();
+    event.insert("type".to_owned(), Value::from(kind));
+    if let Value::Object(fields) = fields {
+        event.extend(fields);
+    }
+    event.insert("sequence_number".to_owned(), Value::from(number));
+    Value::Object(event)
+}

@@ -1,0 +1,193 @@
+//! Views of items' fields.
+
+use dacapo_replay::{Answer, Catalog};
+use serde_json::{Map, Value, json};
+
+use crate::conversation;
+use crate::saying::ModelCall;
+
+/// Calls of providers' tools that the client executes.
+const CLIENT_CALLS: [&str; 5] =
+    ["local_shell_call", "shell_call", "apply_patch_call", "computer_call", "mcp_approval_request"];
+/// What clients answer them with.
+const CLIENT_OUTPUTS: [&str; 6] = [
+    "local_shell_call_output",
+    "shell_call_output",
+    "apply_patch_call_output",
+    "computer_call_output",
+    "mcp_approval_response",
+    "tool_search_output",
+];
+
+/// Marks a call that took text, in what is carried of it.
+const CUSTOM: &str = "custom";
+
+pub(super) fn text_of<'a>(item: &'a Value, key: &str) -> &'a str {
+    item.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Messages and references need not say that they are.
+pub(super) fn kind(item: &Value) -> &str {
+    match text_of(item, "type") {
+        "" if item.get("role").is_some() => "message",
+        "" if item.get("id").is_some() => "item_reference",
+        kind => kind,
+    }
+}
+
+pub(super) fn call_id(item: &Value) -> &str {
+    text_of(item, "call_id")
+}
+
+/// A call that the model makes of a tool of the client's.
+pub(super) fn is_call(item: &Value) -> bool {
+    matches!(kind(item), "function_call" | "custom_tool_call")
+}
+
+pub(super) fn is_output(item: &Value) -> bool {
+    matches!(kind(item), "function_call_output" | "custom_tool_call_output")
+}
+
+pub(super) fn is_client_call(item: &Value) -> bool {
+    CLIENT_CALLS.contains(&kind(item)) || kind(item) == "tool_search_call" && item["execution"] == "client"
+}
+
+pub(super) fn is_client_output(item: &Value) -> bool {
+    CLIENT_OUTPUTS.contains(&kind(item))
+}
+
+pub(super) fn is_message(item: &Value) -> bool {
+    kind(item) == "message"
+}
+
+pub(super) fn is_reasoning(item: &Value) -> bool {
+    kind(item) == "reasoning"
+}
+
+/// Of the model, but no call of a tool of the client's.
+pub(super) fn is_said(item: &Value) -> bool {
+    match kind(item) {
+        "message" => text_of(item, "role") == "assistant",
+        "reasoning" | "mcp_list_tools" | "mcp_approval_request" => true,
+        kind => kind.ends_with("_call") && !is_call(item),
+    }
+}
+
+/// A thought that its provider understands when it comes back.
+pub(super) fn is_whole_thought(item: &Value) -> bool {
+    let has_content = item.get("content").and_then(Value::as_array).is_some_and(|content| !content.is_empty());
+    !text_of(item, "encrypted_content").is_empty() || has_content
+}
+
+/// The id of the program that makes the call.
+pub(super) fn caller_id(item: &Value) -> Option<&str> {
+    let caller = item.get("caller").filter(|caller| caller["type"] == "program")?;
+    caller.get("caller_id")?.as_str()
+}
+
+/// Text of an output; what is not text stays JSON.
+pub(super) fn text(output: Option<&Value>) -> String {
+    match output {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect();
+            let each =
+                |part: &Value| part.get("text").and_then(Value::as_str).map_or_else(|| part.to_string(), str::to_owned);
+            texts.map_or_else(|| parts.iter().map(each).collect::<Vec<_>>().join("\n"), |texts| texts.concat())
+        }
+        Some(other) => other.to_string(),
+    }
+}
+
+/// What a message says aloud.
+pub(super) fn said_text(item: &Value) -> String {
+    match item.get("content") {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            let said = |part: &Value| part.get("text").or_else(|| part.get("refusal"))?.as_str().map(str::to_owned);
+            parts.iter().filter_map(said).collect()
+        }
+        _ => String::new(),
+    }
+}
+
+/// Thoughts that people can read.
+pub(super) fn thoughts(item: &Value) -> String {
+    let parts =
+        ["summary", "content"].iter().find_map(|key| item.get(key)?.as_array().filter(|parts| !parts.is_empty()));
+    let texts = parts.into_iter().flatten().filter_map(|part| part.get("text")?.as_str());
+    texts.collect::<Vec<_>>().join("\n\n")
+}
+
+pub(super) fn answer(item: &Value) -> Answer {
+    conversation::answer(text(item.get("output")), false)
+}
+
+/// Functions of a namespace are known by both names.
+pub(super) fn full_name(item: &Value) -> String {
+    match text_of(item, "namespace") {
+        "" => text_of(item, "name").to_owned(),
+        namespace => format!("{namespace}.{}", text_of(item, "name")),
+    }
+}
+
+/// The name by which journals know the tool of a call.
+pub(super) fn tool_name(item: &Value, catalog: &Catalog) -> String {
+    let (namespace, name) = (text_of(item, "namespace"), text_of(item, "name"));
+    let tool = catalog.functions().iter().find(|function| {
+        let tool = &catalog.tools()[function.tool.0 as usize];
+        !namespace.is_empty() && tool.server.as_deref() == Some(namespace) && tool.name == name
+    });
+    match tool {
+        Some(function) => catalog.qualified_name(function.tool).to_owned(),
+        None => crate::plain::tool_name(&full_name(item), catalog),
+    }
+}
+
+pub(super) fn model_call(item: &Value) -> ModelCall {
+    let is_custom = kind(item) == "custom_tool_call";
+    let mut opaque = Map::new();
+    if is_custom {
+        opaque.insert(CUSTOM.to_owned(), Value::Bool(true));
+    }
+    let arguments = match item.get(if is_custom { "input" } else { "arguments" }) {
+        Some(Value::String(text)) => text.clone(),
+        None | Some(Value::Null) => String::new(),
+        Some(object) => object.to_string(),
+    };
+    let id = call_id(item).to_owned();
+    ModelCall { name: full_name(item), arguments, id, is_custom, native: item.clone(), opaque }
+}
+
+/// A call as it stands in a history.
+pub(super) fn written(id: &str, call: &ModelCall) -> Value {
+    if call.is_custom {
+        json!({"type": "custom_tool_call", "call_id": id, "name": call.name, "input": call.arguments})
+    } else {
+        json!({"type": "function_call", "call_id": id, "name": call.name, "arguments": call.arguments})
+    }
+}
+
+pub(super) fn output(id: &str, text: impl Into<Value>, is_custom: bool) -> Value {
+    let kind = if is_custom { "custom_tool_call_output" } else { "function_call_output" };
+    json!({"type": kind, "call_id": id, "output": text.into()})
+}
+
+/// The same call as the model made it: what is carried of one that took text has been made JSON.
+pub(super) fn as_made(call: &ModelCall) -> ModelCall {
+    let mut call = call.clone();
+    if call.opaque.contains_key(CUSTOM) {
+        call.is_custom = true;
+        if let Ok(Value::Object(fields)) = serde_json::from_str(&call.arguments)
+            && let (1, Some(Value::String(code))) = (fields.len(), fields.get("code"))
+        {
+            call.arguments.clone_from(code);
+        }
+    }
+    call
+}
+
+pub(super) fn message(text: &str) -> Value {
+    json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]})
+}

@@ -1,0 +1,126 @@
+//! A response as it grows: its items, and the events that tell of them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::around::Repeated;
+use super::events::{self, Told};
+use super::fields;
+use crate::said::Head;
+use crate::sse::Event;
+
+#[derive(Debug)]
+pub(super) struct Output {
+    is_stream: bool,
+    pub repeated: Repeated,
+    head: Option<Head>,
+    /// Null where one was not announced.
+    pub items: Vec<Value>,
+    /// On their way.
+    told: Vec<Event>,
+    events: u64,
+    /// Where the items of the present answer of the model stand in ours.
+    places: BTreeMap<u64, usize>,
+}
+
+impl Output {
+    pub(super) fn new(is_stream: bool, repeated: Repeated) -> Output {
+        Output {
+            is_stream,
+            repeated,
+            head: None,
+            items: Vec::new(),
+            told: Vec::new(),
+            events: 0,
+            places: BTreeMap::new(),
+        }
+    }
+
+    /// A model begins to answer.
+    pub(super) fn begins(&mut self) {
+        self.places.clear();
+    }
+
+    pub(super) fn head(&mut self, head: &Head) {
+        if !self.is_stream || self.head.is_none() {
+            self.head = Some(head.clone());
+        }
+    }
+
+    pub(super) fn answer_id(&self) -> &str {
+        self.head.as_ref().map_or("", |head| head.id.as_str())
+    }
+
+    pub(super) fn response(&self, status: &str, output: Vec<Value>, usage: Value) -> Option<Value> {
+        let mut response = self.repeated.response(self.head.as_ref()?);
+        response.insert("status".to_owned(), Value::from(status));
+        response.insert("output".to_owned(), Value::Array(output));
+        response.insert("usage".to_owned(), usage);
+        Some(Value::Object(response))
+    }
+
+    pub(super) fn tell(&mut self, (kind, fields): Told) {
+        if !self.is_stream {
+            return;
+        }
+        self.begin();
+        self.number(kind, fields);
+    }
+
+    pub(super) fn tell_all(&mut self, told: impl IntoIterator<Item = Told>) {
+        for told in told {
+            self.tell(told);
+        }
+    }
+
+    /// A stream begins with what is known of the response.
+    fn begin(&mut self) {
+        if self.events > 0 {
+            return;
+        }
+        for kind in ["response.created", "response.in_progress"] {
+            let response = self.response("in_progress", Vec::new(), Value::Null);
+            self.number(kind, json!({"response": response}));
+        }
+    }
+
+    pub(super) fn number(&mut self, kind: &str, fields: Value) {
+        self.told.push(Event::typed(&events::numbered(kind, fields, self.events)));
+        self.events += 1;
+    }
+
+    pub(super) fn taken(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.told)
+    }
+
+    /// An item that is whole.
+    pub(super) fn item(&mut self, item: Value) {
+        if self.is_stream {
+            self.tell_all(events::of(self.items.len(), &item));
+        }
+        self.items.push(item);
+    }
+
+    /// An event of the model's, as it came but for its place.
+    pub(super) fn adopt(&mut self, mut event: Value) {
+        let kind = fields::text_of(&event, "type").to_owned();
+        if let Some(index) = event.get("output_index").and_then(Value::as_u64) {
+            let next = self.items.len();
+            let place = *self.places.entry(index).or_insert(next);
+            if place == next {
+                self.items.push(Value::Null);
+            }
+            if let Some(item) = event.get("item") {
+                self.items[place] = item.clone();
+            }
+            event["output_index"] = Value::from(place);
+        }
+        self.begin();
+        if let Some(fields) = event.as_object_mut() {
+            fields.shift_remove("type");
+            fields.shift_remove("sequence_number");
+        }
+        self.number(&kind, event);
+    }
+}

@@ -1,0 +1,150 @@
+//! What a body asks for, and what the model is asked with.
+
+use serde_json::{Map, Value, json};
+
+use super::tools::{self, Named};
+use super::{explicit, fields, history, marks};
+use crate::conversation::Conversation;
+use crate::dialect::{Ask, Survey, Wanted};
+use crate::plain::Seals;
+use crate::turn::{BadRequest, Demand};
+
+const ENCRYPTED: &str = "reasoning.encrypted_content";
+
+const NOT_STORED: &str = "nothing is stored here: send the whole history as `input`, with `store: false` and \
+`include: [\"reasoning.encrypted_content\"]`. With openai-python that is `input += response.output`, with the AI SDK \
+`providerOptions: {openai: {store: false}}`. Or turn on `[store]` in the gateway";
+
+pub(super) fn survey(body: &Map<String, Value>) -> Result<Survey, BadRequest> {
+    let nothing = Vec::new();
+    let items = match body.get("input") {
+        Some(Value::Array(items)) => items,
+        Some(Value::String(_)) => &nothing,
+        None | Some(Value::Null) if body.get("prompt").is_some_and(Value::is_object) => &nothing,
+        None | Some(Value::Null) => return Err(BadRequest::new("input", "is missing")),
+        Some(_) => return Err(BadRequest::new("input", "must be a string or an array of items")),
+    };
+    if let Some(at) = items.iter().position(|item| !item.is_object()) {
+        return Err(BadRequest::new(format!("input[{at}]"), "must be an object"));
+    }
+    Ok(Survey {
+        has_sealed: items.iter().any(marks::is_sealed),
+        has_programs: items.iter().any(marks::is_program),
+        declares_programs: tools::declares_programs(body),
+    })
+}
+
+/// Items that no provider understands as they are.
+pub(super) fn has_ours(body: &Map<String, Value>) -> bool {
+    body.get("input").and_then(Value::as_array).is_some_and(|items| items.iter().any(marks::is_ours))
+}
+
+/// What a program cannot promise: such a request goes to the model with the client's own tools.
+pub(super) fn unpromised(body: &Map<String, Value>) -> Option<&'static str> {
+    let choice = body.get("tool_choice")?;
+    let is_unpromised = match fields::text_of(choice, "type") {
+        "function" => !tools::is_direct(body, choice),
+        "allowed_tools" => true,
+        _ => false,
+    };
+    is_unpromised.then_some("tool_choice")
+}
+
+pub(super) fn wanted(body: &Map<String, Value>) -> Wanted {
+    let flag = |key: &str| body.get(key).and_then(Value::as_bool);
+    let choice = body.get("tool_choice").unwrap_or(&Value::Null);
+    Wanted {
+        is_stream: flag("stream") == Some(true),
+        include_usage: true,
+        one_call: flag("parallel_tool_calls") == Some(false),
+        demand: match (choice.as_str(), fields::text_of(choice, "type")) {
+            (Some("required"), _) => Demand::Calls,
+            (Some("none"), _) => Demand::NoCalls,
+            (_, tools::PROGRAMS) => Demand::Program,
+            (_, "function" | "custom") => Demand::Tool(Named::of(choice).to_string()),
+            _ => Demand::Nothing,
+        },
+    }
+}
+
+pub(super) fn conversation(
+    body: &mut Map<String, Value>,
+    explicit: bool,
+    seals: Option<&Seals<'_>>,
+) -> Result<Conversation, BadRequest> {
+    for key in ["previous_response_id", "conversation"] {
+        if body.get(key).is_some_and(|value| !value.is_null()) {
+            return Err(BadRequest::new(key, NOT_STORED));
+        }
+    }
+    if body.get("background") == Some(&Value::Bool(true)) {
+        return Err(BadRequest::new(
+            "background",
+            "cannot be had here: nothing is stored that could be asked for later; leave it out, and set `stream` if the answer takes long",
+        ));
+    }
+    let items = match body.insert("input".to_owned(), Value::Null) {
+        Some(Value::Array(items)) => items,
+        Some(Value::String(text)) => vec![json!({"type": "message", "role": "user", "content": text})],
+        _ => Vec::new(),
+    };
+    match seals {
+        Some(seals) if explicit => explicit::read(items, seals),
+        seals => Ok(history::walk(marks::resolved(items), seals)),
+    }
+}
+
+pub(super) fn call_ids(body: &Value) -> Vec<Vec<String>> {
+    let items = body.get("input").and_then(Value::as_array).cloned().unwrap_or_default();
+    history::call_ids(marks::resolved(items))
+}
+
+/// All that tools say of programs is this wire's own: they stay as they are.
+pub(super) fn without_code_mode(mut body: Map<String, Value>, history: Option<Vec<Value>>) -> Value {
+    let history = history.or_else(|| match body.get("input") {
+        Some(Value::Array(items)) => Some(items.clone()),
+        _ => None,
+    });
+    if let Some(items) = history {
+        let is_ours = |item: &Value| fields::kind(item) != "item_reference" || marks::is_ours(item);
+        let items =
+            items.into_iter().flat_map(|item| if is_ours(&item) { marks::resolved(vec![item]) } else { vec![item] });
+        body.insert("input".to_owned(), items.filter_map(marks::without_programs).collect());
+    }
+    Value::Object(body)
+}
+
+pub(super) fn ask(mut body: Map<String, Value>, ask: Ask<'_>) -> Value {
+    let history = ask.history.iter().cloned().filter_map(marks::cleaned).collect();
+    body.insert("input".to_owned(), history);
+    if ask.is_same_wire || !ask.tools.is_empty() {
+        body.insert("tools".to_owned(), Value::Array(ask.tools));
+    }
+    match ask.demand {
+        Demand::Nothing => {}
+        Demand::NoCalls => _ = body.insert("tool_choice".to_owned(), Value::from("none")),
+        Demand::Calls | Demand::Program => _ = body.insert("tool_choice".to_owned(), Value::from("required")),
+        Demand::Tool(name) => _ = body.insert("tool_choice".to_owned(), json!({"type": "function", "name": name})),
+    }
+    for key in ["previous_response_id", "conversation"] {
+        body.shift_remove(key);
+    }
+    // Whoever stores it could only give back what the client never saw.
+    body.insert("store".to_owned(), Value::Bool(false));
+    // Models that do not think refuse it.
+    if body.get("reasoning").is_some_and(Value::is_object) {
+        let include = body.entry("include").or_insert_with(|| json!([]));
+        match include {
+            Value::Array(names) if names.iter().any(|name| name == ENCRYPTED) => {}
+            Value::Array(names) => names.push(Value::from(ENCRYPTED)),
+            other => *other = json!([ENCRYPTED]),
+        }
+    }
+    if ask.is_stream {
+        body.insert("stream".to_owned(), Value::Bool(true));
+    }
+    if !ask.is_same_wire && ask.one_call {
+        body.insert("parallel_tool_calls".to_owned(), Value::Bool(false));
+    }
+    Value::Object(body)
+}
