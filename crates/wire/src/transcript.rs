@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::conversation::{Given, Lost};
 use crate::ids::short_id;
-use crate::message::Message;
+use crate::message::{Message, Role};
 use crate::saying::Saying;
 use crate::wire::Wire;
 
@@ -17,15 +17,20 @@ pub struct Transcript {
     entries: Vec<Value>,
     /// Calls written so far.
     calls: usize,
+    /// What the model said last, and where it is written.
+    last: Option<(usize, Message)>,
 }
 
 /// What stands for an answer that never came.
 pub(crate) const UNANSWERED: &str = "(no answer came back)";
 const LOST: &str = "(These calls were made by a program whose state was lost on its way back, so it did not go on.)";
 
+/// No answer has more; whoever makes one up gets it in pieces.
+const PARTS_MAX: usize = 128;
+
 impl Transcript {
     pub(crate) fn new(client: Wire, upstream: Wire) -> Transcript {
-        Transcript { client, upstream, entries: Vec::new(), calls: 0 }
+        Transcript { client, upstream, entries: Vec::new(), calls: 0, last: None }
     }
 
     pub fn entries(&self) -> &[Value] {
@@ -40,12 +45,31 @@ impl Transcript {
     pub fn message(&mut self, entry: Value) {
         if self.client == self.upstream {
             self.entries.push(entry);
-        } else {
-            self.messages(&self.client.dialect().read(&entry));
+            return;
+        }
+        for message in self.client.dialect().read(&entry) {
+            // On this wire an answer is many entries, on others one: calls made together stay together.
+            if self.client == Wire::Responses && message.role == Role::Assistant {
+                self.go_on(message);
+            } else {
+                self.messages(&[message]);
+            }
         }
     }
 
+    /// More of what the model said, if it was the last to speak.
+    fn go_on(&mut self, message: Message) {
+        let last = self.last.take().filter(|(_, said)| said.parts.len() < PARTS_MAX);
+        let (at, mut said) =
+            last.unwrap_or_else(|| (self.entries.len(), Message { role: Role::Assistant, parts: Vec::new() }));
+        said.parts.extend(message.parts);
+        self.entries.truncate(at);
+        self.entries.extend(self.upstream.dialect().write(&said));
+        self.last = Some((at, said));
+    }
+
     pub(crate) fn messages(&mut self, messages: &[Message]) {
+        self.last = None;
         for message in messages {
             self.entries.extend(self.upstream.dialect().write(message));
         }
@@ -53,6 +77,7 @@ impl Transcript {
 
     /// A message of the model with the results of its calls, and the calls beside them that the client executed.
     pub fn saying(&mut self, saying: &Saying, results: &[String], direct: &[Given]) {
+        self.last = None;
         let ids = saying.short_ids(self.calls);
         self.calls += ids.len();
         let dialect = self.upstream.dialect();

@@ -210,6 +210,42 @@ fn a_thought_that_no_id_carries_is_taken_from_the_client() {
 }
 
 #[test]
+fn thoughts_of_answers_that_were_for_us_do_not_come_back() {
+    let stream = |answers: &[&str]| {
+        let mut body = plain(&json!("Hello"));
+        body["stream"] = json!(true);
+        let turn = turn(Wire::Responses, body);
+        let mut speaker = turn.speaker(CallDeltas::Whole);
+        for answer in answers {
+            let mut listener = Wire::Responses.listener();
+            speaker.begins();
+            for mut event in model_events().into_iter().take(3) {
+                if let Some(item) = event.get_mut("item") {
+                    item["id"] = json!(answer);
+                    item["encrypted_content"] = json!(answer);
+                }
+                let heard = listener.hear(&Event { name: None, data: event.to_string() }).expect("heard");
+                speaker.head(listener.head().expect("a head"));
+                if !heard.is_empty() {
+                    speaker.pass(heard);
+                }
+            }
+        }
+        items(&speaker.body(&Usage::default()).expect("a response"))
+    };
+    // Two searches, and an answer.
+    let output = stream(&["rs_1", "rs_2", "rs_3"]);
+    assert_eq!((&output[0]["id"], &output[2]["id"]), (&json!("rs_1"), &json!("rs_dcn_2_rs_3")));
+    let words = json!({"type": "message", "role": "assistant", "content": "Hi!"});
+    let history = input(question(), output.into_iter().chain([words.clone(), question()]));
+    let third = json!({"type": "reasoning", "id": "rs_3", "summary": [], "encrypted_content": "rs_3"});
+    for body in [plain(&history), explicit(&history)] {
+        let turn = turn(Wire::Responses, body);
+        assert_eq!(asked(&turn, "")["input"], json!([question(), third, words, question()]));
+    }
+}
+
+#[test]
 fn calls_whose_state_is_lost_are_ordinary_ones() {
     let history = json!([
         question(),
@@ -600,10 +636,13 @@ fn answers_come_back_from_clients_that_keep_only_ids() {
 
 #[test]
 fn a_chat_model_is_asked_in_its_own_words() {
-    let function = json!({"type": "function_call", "call_id": "call_1", "name": "patch", "arguments": "{}"});
+    let function = |id: &str| json!({"type": "function_call", "call_id": format!("call_{id}"), "name": "patch", "arguments": "{}"});
+    let called = |id: &str| json!({"id": format!("call_{id}"), "type": "function", "function": {"name": "patch", "arguments": "{}"}});
     let mut body = plain(&json!([
-        question(), {"type": "web_search_call", "id": "ws_1", "status": "completed"}, function,
+        question(), {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        {"type": "reasoning", "id": "rs_dc_1", "summary": [{"type": "summary_text", "text": "Hm."}]}, function("1"), function("2"),
         {"type": "function_call_output", "call_id": "call_1", "output": "done"},
+        {"type": "function_call_output", "call_id": "call_2", "output": "done"},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "And this?"}, {"type": "input_image", "image_url": "data:image/png;base64,AA=="}]},
     ]));
     body["instructions"] = json!("Be brief.");
@@ -623,8 +662,9 @@ fn a_chat_model_is_asked_in_its_own_words() {
             "messages": [
                 {"role": "system", "content": "Be brief."},
                 {"role": "user", "content": "How is the weather in Oslo?"},
-                {"role": "assistant", "content": null, "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "patch", "arguments": "{}"}}]},
+                {"role": "assistant", "content": null, "reasoning_content": "Hm.", "tool_calls": [called("1"), called("2")]},
                 {"role": "tool", "tool_call_id": "call_1", "content": "done"},
+                {"role": "tool", "tool_call_id": "call_2", "content": "done"},
                 {"role": "user", "content": [{"type": "text", "text": "And this?"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]},
             ],
             "tools": null, "tool_choice": "required",

@@ -18,10 +18,8 @@ use crate::turn::BadRequest;
 
 pub(super) fn read(items: Vec<Value>, seals: &Seals<'_>) -> Result<Conversation, BadRequest> {
     let mut reader = Reader::default();
-    for (at, item) in items.into_iter().enumerate() {
-        for item in marks::resolved(vec![item]) {
-            reader.read(at, item, seals)?;
-        }
+    for (at, item) in marks::resolved(items) {
+        reader.read(at, item, seals)?;
     }
     reader.end_items();
     reader.end_block();

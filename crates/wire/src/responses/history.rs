@@ -11,7 +11,7 @@ use crate::plain::{self, AnswerOf, CallOf, Exchange, Seals};
 use crate::seal::Sealer;
 
 /// Reads the programs of plain mode. Without `seals` their calls are calls like others.
-pub(super) fn walk(items: Vec<Value>, seals: Option<&Seals<'_>>) -> Conversation {
+pub(super) fn walk(items: impl IntoIterator<Item = Value>, seals: Option<&Seals<'_>>) -> Conversation {
     let mut conversation = Conversation::default();
     let mut seen = BTreeSet::new();
     for group in groups(items) {
@@ -60,7 +60,7 @@ pub(super) fn walk(items: Vec<Value>, seals: Option<&Seals<'_>>) -> Conversation
 }
 
 /// Ids of calls, by the answer of the model that holds them.
-pub(super) fn call_ids(items: Vec<Value>) -> Vec<Vec<String>> {
+pub(super) fn call_ids(items: impl IntoIterator<Item = Value>) -> Vec<Vec<String>> {
     groups(items).iter().map(|group| group.call_ids().collect()).collect()
 }
 
@@ -121,7 +121,7 @@ impl Group {
     }
 }
 
-fn groups(items: Vec<Value>) -> Vec<Group> {
+fn groups(items: impl IntoIterator<Item = Value>) -> Vec<Group> {
     let mut groups = vec![Group::default()];
     for item in items {
         match groups.last_mut() {

@@ -15,6 +15,8 @@ const MESSAGE: &str = "msg_dc_";
 /// The text itself follows.
 const TEXT: &str = "msg_dct_";
 const REASONING: &str = "rs_dc_";
+/// The number of the answer in its turn follows, and what the thought was called.
+const LATER: &str = "rs_dcn_";
 const SEARCH: &str = "tsc_dc_";
 const FOUND: &str = "tso_dc_";
 const PROGRAM: &str = "prog_";
@@ -36,6 +38,41 @@ pub(super) fn message_item(answer_id: &str, place: usize) -> String {
 
 pub(super) fn reasoning_item(answer_id: &str, place: usize) -> String {
     format!("{REASONING}{}", short_id(answer_id, "reasoning", place))
+}
+
+/// The id of a thought in an answer that is not the first of its turn.
+pub(super) fn later_item(answer: usize, id: &str) -> String {
+    format!("{LATER}{answer}_{id}")
+}
+
+/// Number of the answer, and the id as it was.
+fn later(item: &Value) -> Option<(usize, &str)> {
+    let (answer, id) = fields::text_of(item, "id").strip_prefix(LATER)?.split_once('_')?;
+    Some((answer.parse().ok()?, id))
+}
+
+/// Drops thoughts whose answers were for us: a later answer of the same turn has thoughts of its own, and providers
+/// want each before what it led to.
+fn without_overtaken(items: Vec<(usize, Value)>) -> Vec<(usize, Value)> {
+    let mut answer = 0;
+    let mut kept = Vec::new();
+    for (at, mut item) in items.into_iter().rev() {
+        if fields::is_reasoning(&item) {
+            let (of, id) = later(&item).map_or((0, None), |(of, id)| (of, Some(id.to_owned())));
+            if of < answer {
+                continue;
+            }
+            answer = of;
+            if let Some(id) = id {
+                item["id"] = Value::from(id);
+            }
+        } else if !fields::is_said(&item) && !fields::is_call(&item) {
+            answer = 0;
+        }
+        kept.push((at, item));
+    }
+    kept.reverse();
+    kept
 }
 
 /// An id that brings the text back; `None` if it is too long.
@@ -66,14 +103,27 @@ pub(super) fn result_item(program: &str) -> String {
     format!("{RESULT}{}", program.strip_prefix(PROGRAM_CALL).unwrap_or(program))
 }
 
-/// Items in the place of references to them. What nobody can bring back is left out, and so are searches of ours, which
-/// a program's state knows.
-pub(super) fn resolved(items: Vec<Value>) -> Vec<Value> {
-    let resolve = |item: Value| match fields::kind(&item) {
+/// Items in the place of references to them, each with its place in the request. What nobody can bring back is left
+/// out.
+pub(super) fn resolved(items: Vec<Value>) -> Vec<(usize, Value)> {
+    let items = items.into_iter().enumerate().filter_map(|(at, item)| Some((at, resolved_item(item)?)));
+    without_overtaken(items.collect())
+}
+
+/// The same for a provider that may know what others refer to.
+pub(super) fn resolved_ours(items: Vec<Value>) -> Vec<Value> {
+    let is_others = |item: &Value| fields::kind(item) == "item_reference" && !is_ours(item);
+    let items = items.into_iter().filter_map(|item| if is_others(&item) { Some(item) } else { resolved_item(item) });
+    without_overtaken(items.map(|item| (0, item)).collect()).into_iter().map(|(_, item)| item).collect()
+}
+
+/// A program's state knows of searches.
+fn resolved_item(item: Value) -> Option<Value> {
+    match fields::kind(&item) {
+        _ if is_search(&item) => None,
         "item_reference" => referred_to(fields::text_of(&item, "id")),
         _ => Some(item),
-    };
-    items.into_iter().filter(|item| !is_search(item)).filter_map(resolve).collect()
+    }
 }
 
 fn referred_to(id: &str) -> Option<Value> {
@@ -122,7 +172,7 @@ pub(super) fn is_program(item: &Value) -> bool {
 /// Does it have something that no provider understands?
 pub(super) fn is_ours(item: &Value) -> bool {
     let id = fields::text_of(item, "id");
-    [CALL, MESSAGE, TEXT, REASONING].iter().any(|prefix| id.starts_with(prefix))
+    [CALL, MESSAGE, TEXT, REASONING, LATER].iter().any(|prefix| id.starts_with(prefix))
         || carrier::unwrap(fields::text_of(item, "encrypted_content")).is_some()
         || Sealer::claims(fields::text_of(item, "fingerprint"))
         || id.strip_prefix(PROGRAM).is_some_and(Sealer::claims)

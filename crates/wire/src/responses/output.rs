@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::around::Repeated;
 use super::events::{self, Told};
-use super::fields;
+use super::{fields, marks};
 use crate::said::Head;
 use crate::sse::Event;
 
@@ -22,6 +22,10 @@ pub(super) struct Output {
     events: u64,
     /// Where the items of the present answer of the model stand in ours.
     places: BTreeMap<u64, usize>,
+    /// Thoughts that are called otherwise here, by their places.
+    renamed: BTreeMap<usize, String>,
+    /// Answers of the model in this turn.
+    answers: usize,
 }
 
 impl Output {
@@ -34,12 +38,20 @@ impl Output {
             told: Vec::new(),
             events: 0,
             places: BTreeMap::new(),
+            renamed: BTreeMap::new(),
+            answers: 0,
         }
     }
 
     /// A model begins to answer.
     pub(super) fn begins(&mut self) {
         self.places.clear();
+        self.answers += 1;
+    }
+
+    /// What a thought of the present answer is called.
+    pub(super) fn thought_id(&self, id: String) -> String {
+        if self.answers > 1 { marks::later_item(self.answers - 1, &id) } else { id }
     }
 
     pub(super) fn head(&mut self, head: &Head) {
@@ -110,6 +122,15 @@ impl Output {
             let place = *self.places.entry(index).or_insert(next);
             if place == next {
                 self.items.push(Value::Null);
+            }
+            if let Some(item) = event.get("item").filter(|item| fields::is_reasoning(item)) {
+                let id = self.thought_id(fields::text_of(item, "id").to_owned());
+                self.renamed.insert(place, id);
+            }
+            if let Some(id) = self.renamed.get(&place) {
+                for pointer in ["/item_id", "/item/id"] {
+                    event.pointer_mut(pointer).map(|known| *known = Value::from(id.as_str()));
+                }
             }
             if let Some(item) = event.get("item") {
                 self.items[place] = item.clone();

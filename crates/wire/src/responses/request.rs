@@ -90,13 +90,13 @@ pub(super) fn conversation(
     };
     match seals {
         Some(seals) if explicit => explicit::read(items, seals),
-        seals => Ok(history::walk(marks::resolved(items), seals)),
+        seals => Ok(history::walk(marks::resolved(items).into_iter().map(|(_, item)| item), seals)),
     }
 }
 
 pub(super) fn call_ids(body: &Value) -> Vec<Vec<String>> {
     let items = body.get("input").and_then(Value::as_array).cloned().unwrap_or_default();
-    history::call_ids(marks::resolved(items))
+    history::call_ids(marks::resolved(items).into_iter().map(|(_, item)| item))
 }
 
 /// All that tools say of programs is this wire's own: they stay as they are.
@@ -106,9 +106,7 @@ pub(super) fn without_code_mode(mut body: Map<String, Value>, history: Option<Ve
         _ => None,
     });
     if let Some(items) = history {
-        let is_ours = |item: &Value| fields::kind(item) != "item_reference" || marks::is_ours(item);
-        let items =
-            items.into_iter().flat_map(|item| if is_ours(&item) { marks::resolved(vec![item]) } else { vec![item] });
+        let items = marks::resolved_ours(items).into_iter();
         body.insert("input".to_owned(), items.filter_map(marks::without_programs).collect());
     }
     Value::Object(body)

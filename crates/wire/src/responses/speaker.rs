@@ -73,7 +73,7 @@ impl ResponsesSpeaker {
             self.close(None);
             let at = self.out.items.len();
             let id = if is_thought {
-                marks::reasoning_item(self.out.answer_id(), at)
+                self.out.thought_id(marks::reasoning_item(self.out.answer_id(), at))
             } else {
                 marks::message_item(self.out.answer_id(), at)
             };
@@ -217,7 +217,7 @@ impl Speaker for ResponsesSpeaker {
             } else {
                 // A thought that nobody can read.
                 self.close(None);
-                let id = marks::reasoning_item(self.out.answer_id(), self.out.items.len());
+                let id = self.out.thought_id(marks::reasoning_item(self.out.answer_id(), self.out.items.len()));
                 self.out.item(thought(&id, "", Some(opaque)));
             }
         }
