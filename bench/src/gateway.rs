@@ -3,7 +3,11 @@
 
 mod client;
 mod conversation;
+mod pairs;
 mod servers;
+#[path = "../../crates/gateway/tests/gateway/talk.rs"]
+#[expect(clippy::unwrap_used, reason = "a client that is answered wrongly cannot go on")]
+mod talk;
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -33,6 +37,7 @@ pub(crate) fn run(quick: bool) -> anyhow::Result<()> {
         Conversation::play(&mut Connection::open(gateway)?, "echo")?;
     }
     latency(&servers, if quick { 60 } else { 2_000 })?;
+    pairs::run(&servers, if quick { 40 } else { 400 })?;
     throughput(&servers, Duration::from_secs(if quick { 2 } else { 10 }))?;
     paused(&servers)?;
     flat_memory(&servers, if quick { 10_000 } else { 100_000 })

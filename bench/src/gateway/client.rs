@@ -21,10 +21,14 @@ impl Connection {
 
     /// The body of the answer, and the time from the first byte sent to the last one received.
     pub(crate) fn post(&mut self, headers: &str, body: &str) -> anyhow::Result<(Vec<u8>, Duration)> {
+        self.post_to("/chat/completions", headers, body)
+    }
+
+    pub(crate) fn post_to(&mut self, path: &str, headers: &str, body: &str) -> anyhow::Result<(Vec<u8>, Duration)> {
         self.sent.clear();
         write!(
             self.sent,
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n{body}",
+            "POST /v1{path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n{body}",
             body.len()
         )?;
         self.received.clear();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::client::Connection;
 use super::servers::{ANSWER_HEADER, SAID};
 
-const TOOLS: &str = include_str!("../../programs/twenty_tools.json");
+pub(crate) const TOOLS: &str = include_str!("../../programs/twenty_tools.json");
 /// The request with the question, the rounds in the middle, and the one with which the program ends.
 pub(crate) const REQUESTS: usize = 6;
 const RESULT: &str = r#"{"status":"success","data":{"url":"https://reports.example/17","orders":40,"best":{"id":"c4","name":"Ada","tier":"gold","revenue":8258.16}}}"#;
@@ -65,7 +65,8 @@ impl Conversation {
         let mut added = vec![message.clone()];
         for call in calls {
             let tool = call["function"]["name"].as_str().unwrap_or_default();
-            let content = tool_answer(tool, &call["function"]["arguments"])?;
+            let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
+            let content = tool_answer(tool, &serde_json::from_str(arguments)?)?;
             added.push(json!({"role": "tool", "tool_call_id": call["id"], "content": content}));
         }
         for message in added {
@@ -83,8 +84,7 @@ impl Conversation {
     }
 }
 
-fn tool_answer(tool: &str, arguments: &Value) -> anyhow::Result<String> {
-    let arguments: Value = serde_json::from_str(arguments.as_str().unwrap_or_default())?;
+pub(crate) fn tool_answer(tool: &str, arguments: &Value) -> anyhow::Result<String> {
     let answer = match tool {
         "list_orders" => {
             let order = |number: u64| json!({"order_id": format!("o{number}"), "customer_id": format!("c{}", number % 5), "total": 100 * (number % 5 + number / 7), "status": "paid", "created": "2026-02-03", "lines": 3});

@@ -10,7 +10,7 @@ use common::Served;
 use serde_json::{Value, json};
 
 /// The wires that the gateway speaks, as `clients.json` names them.
-const WIRES: &[&str] = &["chat"];
+const WIRES: [&str; 3] = ["chat", "messages", "responses"];
 
 /// Those of a client that has no `scenarios` of its own.
 const SCENARIOS: [&str; 4] = ["parallel", "sequential", "failing", "thinking"];

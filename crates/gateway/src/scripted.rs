@@ -23,7 +23,7 @@ mod watcher;
 mod when;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use dacapo_wire::Wire;
@@ -142,6 +142,8 @@ impl Script {
         if !reply.headers.iter().any(|(name, _)| name == header) {
             reply.headers.push((header.into(), ids.request()));
         }
+        let created = UNIX_EPOCH + Duration::from_secs(self.stamp.created);
+        reply.headers.push(("date".into(), httpdate::fmt_http_date(created)));
         if let Some(watcher) = &self.watcher {
             watcher.tell(wire, request, &reply);
         }

@@ -183,9 +183,18 @@ pub(crate) async fn post_json(url: &str, body: &Value) -> Answered {
 }
 
 pub(crate) async fn post_with(url: &str, body: &Value, headers: &[(&str, &str)]) -> Answered {
+    send(&format!("{url}/chat/completions"), body, headers).await
+}
+
+/// To any address.
+pub(crate) async fn post_to(url: &str, body: &Value) -> Answered {
+    send(url, body, &[]).await
+}
+
+async fn send(url: &str, body: &Value, headers: &[(&str, &str)]) -> Answered {
     // Loading the system's certificates takes longer than all the rest.
     let client = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
-    let mut request = client.post(format!("{url}/chat/completions")).body(body.to_string());
+    let mut request = client.post(url).body(body.to_string());
     for (name, value) in headers {
         request = request.header(*name, *value);
     }

@@ -1,7 +1,10 @@
 //! Many conversations at once: none hears of another.
 
-use crate::common::{Model, Running, options, post_json, tool};
-use serde_json::{Value, json};
+use dacapo_wire::Wire;
+use serde_json::json;
+
+use crate::common::{Model, Running, options, post_to};
+use crate::talk::Talk;
 
 const SCRIPT: &str = r#"
 [[turn]]
@@ -19,30 +22,33 @@ text = "{{result/data/name}} got {{result/data/last}}, dice {{result/data/dice}}
 "#;
 
 /// A conversation that stops after each request, for others to go on.
-struct Talk {
+struct One {
     name: String,
-    history: Vec<Value>,
+    talk: Talk,
     answer: Option<String>,
 }
 
-impl Talk {
-    fn new(number: usize) -> Talk {
+impl One {
+    /// On any wire, plain or explicit, streamed or not.
+    fn new(number: usize) -> One {
         let name = format!("talk{number}");
-        Talk { history: vec![json!({"role": "user", "content": name})], name, answer: None }
+        let mut talk = Talk::new(Wire::ALL[number % 3], &[("ask", &["about"])]);
+        talk.explicit = number % 2 == 0;
+        talk.extra = json!({"stream": number % 5 < 2});
+        talk.user(&name);
+        One { name, talk, answer: None }
     }
 
     async fn go_on(&mut self, url: &str) {
-        let body = json!({"model": "m", "messages": self.history, "tools": [tool("ask", &["about"])]});
-        let answered = post_json(url, &body).await;
-        let message = answered.json()["choices"][0]["message"].clone();
-        self.history.push(message.clone());
-        for call in message["tool_calls"].as_array().into_iter().flatten() {
-            let args: Value = serde_json::from_str(call["function"]["arguments"].as_str().unwrap()).unwrap();
-            let content = format!("<{}>", args["about"].as_str().unwrap());
-            self.history.push(json!({"role": "tool", "tool_call_id": call["id"], "content": content}));
+        let (path, body) = self.talk.request();
+        let answered = post_to(&format!("{url}{path}"), &body).await;
+        let heard = self.talk.hear(&answered.text);
+        for call in &heard.calls {
+            let said = format!("<{}>", call.args["about"].as_str().unwrap());
+            self.talk.answer(call, &said, false);
         }
-        if message.get("tool_calls").is_none() {
-            self.answer = Some(message["content"].as_str().unwrap().to_owned());
+        if heard.calls.is_empty() {
+            self.answer = Some(heard.text);
         }
     }
 }
@@ -55,8 +61,8 @@ async fn two_hundred_interleaved_conversations_each_get_their_own_answer() {
     few.warm.programs_max = Some(40);
     let gateways =
         [Running::start(options(&model)).await, Running::start(few.clone()).await, Running::start(few).await];
-    let mut waiting: Vec<Talk> = (0..200).map(Talk::new).collect();
-    let mut done: Vec<Talk> = Vec::new();
+    let mut waiting: Vec<One> = (0..200).map(One::new).collect();
+    let mut done: Vec<One> = Vec::new();
     // An order that is neither first come first served nor the same twice; a failure can be repeated.
     let mut state: u64 = 20_261_115;
     let mut chance = |below: usize| {

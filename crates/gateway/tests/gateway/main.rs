@@ -3,7 +3,9 @@
 
 mod common;
 mod crowd;
+mod pairs;
 mod quirks;
 mod scenarios;
 mod service;
+mod talk;
 mod turns;

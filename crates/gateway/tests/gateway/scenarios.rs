@@ -29,7 +29,7 @@ async fn every_scenario_tells_its_story() {
 }
 
 /// The text of the fence that opens with this line.
-fn fence<'a>(text: &'a str, opening: &str) -> Option<&'a str> {
+pub(crate) fn fence<'a>(text: &'a str, opening: &str) -> Option<&'a str> {
     let start = text.find(&format!("\n{opening}\n"))? + opening.len() + 2;
     let end = text[start..].find("\n```")? + start;
     Some(&text[start..end])

@@ -1,0 +1,128 @@
+//! Clients and models on every pair of wires: the same story, the same calls, the same answer.
+
+use std::path::Path;
+
+use dacapo_wire::Wire;
+use serde_json::{Value, json};
+
+use crate::common::{Model, Running, options, post_to};
+use crate::scenarios::fence;
+use crate::talk::{Heard, Talk};
+
+/// What a story says.
+#[derive(Debug)]
+enum Line {
+    User(String),
+    /// Calls of one round with what the client's tools say.
+    Round(Vec<Expected>),
+    Answer(String),
+}
+
+#[derive(Debug, Clone)]
+struct Expected {
+    name: String,
+    args: Value,
+    said: String,
+    is_error: bool,
+}
+
+fn read(story: &str) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut round = Vec::new();
+    for line in story.lines() {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "user" => lines.push(Line::User(rest.to_owned())),
+            "answer" => lines.push(Line::Answer(rest.to_owned())),
+            "round" => lines.push(Line::Round(std::mem::take(&mut round))),
+            "call" => {
+                let (name, rest) = rest.split_once(' ').unwrap();
+                let (args, said) = rest.split_once(" = ").or_else(|| rest.split_once(" ! ")).unwrap();
+                let is_error = rest.contains(" ! ");
+                let args = serde_json::from_str(args).unwrap();
+                round.push(Expected { name: name.to_owned(), args, said: said.to_owned(), is_error });
+            }
+            _ => panic!("unknown line: {line}"),
+        }
+    }
+    lines
+}
+
+/// Tells the story, and says how often the model was asked.
+async fn tell(talk: &mut Talk, url: &str, story: &[Line]) {
+    for line in story {
+        match line {
+            Line::User(text) => talk.user(text),
+            Line::Answer(text) => {
+                let heard = send(talk, url).await;
+                assert_eq!((heard.calls.len(), &heard.text), (0, text));
+                assert!(heard.usage["dacapo"]["model_calls"].as_u64().unwrap() > 0, "{}", heard.usage);
+            }
+            Line::Round(expected) => {
+                let heard = send(talk, url).await;
+                let told: Vec<(&str, &Value)> = heard.calls.iter().map(|call| (&*call.name, &call.args)).collect();
+                let wanted: Vec<(&str, &Value)> = expected.iter().map(|call| (&*call.name, &call.args)).collect();
+                assert_eq!(told, wanted);
+                for (call, expected) in heard.calls.iter().zip(expected) {
+                    talk.answer(call, &expected.said, expected.is_error);
+                }
+            }
+        }
+    }
+}
+
+async fn send(talk: &mut Talk, url: &str) -> Heard {
+    let (path, body) = talk.request();
+    let answered = post_to(&format!("{url}{path}"), &body).await;
+    assert_eq!(answered.status, 200, "{}\n{body:#}", answered.text);
+    talk.hear(&answered.text)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_client_gets_the_same_story_from_every_model() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/pairs/headlines.md");
+    let text = std::fs::read_to_string(file).unwrap();
+    let story = read(fence(&text, "```story").unwrap());
+    let tools: [(&str, &[&str]); 2] = [("get_news", &["country"]), ("get_price", &["item"])];
+    let mut wrong = Vec::new();
+    for upstream in Wire::ALL {
+        let model = Model::start(fence(&text, "```toml").unwrap()).await;
+        let mut options = options(&model);
+        options.upstreams[0].wires = Some(vec![upstream.name().to_owned()]);
+        let gateway = Running::start(options).await;
+        for client in Wire::ALL {
+            for (stream, explicit) in [(false, false), (true, false), (false, true), (true, true)] {
+                let mut talk = Talk::new(client, &tools);
+                talk.explicit = explicit;
+                talk.extra = json!({"stream": stream});
+                let name = format!("{client} to {upstream}, stream {stream}, explicit {explicit}");
+                let url = gateway.url.clone();
+                let story = std::panic::AssertUnwindSafe(tell(&mut talk, &url, &story));
+                let told = futures_util::FutureExt::catch_unwind(story).await;
+                let asked = model.asked();
+                match told {
+                    Ok(()) => check_prefixes(upstream, &asked),
+                    Err(_) => wrong.push(name),
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Each request begins with the bytes of the one before: providers' prompt caches keep hitting.
+fn check_prefixes(wire: Wire, asked: &[Value]) {
+    let key = if wire == Wire::Responses { "input" } else { "messages" };
+    let entries = |body: &Value| body[key].as_array().unwrap().iter().map(Value::to_string).collect();
+    let histories: Vec<Vec<String>> = asked.iter().map(entries).collect();
+    assert_eq!(histories.len(), 5, "{asked:#?}");
+    for pair in histories.windows(2) {
+        assert!(pair[1].len() > pair[0].len() && pair[1].starts_with(&pair[0]), "{pair:#?}");
+    }
+    let around = |body: &Value| {
+        let mut body = body.clone();
+        body.as_object_mut().unwrap().shift_remove(key);
+        body.to_string()
+    };
+    assert!(asked.iter().all(|body| around(body) == around(&asked[0])), "what stands before the history stays");
+}
