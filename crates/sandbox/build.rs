@@ -69,9 +69,11 @@ fn quickjs_sources(here: &Path) -> Result<PathBuf, Box<dyn Error>> {
 
 /// What we change in the engine's source, so that errors and programs that ran out of fuel are told at the right place.
 /// As it stands, a function notes where it is only at calls, and knows the lines of few kinds of expressions.
-const CHANGES: [(&str, &str); 2] = [
+const CHANGES: [(&str, &str); 3] = [
     ("switch (opcode = *pc++)", "sf->cur_pc = pc + 1; switch (opcode = *pc++)"),
     ("/* specific label handling */", "emit_source_loc(s);"),
+    // There are no modules here; namespaces of tools are made when they are first read.
+    ("js_module_ns_autoinit, /* JS_AUTOINIT_ID_MODULE_NS */", "namespace_autoinit,"),
 ];
 
 fn engine(source: &str) -> Result<String, Box<dyn Error>> {

@@ -246,4 +246,11 @@ impl Host for Asker {
     fn unknown_name(&self, namespace: u32, name: &str) -> String {
         if self.may_suggest() { self.toolbox.unknown_member(namespace, name) } else { format!("{name} is not defined") }
     }
+    fn members(&self, namespace: u32) -> &[u8] {
+        self.toolbox.names().members(namespace)
+    }
+
+    fn qualified(&self, name: &str) -> Option<(u32, &str)> {
+        self.toolbox.member(name)
+    }
 }

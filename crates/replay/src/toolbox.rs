@@ -113,9 +113,6 @@ impl Toolbox {
             if function.exact_name != function.identifier && !function.aliases.contains(&function.exact_name) {
                 self.names.exact(&function.exact_name);
             }
-            if function.namespace.is_some() {
-                self.names.qualified(self.catalog.qualified_name(function.tool));
-            }
         }
         // Numbered after the tools, which may take the names.
         for (number, name) in (self.catalog.tools().len()..).zip(Lookup::FUNCTIONS) {
@@ -128,6 +125,13 @@ impl Toolbox {
     /// The lookup function that has this number, if it is no tool's.
     pub(crate) fn lookup_function(&self, number: u32) -> Option<u32> {
         number.checked_sub(self.catalog.tools().len() as u32)
+    }
+
+    /// The namespace of a tool, counted from 1, and the function's name in it, by the tool's full name.
+    pub(crate) fn member(&self, qualified_name: &str) -> Option<(u32, &str)> {
+        let function = &self.catalog.functions()[self.catalog.find(qualified_name)?.0 as usize];
+        let namespace = self.namespaces.binary_search(function.namespace.as_ref()?).ok()?;
+        Some((namespace as u32 + 1, &function.identifier))
     }
 
     /// Errors for names that the program calls and nobody defines.

@@ -9,6 +9,8 @@
 // Puts a slot on the shadow stack of every function that checks for overflow. Without it, recursion through
 // functions that keep all locals in wasm registers would exhaust the host's stack first, at a depth that depends on the CPU.
 #define __builtin_frame_address(level) ({ volatile char here; (void *)&here; })
+#include "quickjs.h"
+static JSValue namespace_autoinit(JSContext *c, JSObject *object, JSAtom atom, void *number);
 #include "engine.c" // quickjs.c with the changes that build.rs names
 #include "serialize.h"
 
@@ -26,7 +28,8 @@ IMPORT(compare) extern int32_t host_compare(const void *a, uint32_t alen, const 
 enum { REPORT_RESULT, REPORT_ERROR, REPORT_UNHANDLED };
 enum { PENDING, WAITING_FOR_TIMER, FULFILLED, REJECTED };
 enum { ANSWER_JSON, ANSWER_JSON_WITH_BIG_INTEGERS, ANSWER_TEXT, ANSWER_ERROR };
-enum { ENTRY_NAMESPACE, ENTRY_FUNCTION, ENTRY_ALIAS, ENTRY_EXACT, ENTRY_UNKNOWN, ENTRY_QUALIFIED, ENTRY_GLOBAL };
+enum { ENTRY_NAMESPACE, ENTRY_FUNCTION, ENTRY_ALIAS, ENTRY_EXACT, ENTRY_UNKNOWN, ENTRY_GLOBAL };
+enum { ASK_UNKNOWN_NAME = 4, ASK_MEMBERS, ASK_QUALIFIED };
 
 #define INBOX_BYTES 65536
 #define UNHANDLED_MAX 100
@@ -193,6 +196,25 @@ static JSValue answer_value(Slot *slot, uint32_t kind, const char *text, uint32_
 
 static JSClassID names_class;
 
+static JSValue namespace_object(uint32_t number);
+
+// The function that `tools["server.tool"]` means: its namespace and its name there. 0 if there is none.
+static uint32_t find_qualified(JSValueConst object, JSAtom atom, JSAtom *member) {
+  uint8_t reply[4 + 1024];
+  uint32_t number = 0;
+  if (JS_GetOpaque(object, names_class)) return 0;
+  size_t len;
+  const char *name = JS_AtomToCStringLen(ctx, &len, atom);
+  if (!name) { JS_FreeValue(ctx, JS_GetException(ctx)); return 0; }
+  int32_t answer = memchr(name, '.', len) ? host_ask(ASK_QUALIFIED, name, len) : -1;
+  JS_FreeCString(ctx, name);
+  if (answer < 4 || answer > (int32_t)sizeof reply) return 0;
+  host_read(reply);
+  memcpy(&number, reply, 4);
+  *member = JS_NewAtomLen(ctx, (const char *)reply + 4, answer - 4);
+  return number;
+}
+
 static JSValue names_get(JSContext *c, JSValueConst object, JSAtom atom, JSValueConst receiver) {
   JSValue inherited = JS_GetProperty(ctx, ctx->class_proto[JS_CLASS_OBJECT], atom);
   if (!JS_IsUndefined(inherited)) return inherited;
@@ -200,6 +222,14 @@ static JSValue names_get(JSContext *c, JSValueConst object, JSAtom atom, JSValue
   bool symbol = JS_IsSymbol(key);
   JS_FreeValue(ctx, key);
   if (symbol) return JS_UNDEFINED;
+  JSAtom member;
+  uint32_t number = find_qualified(object, atom, &member);
+  if (number) {
+    JSValue names = namespace_object(number);
+    JSValue function = JS_IsException(names) ? names : JS_GetProperty(ctx, names, member);
+    JS_FreeValue(ctx, names); JS_FreeAtom(ctx, member);
+    return function;
+  }
   size_t len;
   const char *name = JS_AtomToCStringLen(ctx, &len, atom);
   if (!name) return JS_EXCEPTION;
@@ -209,7 +239,7 @@ static JSValue names_get(JSContext *c, JSValueConst object, JSAtom atom, JSValue
   uint32_t sent = len > 512 ? 512 : len;
   memcpy(question, &namespace, 4); memcpy(question + 4, name, sent);
   JS_FreeCString(ctx, name);
-  int32_t answer = host_ask(4, question, 4 + sent);
+  int32_t answer = host_ask(ASK_UNKNOWN_NAME, question, 4 + sent);
   JSValue message = take_host_text(answer < 0 ? 0 : answer);
   if (JS_IsException(message)) return message;
   throw_message(JS_ThrowReferenceError, message);
@@ -217,6 +247,8 @@ static JSValue names_get(JSContext *c, JSValueConst object, JSAtom atom, JSValue
   return JS_EXCEPTION;
 }
 static int names_has(JSContext *c, JSValueConst object, JSAtom atom) {
+  JSAtom member;
+  if (find_qualified(object, atom, &member)) { JS_FreeAtom(ctx, member); return true; }
   return JS_HasProperty(ctx, ctx->class_proto[JS_CLASS_OBJECT], atom);
 }
 static const JSClassExoticMethods names_exotic = {.get_property = names_get, .has_property = names_has};
@@ -236,10 +268,32 @@ static JSValue js_unknown(JSContext *c, JSValueConst this_val, int argc, JSValue
   return throw_message(JS_ThrowReferenceError, data[0]);
 }
 
+// Made when they are first read: a program uses few of many.
+static JSValue *namespaces;
+static uint32_t namespace_count;
+
+static int add_namespace(JSValueConst global, JSAtom atom) {
+  JSValue *grown = js_realloc(ctx, namespaces, (namespace_count + 1) * sizeof(JSValue));
+  if (!grown) return -1;
+  namespaces = grown;
+  namespaces[namespace_count++] = JS_UNDEFINED;
+  const int flags = JS_PROP_WRITABLE | JS_PROP_CONFIGURABLE;
+  JSValueConst objects[2] = {global, tools_object};
+  for (int i = 0; i < 2; i++) {
+    int own_flags = i ? flags | JS_PROP_ENUMERABLE : flags;
+    JSProperty *there;
+    if (find_own_property(&there, JS_VALUE_GET_OBJ(objects[i]), atom))
+      JS_DefinePropertyValue(ctx, objects[i], atom, namespace_object(namespace_count), own_flags);
+    else
+      JS_DefineAutoInitProperty(ctx, objects[i], atom, JS_AUTOINIT_ID_MODULE_NS, (void *)(uintptr_t)namespace_count, own_flags);
+  }
+  return 0;
+}
+
 // Entries: kind u8, tool u32, name length u32, name, then for ENTRY_UNKNOWN message length u32 and message.
-static int install(const uint8_t *at, const uint8_t *end) {
-  JSValue global = ctx->global_obj, target = js_dup(global), function = JS_UNDEFINED;
-  uint32_t namespaces = 0;
+// Functions go into the object, and outside of namespaces into `tools` too.
+static int install(JSValueConst target, bool is_namespace, const uint8_t *at, const uint8_t *end) {
+  JSValue function = JS_UNDEFINED;
   const int flags = JS_PROP_WRITABLE | JS_PROP_CONFIGURABLE, listed = flags | JS_PROP_ENUMERABLE;
   while (at < end) {
     uint8_t kind = *at;
@@ -247,31 +301,24 @@ static int install(const uint8_t *at, const uint8_t *end) {
     memcpy(&tool, at + 1, 4); memcpy(&len, at + 5, 4);
     const char *name = (const char *)at + 9;
     at += 9 + len;
-    if (kind == ENTRY_NAMESPACE) {
-      JS_FreeValue(ctx, target);
-      target = new_names(++namespaces);
-      JSAtom atom = JS_NewAtomLen(ctx, name, len);
-      JS_DefinePropertyValue(ctx, global, atom, js_dup(target), flags);
-      JS_DefinePropertyValue(ctx, tools_object, atom, js_dup(target), listed);
-      JS_FreeAtom(ctx, atom);
-      continue;
-    }
     JSAtom atom = JS_NewAtomLen(ctx, name, len);
-    if (kind == ENTRY_UNKNOWN) {
+    if (kind == ENTRY_NAMESPACE) {
+      add_namespace(target, atom);
+    } else if (kind == ENTRY_UNKNOWN) {
       uint32_t message_len;
       memcpy(&message_len, at, 4);
       JSValue message = JS_NewStringLen(ctx, (const char *)at + 4, message_len);
       at += 4 + message_len;
-      if (JS_HasProperty(ctx, global, atom) == 0) {
+      if (JS_HasProperty(ctx, target, atom) == 0) {
         JSValue getter = JS_NewCFunctionData(ctx, js_unknown, 0, 0, 1, (JSValueConst *)&message);
-        JS_DefinePropertyGetSet(ctx, global, atom, getter, JS_UNDEFINED, JS_PROP_CONFIGURABLE);
+        JS_DefinePropertyGetSet(ctx, target, atom, getter, JS_UNDEFINED, JS_PROP_CONFIGURABLE);
       }
       JS_FreeValue(ctx, message);
     } else if (kind == ENTRY_GLOBAL) {
       const char *text = JS_AtomToCString(ctx, atom);
       JSValue callable = JS_NewCFunctionMagic(ctx, js_call_global, text ? text : "", 1, JS_CFUNC_generic_magic, tool);
       if (text) JS_FreeCString(ctx, text);
-      JS_DefinePropertyValue(ctx, global, atom, callable, flags);
+      JS_DefinePropertyValue(ctx, target, atom, callable, flags);
     } else {
       if (kind == ENTRY_FUNCTION) {
         JS_FreeValue(ctx, function);
@@ -279,20 +326,37 @@ static int install(const uint8_t *at, const uint8_t *end) {
         function = JS_NewCFunctionMagic(ctx, js_call_tool, text ? text : "", 1, JS_CFUNC_generic_magic, tool);
         if (text) JS_FreeCString(ctx, text);
       }
-      if (kind == ENTRY_QUALIFIED) {
-        JS_DefinePropertyValue(ctx, tools_object, atom, js_dup(function), flags);
-        JS_FreeAtom(ctx, atom);
-        continue;
-      }
-      if (kind != ENTRY_EXACT) JS_DefinePropertyValue(ctx, target, atom, js_dup(function), namespaces ? listed : flags);
+      // What is no identifier is reached through an object, and cannot be a global.
+      if (is_namespace) JS_DefinePropertyValue(ctx, target, atom, js_dup(function), listed);
+      else if (kind != ENTRY_EXACT) JS_DefinePropertyValue(ctx, target, atom, js_dup(function), flags);
       // Tools of servers are reached as tools.server.name; only the client's own stand in `tools` itself.
-      if (!namespaces) JS_DefinePropertyValue(ctx, tools_object, atom, js_dup(function), listed);
-      else if (kind == ENTRY_EXACT) JS_DefinePropertyValue(ctx, target, atom, js_dup(function), listed);
+      if (!is_namespace) JS_DefinePropertyValue(ctx, tools_object, atom, js_dup(function), listed);
     }
     JS_FreeAtom(ctx, atom);
   }
-  JS_FreeValue(ctx, target); JS_FreeValue(ctx, function);
+  JS_FreeValue(ctx, function);
   return JS_HasException(ctx) ? -1 : 0;
+}
+
+static JSValue namespace_object(uint32_t number) {
+  JSValue made = namespaces[number - 1];
+  if (!JS_IsUndefined(made)) return js_dup(made);
+  int32_t len = host_ask(ASK_MEMBERS, &number, 4);
+  uint8_t *members = js_malloc(ctx, len > 0 ? len : 1);
+  if (!members) return JS_EXCEPTION;
+  if (len > 0) host_read(members);
+  made = new_names(number);
+  if (!JS_IsException(made) && install(made, true, members, members + (len > 0 ? len : 0))) {
+    JS_FreeValue(ctx, made);
+    made = JS_EXCEPTION;
+  }
+  js_free(ctx, members);
+  if (!JS_IsException(made)) namespaces[number - 1] = js_dup(made);
+  return made;
+}
+
+static JSValue namespace_autoinit(JSContext *c, JSObject *object, JSAtom atom, void *number) {
+  return namespace_object((uint32_t)(uintptr_t)number);
 }
 
 // ---- timers on the virtual clock ----
@@ -614,7 +678,7 @@ int EXPORT(start)(uint8_t *message) {
   JS_SetMaxStackSize(rt, header.stack_bytes);
   uint8_t *names = message + sizeof header;
   const char *code = (const char *)names + header.names_bytes;
-  if (install(names, names + header.names_bytes)) main_promise = rejected_promise();
+  if (install(ctx->global_obj, false, names, names + header.names_bytes)) main_promise = rejected_promise();
   else {
     main_promise = JS_Eval(ctx, code, header.code_bytes, "program", JS_EVAL_TYPE_GLOBAL);
     if (JS_IsException(main_promise)) main_promise = rejected_promise();

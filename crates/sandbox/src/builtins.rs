@@ -15,6 +15,8 @@ const URL_SET: u32 = 1;
 const ZONE_OFFSET: u32 = 2;
 const ZONE_NAME: u32 = 3;
 pub(crate) const UNKNOWN_NAME: u32 = 4;
+pub(crate) const MEMBERS: u32 = 5;
+pub(crate) const QUALIFIED: u32 = 6;
 
 pub(crate) fn answer(question: u32, text: &str) -> Option<String> {
     match question {

@@ -20,6 +20,14 @@ pub trait Host: Send + 'static {
     fn log(&mut self, level: Level, text: &str) -> ControlFlow<()>;
     /// The message for a name that is no tool; namespace 0 is `tools`, the others count from 1 as installed.
     fn unknown_name(&self, namespace: u32, name: &str) -> String;
+    /// What is in a namespace: [`Names::members`](crate::Names::members).
+    fn members(&self, _namespace: u32) -> &[u8] {
+        &[]
+    }
+    /// The namespace of `tools["server.tool"]`, and the name that the function has in it.
+    fn qualified(&self, _name: &str) -> Option<(u32, &str)> {
+        None
+    }
 }
 
 /// What becomes of a call.
@@ -74,10 +82,10 @@ impl<H> State<H> {
         }
     }
 
-    /// Keeps a text until the guest has made room and reads it. Returns its length.
-    fn reply_with(&mut self, text: String) -> i32 {
-        self.reply = text.into_bytes();
-        i32::try_from(self.reply.len()).expect("replies are messages and parts of the guest's own text")
+    /// Keeps bytes until the guest has made room and reads them. Returns how many.
+    fn reply_with(&mut self, reply: impl Into<Vec<u8>>) -> i32 {
+        self.reply = reply.into();
+        i32::try_from(self.reply.len()).expect("replies are messages, names and parts of the guest's own text")
     }
 }
 
@@ -144,13 +152,25 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result
     linker.func_wrap("host", "ask", |mut caller: Caller<'_, State<H>>, question: u32, at: u32, length: u32| {
         let effort = builtins::url_effort(asked(&mut caller, at, length)?);
         charge(&mut caller, FUEL_PER_BYTE * u64::from(length) + effort)?;
+        if question == builtins::MEMBERS {
+            let namespace = asked(&mut caller, at, length)?.first_chunk().ok_or_else(misused)?;
+            let namespace = u32::from_le_bytes(*namespace);
+            let members = caller.data().host.members(namespace).to_vec();
+            charge(&mut caller, members.len() as u64)?;
+            return Ok(caller.data_mut().reply_with(members));
+        }
         let (bytes, state) = split(&mut caller)?;
-        let answer = if question == builtins::UNKNOWN_NAME {
-            let (namespace, name) = slice(bytes, at, length)?.split_first_chunk().ok_or_else(misused)?;
-            let name = String::from_utf8_lossy(name);
-            Some(state.host.unknown_name(u32::from_le_bytes(*namespace), &name))
-        } else {
-            builtins::answer(question, &text(bytes, at, length)?)
+        let answer = match question {
+            builtins::UNKNOWN_NAME => {
+                let (namespace, name) = slice(bytes, at, length)?.split_first_chunk().ok_or_else(misused)?;
+                let name = String::from_utf8_lossy(name);
+                Some(state.host.unknown_name(u32::from_le_bytes(*namespace), &name).into_bytes())
+            }
+            builtins::QUALIFIED => {
+                let found = state.host.qualified(&text(bytes, at, length)?);
+                found.map(|(namespace, name)| [&namespace.to_le_bytes(), name.as_bytes()].concat())
+            }
+            _ => builtins::answer(question, &text(bytes, at, length)?).map(String::into_bytes),
         };
         Ok(match answer {
             Some(answer) => state.reply_with(answer),

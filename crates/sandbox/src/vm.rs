@@ -154,7 +154,7 @@ impl Exports {
 impl<H: Host> Vm<H> {
     /// Runs `javascript`, whose value must be a promise, until the job queue is empty. Once per world.
     ///
-    /// Of several `names`, those with namespaces come last.
+    /// Of several `names`, only one may have namespaces.
     pub fn start(
         &mut self,
         world: &World,
@@ -162,7 +162,7 @@ impl<H: Host> Vm<H> {
         javascript: &str,
         patience: Patience<'_>,
     ) -> Result<Rest, Stop> {
-        let names_bytes: usize = names.iter().map(|names| names.bytes().len()).sum();
+        let names_bytes: usize = names.iter().map(|names| names.globals().len()).sum();
         let mut message = Vec::with_capacity(HEADER_BYTES + names_bytes + javascript.len() + 1);
         message.extend(world.started_at_ms.to_le_bytes());
         message.extend(world.entropy);
@@ -171,7 +171,7 @@ impl<H: Host> Vm<H> {
         message.extend((javascript.len() as u32).to_le_bytes());
         message.resize(HEADER_BYTES, 0);
         for names in names {
-            message.extend_from_slice(names.bytes());
+            message.extend_from_slice(names.globals());
         }
         message.extend_from_slice(javascript.as_bytes());
         message.push(0);

@@ -72,6 +72,42 @@ fn tools_answer_to_their_exact_name_their_identifier_and_its_camel_case() {
 }
 
 #[test]
+fn a_namespace_is_one_object_however_it_is_reached_first() {
+    let tools = json!([
+        { "name": "create_issue", "server": "github" }, { "name": "list", "server": "my server" },
+        { "name": "list", "server": "Math" }, { "name": "odd.name" },
+    ]);
+    let program = |first: &str| {
+        format!(
+            "const first = {first};
+             const described = Object.getOwnPropertyDescriptor(globalThis, 'my_server');
+             const before = [first, 'github.create_issue' in tools, 'github.nope' in tools, 'my server.list' in tools,
+               tools.github === github, tools['github.create_issue'] === github.createIssue, tools['odd.name'] === odd_name,
+               [typeof described.value, described.writable, described.enumerable, described.configurable],
+               Object.keys(tools), typeof tools.github.then];
+             github = {{ mine: true }}; delete tools.my_server;
+             return [before, github, 'mine' in tools.github]"
+        )
+    };
+    for first in ["typeof github", "typeof tools.github", "typeof tools['github.create_issue'] && 'object'"] {
+        let transcript = Story::new(&program(first)).with("tools", tools.clone()).play_with_names();
+        assert_eq!(
+            transcript.result["data"],
+            json!([
+                [
+                    "object", true, false, true, true, true, true,
+                    ["object", true, false, true],
+                    ["odd_name", "oddName", "odd.name", "Math_", "github", "my_server"], "undefined"
+                ],
+                { "mine": true },
+                false
+            ]),
+            "{first}"
+        );
+    }
+}
+
+#[test]
 fn an_unknown_function_is_answered_with_the_closest_tools() {
     let tools = json!([{ "name": "web_search" }, { "name": "create_issue", "server": "github" }]);
     let message = |call: &str| {
