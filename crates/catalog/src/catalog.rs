@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::answer::{self, Decoded};
@@ -17,8 +19,8 @@ pub struct ToolIndex(pub u32);
 /// Methods that take a [`ToolIndex`] panic if it is of another catalog.
 #[derive(Debug)]
 pub struct Catalog {
-    tools: Vec<Tool>,
-    functions: Vec<Function>,
+    tools: Arc<Vec<Tool>>,
+    functions: Arc<Vec<Function>>,
     qualified_names: Vec<String>,
     /// Sorted by qualified name, for binary search.
     by_qualified_name: Vec<ToolIndex>,
@@ -39,12 +41,12 @@ impl Catalog {
         let mut by_qualified_name: Vec<ToolIndex> = (0..tools.len() as u32).map(ToolIndex).collect();
         by_qualified_name.sort_by_key(|tool| &qualified_names[tool.0 as usize]);
         Catalog {
-            functions: functions_of(&tools),
+            functions: Arc::new(functions_of(&tools)),
             by_qualified_name,
             qualified_names,
             input_schemas: tools.iter().map(|_| Schema::default()).collect(),
             output_schemas: tools.iter().map(|_| Schema::default()).collect(),
-            tools,
+            tools: Arc::new(tools),
         }
     }
 
@@ -100,7 +102,7 @@ impl Catalog {
 
     /// The tools as TypeScript, for a model to read.
     pub fn declarations(&self) -> Declarations {
-        Declarations::new(self)
+        Declarations::new(Arc::clone(&self.tools), Arc::clone(&self.functions))
     }
 
     /// Compiles every schema and names those that cannot be used.

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::approval::question;
 use crate::ask::Ask;
-use crate::running::{PATIENCE, Question, Word};
+use crate::running::{Question, Word};
+use crate::suspended::PATIENCE;
 
 /// The way to a person, as far as the client has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,13 +20,17 @@ mod stdio;
 mod tail;
 mod tool_list;
 
+use std::num::NonZero;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use dacapo_replay::{Tool, Toolbox};
+use futures_util::future::join_all;
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -41,6 +45,8 @@ pub use options::FleetOptions;
 pub use state::{Phase, ServerState, TransportKind};
 
 const TOOLS_MAX: usize = 65_000;
+/// Servers that start at a time though nobody waits for them.
+const STARTS_MAX: usize = 8;
 
 /// The servers of a file. Dropping it ends them; [`Fleet::shutdown`] also waits until they are gone.
 #[derive(Debug)]
@@ -58,9 +64,11 @@ impl Fleet {
         let specs = file.servers.iter().filter_map(|server| server.spec.as_ref().ok());
         let mask = Mask::new(specs.flat_map(|spec| spec.secrets.iter().map(String::as_str)));
         let (changes, stop) = (AtomicU64::new(1), CancellationToken::new());
-        let shared = Arc::new(Shared { options, mask, changes, stop });
+        let starts = Semaphore::new(STARTS_MAX);
+        let shared = Arc::new(Shared { options, mask, changes, stop, starts });
         let servers: Vec<Arc<Server>> =
             file.servers.into_iter().map(|entry| Arc::new(Server::new(entry, shared.clone()))).collect();
+        load(&servers);
         let keepers = servers.iter().map(|server| tokio::spawn(server.clone().keep())).collect();
         Fleet {
             servers,
@@ -72,11 +80,7 @@ impl Fleet {
 
     /// Waits until every server is ready or has failed, or the wait is over.
     pub async fn settled(&self, wait: Duration) {
-        let all = async {
-            for server in &self.servers {
-                server.settled().await;
-            }
-        };
+        let all = join_all(self.servers.iter().map(|server| server.settled()));
         drop(timeout(wait, all).await);
     }
 
@@ -162,6 +166,21 @@ impl Owners for Fleet {
             }
         })
     }
+}
+
+/// Reads the lists of earlier runs, side by side.
+fn load(servers: &[Arc<Server>]) {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(servers.len());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(server) = servers.get(next.fetch_add(1, Ordering::Relaxed)) {
+            server.load();
+        }
+    };
+    thread::scope(|scope| {
+        (1..threads).for_each(|_| drop(scope.spawn(work)));
+        work();
+    });
 }
 
 /// Tools beyond what a program can number are left out.

@@ -19,6 +19,7 @@ mod servers;
 mod servers_file;
 mod settings;
 mod stopwatch;
+mod suspended;
 
 pub use approval::{Approval, Approver, question};
 pub use ask::{Ask, Attachment, Owners, Refusal, Told};

@@ -28,8 +28,9 @@ use crate::execution::Execution;
 use crate::offer;
 use crate::reply::{brief, reply};
 use crate::run::Runner;
-use crate::running::{Account, Away, Identity, News, Question, Return, Running, SUSPENDED_MAX, Suspended, Word};
+use crate::running::{Account, Identity, News, Question, Running, Word};
 use crate::servers::Servers;
+use crate::suspended::{Away, Return, SUSPENDED_MAX, Suspended};
 
 /// What a client talks to. Cheap to clone: all share the same programs and servers.
 #[derive(Clone)]

@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value};
 
@@ -6,8 +7,8 @@ use super::comment;
 use super::kinds::Kinds;
 use super::printer::indented;
 use super::type_text::Expressions;
-use crate::catalog::{Catalog, ToolIndex, Warning};
-use crate::function::Function;
+use crate::catalog::{ToolIndex, Warning};
+use crate::function::{Function, qualified_names};
 use crate::tool::Tool;
 
 /// A parameter with more values than this is shown as its kind, with the first few.
@@ -26,44 +27,36 @@ const RESERVED: &[&str] = &[
     "yield",
 ];
 
-/// The tools of a catalog as TypeScript, for a model to read.
+/// The tools of a catalog as TypeScript, for a model to read. What nobody asks for is not made.
 ///
 /// What stands here of one tool depends on that tool and on its name in the program, and on
 /// nothing else.
 #[derive(Debug)]
 pub struct Declarations {
-    text: String,
-    of_tools: Vec<String>,
-    warnings: Vec<Warning>,
+    tools: Arc<Vec<Tool>>,
+    functions: Arc<Vec<Function>>,
+    text: OnceLock<String>,
+    of_tools: Vec<OnceLock<String>>,
+    warnings: OnceLock<Vec<Warning>>,
 }
 
 impl Declarations {
     /// What to say once wherever [`of`](Self::of) shows a tool that has no output schema.
     pub const UNKNOWN_NOTE: &str = "// Check the shape of an unknown result before use.\n";
 
-    pub(crate) fn new(catalog: &Catalog) -> Declarations {
-        let functions = catalog.functions().iter().zip(catalog.tools());
-        let blocks: Vec<Block> = functions.map(|(function, tool)| Block::new(function, tool)).collect();
-        let mut order: Vec<&Block> = blocks.iter().collect();
-        order.sort_by_key(|block| (&block.function.namespace, &block.function.identifier));
-        let warnings = blocks.iter().flat_map(|block| {
-            let name = catalog.qualified_name(block.function.tool);
-            block.warnings.iter().map(move |reason| Warning {
-                tool: block.function.tool,
-                message: format!("`{name}` is declared without some of its types: {reason}"),
-            })
-        });
-        Declarations {
-            text: text(&order),
-            of_tools: blocks.iter().map(|block| scopes(&[block])).collect(),
-            warnings: warnings.collect(),
-        }
+    pub(crate) fn new(tools: Arc<Vec<Tool>>, functions: Arc<Vec<Function>>) -> Declarations {
+        let of_tools = tools.iter().map(|_| OnceLock::new()).collect();
+        Declarations { tools, functions, text: OnceLock::new(), of_tools, warnings: OnceLock::new() }
     }
 
     /// All tools: the client's functions, then a namespace for each server, in the order of their
     /// names.
     pub fn text(&self) -> &str {
-        &self.text
+        self.text.get_or_init(|| {
+            let mut blocks: Vec<Block> = self.blocks().collect();
+            blocks.sort_by_key(|block| (&block.function.namespace, &block.function.identifier));
+            text(&blocks.iter().collect::<Vec<_>>())
+        })
     }
 
     /// One tool, with the types that it needs.
@@ -72,12 +65,27 @@ impl Declarations {
     ///
     /// If the tool is of another catalog.
     pub fn of(&self, tool: ToolIndex) -> &str {
-        &self.of_tools[tool.0 as usize]
+        let index = tool.0 as usize;
+        self.of_tools[index].get_or_init(|| scopes(&[&Block::new(&self.functions[index], &self.tools[index])]))
     }
 
     /// Schemas that are not fully shown, in the order of the tools.
     pub fn warnings(&self) -> &[Warning] {
-        &self.warnings
+        self.warnings.get_or_init(|| {
+            let names = qualified_names(&self.tools);
+            let warnings = self.blocks().zip(&names).flat_map(|(block, name)| {
+                let tool = block.function.tool;
+                block.warnings.into_iter().map(move |reason| {
+                    let message = format!("`{name}` is declared without some of its types: {reason}");
+                    Warning { tool, message }
+                })
+            });
+            warnings.collect()
+        })
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
+        self.functions.iter().zip(&*self.tools).map(|(function, tool)| Block::new(function, tool))
     }
 }
 

@@ -21,6 +21,8 @@ pub struct FleetOptions {
     pub retry_max: Duration,
     /// Between a server's word that its list changed and our asking for it. Further words until then cost nothing.
     pub relist_wait: Duration,
+    /// Before a server starts whose tools are known from an earlier run, if nobody waits for it.
+    pub known_start_wait: Duration,
     /// For a server to end by itself when its stdin is closed.
     pub shutdown_patience: Duration,
 }
@@ -36,6 +38,7 @@ impl Default for FleetOptions {
             retry_min: Duration::from_secs(1),
             retry_max: Duration::from_mins(1),
             relist_wait: Duration::from_millis(100),
+            known_start_wait: Duration::from_millis(500),
             shutdown_patience: Duration::from_secs(1),
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use dacapo_replay::{Answer, JsonText};
 use rmcp::ServiceError;
 use serde_json::json;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +35,8 @@ pub(super) struct Shared {
     /// Counts the changes of lists.
     pub(super) changes: AtomicU64,
     pub(super) stop: CancellationToken,
+    /// Room for servers that start though nobody waits for them.
+    pub(super) starts: Semaphore,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,8 @@ pub(super) struct Server {
     link: watch::Sender<Link>,
     /// A call waits while nobody tries to connect.
     wanted: Notify,
+    /// Somebody waits for the first connection.
+    hurry: Notify,
     /// The list may have changed.
     changed: Arc<Notify>,
     room: Semaphore,
@@ -108,22 +112,26 @@ impl Server {
             }
             _ => None,
         };
-        let mut offer = Offer::default();
-        if let Some(tools) = cache.as_ref().and_then(ListCache::load) {
-            offer.list = Arc::new(ToolList::read(&entry.name, tools));
-            offer.from = Some(Source::Cache);
-        }
         Server {
             name: entry.name,
             spec: entry.spec,
             stderr: Arc::default(),
             cache,
-            offer: Mutex::new(offer),
+            offer: Mutex::default(),
             link: watch::Sender::new(link),
             wanted: Notify::new(),
+            hurry: Notify::new(),
             changed: Arc::default(),
             room: Semaphore::new(shared.options.calls_per_server_max.max(1)),
             shared,
+        }
+    }
+
+    /// Offers what an earlier run was told, if that is known.
+    pub(super) fn load(&self) {
+        if let Some(tools) = self.cache.as_ref().and_then(ListCache::load) {
+            let list = Arc::new(ToolList::read(&self.name, tools));
+            *lock(&self.offer) = Offer { list, from: Some(Source::Cache), stale_at: None };
         }
     }
 
@@ -147,9 +155,12 @@ impl Server {
     async fn keep_connected(&self, endpoint: &Endpoint) {
         let options = &self.shared.options;
         let mut failures = 0;
+        let mut turn = self.turn().await;
         loop {
             let begun = Instant::now();
-            let (reason, was_up) = match self.open(endpoint).await {
+            let opened = self.open(endpoint).await;
+            turn.take();
+            let (reason, was_up) = match opened {
                 Ok(connection) => {
                     self.link.send_replace(Link::Up(connection.clone()));
                     (self.attend(&connection).await, true)
@@ -169,6 +180,23 @@ impl Server {
                 () = self.wanted.notified() => {}
             }
             self.link.send_replace(Link::Connecting { first: false });
+        }
+    }
+
+    /// A server whose tools are known already lets those who ask for them go first: a hundred processes that start take
+    /// all there is of a small machine.
+    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        if lock(&self.offer).from != Some(Source::Cache) {
+            return None;
+        }
+        let turn = async {
+            sleep(self.shared.options.known_start_wait).await;
+            self.shared.starts.acquire().await.ok()
+        };
+        tokio::select! {
+            biased;
+            () = self.hurry.notified() => None,
+            turn = turn => turn,
         }
     }
 
@@ -326,6 +354,7 @@ impl Server {
                 Link::Up(connection) if !connection.is_over() => return Ok(connection.clone()),
                 Link::Up(_) => None,
                 Link::Connecting { .. } => {
+                    self.hurry.notify_one();
                     tried = true;
                     None
                 }
@@ -349,6 +378,7 @@ impl Server {
 
     /// Waits until the server is ready or has failed once.
     pub(super) async fn settled(&self) {
+        self.hurry.notify_one();
         drop(self.link.subscribe().wait_for(|link| !matches!(link, Link::Connecting { first: true })).await);
     }
 

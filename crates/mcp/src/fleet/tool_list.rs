@@ -25,8 +25,9 @@ impl ToolList {
         for entry in listed {
             let Value::Object(mut fields) = entry else { continue };
             fields.retain(|name, _| FIELDS.contains(&name.as_str()));
-            let entry = Value::Object(fields);
-            let read = read_tools(&Value::Array(vec![entry.clone()])).ok().and_then(|mut tools| tools.pop());
+            let mut alone = Value::Array(vec![Value::Object(fields)]);
+            let read = read_tools(&alone).ok().and_then(|mut tools| tools.pop());
+            let entry = alone[0].take();
             let Some(mut tool) = read.filter(|tool| names.insert(tool.name.clone())) else {
                 tracing::warn!(server, tool = %entry["name"], "a listed tool has no use: no name, a name twice, or no schema");
                 continue;
