@@ -129,7 +129,9 @@ impl Output {
             }
             if let Some(id) = self.renamed.get(&place) {
                 for pointer in ["/item_id", "/item/id"] {
-                    event.pointer_mut(pointer).map(|known| *known = Value::from(id.as_str()));
+                    if let Some(known) = event.pointer_mut(pointer) {
+                        *known = Value::from(id.as_str());
+                    }
                 }
             }
             if let Some(item) = event.get("item") {
