@@ -310,7 +310,7 @@ impl Running {
                 (shown, is_error)
             }
         };
-        self.attempts += u32::from(is_error || self.turn.demand == Demand::Calls);
+        self.attempts += u32::from(is_error || matches!(self.turn.demand, Demand::Calls | Demand::Program));
         let asked = if direct.is_empty() { carried } else { whole };
         let answered = asked.clone();
         let told = self.blocking(move |blocks| Ok(blocks.respond(&answered, |_| shown.to_string()))).await?;

@@ -25,6 +25,8 @@ pub(crate) struct Model {
     pub(crate) seen: Arc<Mutex<Vec<Value>>>,
     /// Path with query, and key, of every request.
     pub(crate) addressed: Arc<Mutex<Vec<(String, String)>>>,
+    /// `anthropic-beta` of every request that has it.
+    pub(crate) betas: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
 
@@ -34,6 +36,8 @@ impl Model {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let addressed: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
         let address = Arc::clone(&addressed);
+        let betas: Arc<Mutex<Vec<String>>> = Arc::default();
+        let beta = Arc::clone(&betas);
         let router = Router::new()
             .route("/v1/chat/completions", post(async |state, body: Bytes| answer(Wire::Chat, state, &body)))
             .route("/v1/responses", post(async |state, body: Bytes| answer(Wire::Responses, state, &body)))
@@ -43,13 +47,15 @@ impl Model {
             .layer(axum::middleware::map_request(move |request: Request<Body>| {
                 let key = request.headers().get("authorization").map_or("", |key| key.to_str().unwrap());
                 address.lock().unwrap().push((request.uri().to_string(), key.to_owned()));
+                let said = request.headers().get("anthropic-beta");
+                beta.lock().unwrap().extend(said.map(|value| value.to_str().unwrap().to_owned()));
                 std::future::ready(request)
             }))
             .with_state((script, Arc::clone(&seen)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Model { url, seen, addressed, task }
+        Model { url, seen, addressed, betas, task }
     }
 
     /// What it was asked since the last time.
@@ -117,6 +123,7 @@ pub(crate) fn options(model: &Model) -> Options {
     options.upstreams.push(UpstreamOptions {
         name: "model".to_owned(),
         models: vec!["*".to_owned()],
+        wires: Some(Wire::ALL.iter().map(|wire| wire.name().to_owned()).collect()),
         base_url: Some(model.url.clone()),
         ..UpstreamOptions::default()
     });
@@ -183,15 +190,15 @@ pub(crate) async fn post_json(url: &str, body: &Value) -> Answered {
 }
 
 pub(crate) async fn post_with(url: &str, body: &Value, headers: &[(&str, &str)]) -> Answered {
-    send(&format!("{url}/chat/completions"), body, headers).await
+    send_to(&format!("{url}/chat/completions"), body, headers).await
 }
 
 /// To any address.
 pub(crate) async fn post_to(url: &str, body: &Value) -> Answered {
-    send(url, body, &[]).await
+    send_to(url, body, &[]).await
 }
 
-async fn send(url: &str, body: &Value, headers: &[(&str, &str)]) -> Answered {
+pub(crate) async fn send_to(url: &str, body: &Value, headers: &[(&str, &str)]) -> Answered {
     // Loading the system's certificates takes longer than all the rest.
     let client = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
     let mut request = client.post(url).body(body.to_string());

@@ -9,3 +9,4 @@ mod scenarios;
 mod service;
 mod talk;
 mod turns;
+mod wires;

@@ -1,0 +1,487 @@
+//! What is particular to a wire, or to a pair of them.
+
+use std::fmt::Write;
+
+use dacapo_gateway::Options;
+use dacapo_wire::Wire;
+use serde_json::{Value, json};
+
+use crate::common::{Model, Running, options, post_to, send_to};
+use crate::talk::{Talk, events};
+
+const TOOLS: [(&str, &[&str]); 1] = [("web_search", &["query"])];
+
+/// Models on this wire only.
+fn options_on(model: &Model, upstream: Wire) -> Options {
+    let mut options = options(model);
+    options.upstreams[0].wires = Some(vec![upstream.name().to_owned()]);
+    options
+}
+
+async fn post(talk: &Talk, url: &str) -> crate::common::Answered {
+    let (path, body) = talk.request();
+    post_to(&format!("{url}{path}"), &body).await
+}
+
+const PROGRAM: &str = r#"
+[[turn]]
+when = { after = "user" }
+reasoning = "I have to look it up."
+text = "One moment."
+program = """
+const [a, b] = await Promise.all(["one", "two"].map((query) => web_search({ query })));
+console.log("found", a);
+return { a, b };"""
+
+[[turn]]
+reasoning = "There it is."
+text = "It is {{result/data/a}}."
+"#;
+
+/// Every event of both requests, as it comes; ids that depend on every byte of a state are cut.
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_are_as_clients_of_each_wire_expect_them() {
+    let model = Model::start(PROGRAM).await;
+    let gateway = Running::start(options(&model)).await;
+    for wire in Wire::ALL {
+        let mut told = String::new();
+        for explicit in [false, true] {
+            let mut talk = Talk::new(wire, &TOOLS);
+            talk.explicit = explicit;
+            talk.extra = json!({"stream": true});
+            talk.user("What is it?");
+            for _ in 0..2 {
+                let answered = post(&talk, &gateway.url).await;
+                writeln!(told, "── {}", if explicit { "explicit" } else { "plain" }).unwrap();
+                for line in answered.text.lines().filter(|line| !line.is_empty()) {
+                    writeln!(told, "{}", cut(line)).unwrap();
+                }
+                for call in talk.hear(&answered.text).calls {
+                    talk.answer(&call, &format!("answer {}", call.args["query"]), false);
+                }
+            }
+        }
+        insta::assert_snapshot!(format!("stream_{wire}"), told);
+    }
+}
+
+/// Shortens what is sealed.
+fn cut(line: &str) -> String {
+    let mut told = String::new();
+    let mut rest = line;
+    while let Some(at) = ["dc1_", "dcr1_"].iter().filter_map(|start| rest.find(start)).min() {
+        let end = rest[at..]
+            .find(|letter: char| !letter.is_ascii_alphanumeric() && !matches!(letter, '_' | '-'))
+            .map_or(rest.len(), |end| at + end);
+        let sealed = &rest[at..end];
+        told.push_str(&rest[..at]);
+        told.push_str(if sealed.len() > 40 { "dc1_…sealed" } else { sealed });
+        rest = &rest[end..];
+    }
+    told + rest
+}
+
+const BREAKS: &str = r#"
+[[turn]]
+when = { user = "refused" }
+error = { status = 429, message = "Slow down.", type = "rate_limit_error", retry_after = 77 }
+
+[[turn]]
+when = { user = "in the middle" }
+text = "one two three four"
+error = { status = 500, message = "I broke.", type = "server_error" }
+error_after = 5
+
+[[turn]]
+when = { user = "cut" }
+text = "one two three four"
+cut_after = 3
+
+[[turn]]
+when = { user = "no json" }
+raw = "<html>Bad gateway</html>"
+content_type = "text/html"
+
+[[turn]]
+when = { user = "long" }
+text = "I would"
+program = "return await web_search({ query: 'x' });"
+finish_reason = "length"
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_breaks_on_any_wire_is_told_in_the_words_of_the_client() {
+    for upstream in Wire::ALL {
+        let model = Model::start(BREAKS).await;
+        let gateway = Running::start(options_on(&model, upstream)).await;
+        for client in Wire::ALL {
+            let name = format!("{client} to {upstream}");
+            let ask = |user: &'static str, stream: bool| {
+                let mut talk = Talk::new(client, &TOOLS);
+                talk.extra = json!({"stream": stream});
+                talk.user(user);
+                let url = gateway.url.clone();
+                async move { post(&talk, &url).await }
+            };
+            let error = |body: &Value| {
+                assert_eq!(body.get("type") == Some(&json!("error")), client == Wire::Messages, "{name}: {body}");
+                (body["error"]["type"].clone(), body["error"]["message"].clone())
+            };
+            for stream in [false, true] {
+                let refused = ask("refused", stream).await;
+                assert_eq!((refused.status, refused.headers["retry-after"].to_str().unwrap()), (429, "77"), "{name}");
+                assert_eq!(error(&refused.json()), (json!("rate_limit_error"), json!("Slow down.")), "{name}");
+                let page = ask("no json", stream).await;
+                assert_eq!(page.status, 502, "{name}: {}", page.text);
+                error(&page.json());
+            }
+            let cut = ask("cut", false).await;
+            assert_eq!(cut.status, 502, "{name}");
+            for (user, expected) in [("in the middle", "I broke."), ("cut", "the upstream broke off")] {
+                let broken = ask(user, true).await;
+                let text = broken.text.clone();
+                if broken.status == 200 {
+                    let last = events(&text).pop().unwrap();
+                    let is_error = last["type"] == "response.failed" || last.get("error").is_some();
+                    assert!(is_error && last.to_string().contains(expected), "{name} {user}: {text}");
+                    assert!(!text.contains("[DONE]"), "{name}: {text}");
+                } else {
+                    assert!(text.contains(expected), "{name} {user}: {text}");
+                }
+            }
+            for stream in [false, true] {
+                let mut talk = Talk::new(client, &TOOLS);
+                let heard = talk.hear(&ask("long", stream).await.text);
+                let ends = ["length", "incomplete", "max_tokens"];
+                assert!(heard.calls.is_empty() && ends.contains(&heard.end.as_str()), "{name}: {heard:?}");
+                assert_eq!(heard.text, "I would", "{name}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_code_mode_tools_are_called_as_ever_on_every_pair() {
+    let script = r#"
+[[turn]]
+when = { after = "user", no_tool = "execute" }
+text = "I call."
+calls = [{ name = "web_search", arguments = { query = "a" } }, { name = "web_search", arguments = { query = "b" } }]
+
+[[turn]]
+when = { after = "tool" }
+text = "Last: {{result}}"
+"#;
+    for upstream in Wire::ALL {
+        let model = Model::start(script).await;
+        let gateway = Running::start(options_on(&model, upstream)).await;
+        for (client, stream) in Wire::ALL.into_iter().flat_map(|wire| [(wire, false), (wire, true)]) {
+            let name = format!("{client} to {upstream}, stream {stream}");
+            let mut talk = Talk::new(client, &TOOLS);
+            talk.extra = json!({"stream": stream, "code_mode": false});
+            talk.user("Search.");
+            let heard = talk.hear(&post(&talk, &gateway.url).await.text);
+            let queries: Vec<&Value> = heard.calls.iter().map(|call| &call.args["query"]).collect();
+            assert_eq!((queries, heard.text.as_str()), (vec![&json!("a"), &json!("b")], "I call."), "{name}");
+            for call in &heard.calls {
+                talk.answer(call, &format!("{{\"found\":{}}}", call.args["query"]), false);
+            }
+            let heard = talk.hear(&post(&talk, &gateway.url).await.text);
+            assert_eq!((heard.text.as_str(), heard.calls.len()), (r#"Last: {"found":"b"}"#, 0), "{name}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_code_mode_has_no_part_in_passes_byte_for_byte_on_every_wire() {
+    let model = Model::start("[[turn]]\ntext = \"one two\"\n").await;
+    let mut native = options(&model);
+    native.code_mode.models.insert("native-*".to_owned(), "native".to_owned());
+    let gateway = Running::start(native).await;
+    for wire in Wire::ALL {
+        let mut plain = Talk::new(wire, &[]);
+        plain.user("hi");
+        let mut streamed = Talk::new(wire, &[]);
+        streamed.user("hi");
+        streamed.extra = json!({"stream": true});
+        // The provider's own programs, for a model that has them.
+        let mut native = Talk::new(wire, &TOOLS);
+        native.user("hi");
+        native.explicit = true;
+        native.extra = json!({"model": "native-1"});
+        for talk in [plain, streamed, native] {
+            if wire == Wire::Chat && talk.explicit {
+                continue;
+            }
+            let (path, body) = talk.request();
+            let direct = post_to(&format!("{}{path}", model.url), &body).await;
+            let through = post_to(&format!("{}{path}", gateway.url), &body).await;
+            assert_eq!((through.status, &through.text), (direct.status, &direct.text), "{wire}");
+            let asked = model.asked();
+            assert_eq!(asked[0].to_string(), asked[1].to_string());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_may_use_the_providers_tools_programs_and_direct_calls_at_once() {
+    let script = r#"
+[[turn]]
+when = { after = "user" }
+native = { messages = [
+  { type = "server_tool_use", id = "srvtoolu_01", name = "web_search", input = { query = "tides" } },
+  { type = "web_search_tool_result", tool_use_id = "srvtoolu_01", content = [{ type = "web_search_result", url = "https://tides.example", title = "Tides", encrypted_content = "EqgfCioIARgB", page_age = "1 day" }] },
+], responses = [
+  { type = "web_search_call", id = "ws_01", status = "completed", action = { type = "search", query = "tides" } },
+] }
+text = "The web says high."
+program = "return await get_depth({ place: 'pier' });"
+calls = [{ name = "ask_user", arguments = { question = "Which pier?" } }]
+
+[[turn]]
+when = { after = "tool" }
+text = "It is {{result}} there."
+"#;
+    for wire in [Wire::Messages, Wire::Responses] {
+        let model = Model::start(script).await;
+        let gateway = Running::start(options(&model)).await;
+        for stream in [false, true] {
+            let mut talk = Talk::new(wire, &[("get_depth", &["place"]), ("ask_user", &["question"])]);
+            talk.user("How deep is it?");
+            let (path, mut body) = talk.request();
+            body["stream"] = json!(stream);
+            let native = match wire {
+                Wire::Messages => json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 2}),
+                _ => json!({"type": "web_search"}),
+            };
+            body["tools"][1]["allowed_callers"] = json!(["direct"]);
+            body["tools"].as_array_mut().unwrap().push(native.clone());
+            let url = format!("{}{path}", gateway.url);
+            let heard = talk.hear(&post_to(&url, &body).await.text);
+            let names: Vec<&str> = heard.calls.iter().map(|call| call.name.as_str()).collect();
+            assert_eq!(names, ["get_depth", "ask_user"], "{wire}: {heard:?}");
+            for call in &heard.calls {
+                talk.answer(call, if call.name == "get_depth" { "3 m" } else { "the old one" }, false);
+            }
+            let (_, next) = talk.request();
+            let key = if wire == Wire::Messages { "messages" } else { "input" };
+            body[key] = next[key].clone();
+            let heard = talk.hear(&post_to(&url, &body).await.text);
+            assert_eq!(heard.text, "It is the old one there.", "{wire}");
+            let asked = model.asked();
+            assert_eq!(asked.len(), 2);
+            let tools = asked[0]["tools"].as_array().unwrap();
+            assert_eq!(tools.last(), Some(&native), "{wire}");
+            assert_eq!(tools.len(), 3, "{wire}: {tools:?}");
+            // What the provider made comes back to it as it was, encrypted content and all.
+            let history = asked[1][key].to_string();
+            let made =
+                if wire == Wire::Messages { "\"encrypted_content\":\"EqgfCioIARgB\"" } else { "\"id\":\"ws_01\"" };
+            assert!(history.contains(made), "{wire}: {history}");
+            assert!(history.contains("3 m") && history.contains("the old one"), "{history}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runners_with_threads_are_made_to_send_their_history() {
+    let model = Model::start("[[turn]]\ntext = \"hello\"\n").await;
+    let gateway = Running::start(options(&model)).await;
+    let url = format!("{}/messages", gateway.url);
+    let beta = [("anthropic-beta", "message-threads-2026-08-12,other-beta")];
+    let mut body = json!({"model": "m", "max_tokens": 10, "messages": [{"role": "user", "content": "hi"}]});
+    body["thread"] = json!({"type": "create"});
+    let created = send_to(&url, &body, &beta).await;
+    assert_eq!((created.status, model.asked()[0].get("thread")), (200, None), "{}", created.text);
+    assert_eq!(model.betas.lock().unwrap().pop().as_deref(), Some("other-beta"));
+    body["thread"] = json!({"type": "continue", "previous_message_id": "msg_1"});
+    let lost = send_to(&url, &body, &beta).await;
+    assert_eq!((lost.status, lost.json()["error"]["details"]["error_code"].clone()), (404, json!("thread_not_found")));
+    assert_eq!(
+        (lost.json()["type"].clone(), lost.json()["error"]["type"].clone()),
+        (json!("error"), json!("not_found_error"))
+    );
+    assert!(model.asked().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_are_counted_as_the_model_would_read_them() {
+    let model = Model::start(&PROGRAM.replace("return { a, b }", "return { a: a.length, b: b.length }")).await;
+    let same = Running::start(options_on(&model, Wire::Messages)).await;
+    let other = Running::start(options_on(&model, Wire::Chat)).await;
+    let mut talk = Talk::new(Wire::Messages, &TOOLS);
+    talk.user("What is it?");
+    let count = async |talk: &Talk, url: &str| {
+        let (_, mut body) = talk.request();
+        body.as_object_mut().unwrap().shift_remove("max_tokens");
+        let counted = post_to(&format!("{url}/messages/count_tokens"), &body).await.json();
+        counted["input_tokens"].as_u64().unwrap_or_else(|| panic!("{counted}"))
+    };
+    let before = count(&talk, &same.url).await;
+    assert!(before > 200, "the declarations count: {before}");
+    assert!(count(&talk, &other.url).await > 200);
+    for call in talk.hear(&post(&talk, &same.url).await.text).calls {
+        talk.answer(&call, &"long ".repeat(4_000), false);
+    }
+    talk.user("Never mind.");
+    let after = count(&talk, &same.url).await;
+    assert!(after > before && after < before + 2_000, "what programs read does not: {before} and {after}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_that_are_deferred_are_found_by_our_search() {
+    let script = r#"
+[[turn]]
+when = { after = "user" }
+search = "weather forecast"
+
+[[turn]]
+when = { after = "tool", step = 1 }
+program = "return await get_forecast({ city: 'Rome' });"
+
+[[turn]]
+when = { after = "tool" }
+text = "Rome: {{result/data}}"
+"#;
+    let model = Model::start(script).await;
+    let gateway = Running::start(options(&model)).await;
+    for (wire, stream) in
+        [(Wire::Messages, false), (Wire::Messages, true), (Wire::Responses, false), (Wire::Responses, true)]
+    {
+        let mut talk = Talk::new(wire, &[("get_time", &["city"]), ("get_forecast", &["city"]), ("send_mail", &["to"])]);
+        talk.user("How will it be in Rome?");
+        let mut heard = None;
+        for _ in 0..2 {
+            let (path, mut body) = talk.request();
+            body["stream"] = json!(stream);
+            for at in 1..3 {
+                body["tools"][at]["defer_loading"] = json!(true);
+            }
+            body["tools"].as_array_mut().unwrap().push(match wire {
+                Wire::Messages => json!({"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}),
+                _ => json!({"type": "tool_search"}),
+            });
+            let answered = post_to(&format!("{}{path}", gateway.url), &body).await;
+            assert_eq!(answered.status, 200, "{}", answered.text);
+            let now = talk.hear(&answered.text);
+            for call in &now.calls {
+                assert_eq!(call.name, "get_forecast");
+                talk.answer(call, "sunny", false);
+            }
+            heard = Some(now);
+        }
+        assert_eq!(heard.unwrap().text, "Rome: sunny", "{wire}");
+        let asked = model.asked();
+        assert_eq!(asked.len(), 3);
+        let shown = asked[0]["tools"].to_string();
+        assert!(shown.contains("function get_time(") && !shown.contains("function get_forecast("), "{shown}");
+        // The client hears of the search as its provider would tell it.
+        let told = talk.history.iter().map(Value::to_string).collect::<String>();
+        let kind = if wire == Wire::Messages { "tool_search_tool_result" } else { "tool_search_output" };
+        assert!(told.contains(kind) && told.contains("get_forecast"), "{wire}: {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn responses_are_referred_to_by_id_only_where_they_are_kept() {
+    let model = Model::start(PROGRAM).await;
+    let stateless = Running::start(options(&model)).await;
+    let mut keeping = options(&model);
+    keeping.store.kind = Some("memory".to_owned());
+    let keeping = Running::start(keeping).await;
+    for stream in [false, true] {
+        let mut talk = Talk::new(Wire::Responses, &TOOLS);
+        talk.user("What is it?");
+        let (path, mut body) = talk.request();
+        body["store"] = json!(true);
+        body["stream"] = json!(stream);
+        let url = format!("{}{path}", keeping.url);
+        let text = post_to(&url, &body).await.text;
+        let id = |text: &str| {
+            let body =
+                if stream { crate::talk::streamed(Wire::Responses, text) } else { serde_json::from_str(text).unwrap() };
+            body["id"].as_str().unwrap().to_owned()
+        };
+        let first = id(&text);
+        let heard = talk.hear(&text);
+        let answers: Vec<Value> = heard
+            .calls
+            .iter()
+            .map(|call| json!({"type": "function_call_output", "call_id": call.id, "output": "forty-two"}))
+            .collect();
+        body["input"] = json!(answers);
+        body["previous_response_id"] = json!(first);
+        let told = post_to(&format!("{}{path}", stateless.url), &body).await;
+        assert_eq!((told.status, told.json()["error"]["param"].clone()), (400, json!("previous_response_id")));
+        assert!(told.json()["error"]["message"].as_str().unwrap().contains("store"), "{}", told.text);
+        let text = post_to(&url, &body).await.text;
+        let heard = talk.hear(&text);
+        assert_eq!(heard.text, "It is forty-two.");
+        body["input"] = json!("And once more, please.");
+        body["previous_response_id"] = json!(id(&text));
+        let heard = talk.hear(&post_to(&url, &body).await.text);
+        assert_eq!(heard.calls.len(), 2, "a new question, a new program");
+        let asked = model.asked();
+        assert_eq!(asked.last().unwrap()["input"].as_array().unwrap().len(), 8, "{:#}", asked.last().unwrap()["input"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_models_wire_cannot_carry_is_told() {
+    let model = Model::start("[[turn]]\ntext = \"hello\"\n").await;
+    let gateway = Running::start(options_on(&model, Wire::Chat)).await;
+    let mut talk = Talk::new(Wire::Messages, &TOOLS);
+    talk.user("hi");
+    talk.extra = json!({"top_k": 5, "temperature": 0.5, "system": [{"type": "text", "text": "Be short.", "cache_control": {"type": "ephemeral"}}]});
+    let (path, mut body) = talk.request();
+    body["tools"].as_array_mut().unwrap().push(json!({"type": "web_search_20250305", "name": "web_search_2"}));
+    let answered = post_to(&format!("{}{path}", gateway.url), &body).await;
+    assert_eq!(answered.headers["x-dacapo-dropped"].to_str().unwrap(), "top_k, tools: web_search_20250305");
+    let asked = model.asked().remove(0);
+    assert_eq!(asked["messages"][0], json!({"role": "system", "content": "Be short."}));
+    assert_eq!((asked["temperature"].clone(), asked["max_completion_tokens"].clone()), (json!(0.5), json!(4096)));
+    assert_eq!(asked["tools"].as_array().unwrap().len(), 1);
+}
+
+/// Thoughts must come back to their provider byte for byte, in front of the calls that they led to; the scripted model
+/// refuses them otherwise.
+#[tokio::test(flavor = "multi_thread")]
+async fn thoughts_come_back_to_their_provider_as_they_were() {
+    let long = "thinking about it ".repeat(2_000);
+    let script = PROGRAM.replace("I have to look it up.\"", &format!("{long}\"\nchunk_chars = 900"));
+    for wire in [Wire::Messages, Wire::Responses] {
+        let model = Model::start(&script).await;
+        let gateway = Running::start(options(&model)).await;
+        for (stream, explicit) in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut talk = Talk::new(wire, &TOOLS);
+            talk.explicit = explicit;
+            talk.extra = match wire {
+                Wire::Messages => json!({"thinking": {"type": "enabled", "budget_tokens": 20000}, "max_tokens": 40000}),
+                _ => {
+                    json!({"reasoning": {"effort": "low", "summary": "auto"}, "include": ["reasoning.encrypted_content"]})
+                }
+            };
+            talk.extra["stream"] = json!(stream);
+            for question in ["What is it?", "And what is it now?"] {
+                talk.user(question);
+                for _ in 0..2 {
+                    let answered = post(&talk, &gateway.url).await;
+                    assert_eq!(answered.status, 200, "{wire} {stream} {explicit}: {}", answered.text);
+                    for call in talk.hear(&answered.text).calls {
+                        talk.answer(&call, "this", false);
+                    }
+                }
+            }
+            let asked = model.asked();
+            let key = if wire == Wire::Messages { "messages" } else { "input" };
+            let entries =
+                |body: &Value| -> Vec<String> { body[key].as_array().unwrap().iter().map(Value::to_string).collect() };
+            for pair in asked.windows(2) {
+                assert!(entries(&pair[1]).starts_with(&entries(&pair[0])), "{wire} {stream} {explicit}: {:#}", pair[1]);
+            }
+            let thoughts = asked.last().unwrap()[key].to_string();
+            let kept = if wire == Wire::Messages { &long } else { "encrypted_content" };
+            assert!(thoughts.contains(kept), "{wire} {stream} {explicit}");
+        }
+    }
+}
