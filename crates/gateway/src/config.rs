@@ -186,7 +186,7 @@ impl Options {
                 let key_from = key.as_ref().map(|_| "ANTHROPIC_API_KEY".to_owned());
                 let place = Place::Http { base_url, key, pass_client_key };
                 let wires = vec![Wire::Messages];
-                upstreams.push(Upstream { key_from, wires, ..Upstream::new("anthropic", "claude-*", place) });
+                upstreams.push(Upstream { wires, key_from, ..Upstream::new("anthropic", "claude-*", place) });
             }
             let url = environment.get("OPENAI_BASE_URL").map_or("https://api.openai.com/v1", String::as_str);
             if let Some(base_url) = http(url, "OPENAI_BASE_URL", errors) {
@@ -194,7 +194,7 @@ impl Options {
                 let key_from = key.as_ref().map(|_| "OPENAI_API_KEY".to_owned());
                 let place = Place::Http { base_url, key, pass_client_key };
                 let wires = vec![Wire::Chat, Wire::Responses];
-                upstreams.push(Upstream { key_from, wires, ..Upstream::new("openai", "*", place) });
+                upstreams.push(Upstream { wires, key_from, ..Upstream::new("openai", "*", place) });
             }
         }
         upstreams
@@ -381,7 +381,7 @@ fn wires(at: usize, options: &UpstreamOptions, default: &[Wire], errors: &mut Ve
         match Wire::parse(name) {
             Some(wire) => wires.push(wire),
             None => {
-                errors.push(format!("upstream[{at}].wires: `{name}` is not known; use chat, responses or messages"))
+                errors.push(format!("upstream[{at}].wires: `{name}` is not known; use chat, responses or messages"));
             }
         }
     }

@@ -159,7 +159,7 @@ impl Server {
                 let body = changed.map_or(body, |body| Bytes::from(body.to_string()));
                 self.pass_through(Target::Answer(wire), &asking, &model, body, permit).await
             }
-            Reading::Turn(turn) if turn.is_stream => self.stream(*turn, asking, tenant, permit).await,
+            Reading::Turn(turn) if turn.wanted.is_stream => self.stream(*turn, asking, tenant, permit).await,
             Reading::Turn(turn) => {
                 let dropped = notice(&turn);
                 let done = Running::new(Arc::clone(&self.gateway), *turn, asking, tenant, None).run().await?;

@@ -259,8 +259,8 @@ impl Running {
         let whole = said.saying.clone().normalized(offer);
         let program = whole.calls[at].clone();
         let mut direct: Vec<ModelCall> = said.saying.direct_calls(offer).cloned().collect();
-        let mut carried = if self.turn.one_call { whole.clone() } else { whole.clone().without_direct(offer) };
-        if self.turn.one_call {
+        let mut carried = if self.turn.wanted.one_call { whole.clone() } else { whole.clone().without_direct(offer) };
+        if self.turn.wanted.one_call {
             // One call of the program is all that this client takes.
             direct.clear();
         }
@@ -310,7 +310,7 @@ impl Running {
                 (shown, is_error)
             }
         };
-        self.attempts += u32::from(is_error || matches!(self.turn.demand, Demand::Calls | Demand::Program));
+        self.attempts += u32::from(is_error || matches!(self.turn.wanted.demand, Demand::Calls | Demand::Program));
         let asked = if direct.is_empty() { carried } else { whole };
         let answered = asked.clone();
         let told = self.blocking(move |blocks| Ok(blocks.respond(&answered, |_| shown.to_string()))).await?;
@@ -334,7 +334,7 @@ impl Running {
         direct: &[ModelCall],
     ) -> Result<(), TurnError> {
         let Waiting { program, state, round, answered, mut calls } = waiting;
-        if self.turn.one_call {
+        if self.turn.wanted.one_call {
             calls.truncate(1);
         }
         let ids = if self.turn.seals_calls() {
@@ -391,7 +391,7 @@ fn blocks<'a>(gateway: &'a Gateway, turn: &'a Turn, patience: Patience<'a>) -> B
         stepper: &gateway.stepper,
         offer: &turn.offer,
         tools: turn.tools,
-        calls: if turn.demand == Demand::NoCalls { Calls::Refused } else { Calls::Taken },
+        calls: if turn.wanted.demand == Demand::NoCalls { Calls::Refused } else { Calls::Taken },
         limits: &gateway.config.limits,
         patience,
     }

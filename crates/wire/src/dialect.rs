@@ -12,7 +12,7 @@ use crate::plain::Seals;
 use crate::said::{Listener, Said};
 use crate::saying::{ModelCall, Saying};
 use crate::speaker::{Manner, Speaker, Trouble};
-use crate::turn::{BadRequest, Demand, Split};
+use crate::turn::{BadRequest, Demand, Split, Wanted};
 use crate::usage::Tokens;
 use crate::wire::Wire;
 
@@ -123,7 +123,6 @@ impl Wire {
 
 /// What a body holds.
 #[derive(Debug, Clone, Copy, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each says whether one thing is there")]
 pub(crate) struct Survey {
     /// Ids of ours.
     pub has_sealed: bool,
@@ -131,16 +130,6 @@ pub(crate) struct Survey {
     pub has_programs: bool,
     /// The client declares that it knows about programs.
     pub declares_programs: bool,
-}
-
-/// How the client wants its answer.
-#[derive(Debug, Clone)]
-pub(crate) struct Wanted {
-    pub is_stream: bool,
-    pub include_usage: bool,
-    /// One call at a time.
-    pub one_call: bool,
-    pub demand: Demand,
 }
 
 /// What a model is asked with, in the words of its wire.

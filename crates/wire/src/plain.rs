@@ -76,14 +76,13 @@ pub(crate) struct AnswerOf {
 impl Exchange {
     pub(crate) fn add_to(self, conversation: &mut Conversation, seals: Option<&Seals<'_>>) {
         let read = seals.and_then(|seals| HandedOutMessage::read(&self, seals));
-        match read {
-            Some(handed_out) => handed_out.add_to(conversation, self.remarks),
-            None => {
-                let (lost, remarks) = self.lost();
-                conversation.items.push(Item::Lost(lost));
-                conversation.items.extend(remarks.into_iter().map(Item::Message));
-            }
+        if let Some(handed_out) = read {
+            handed_out.add_to(conversation, self.remarks);
+            return;
         }
+        let (lost, remarks) = self.lost();
+        conversation.items.push(Item::Lost(lost));
+        conversation.items.extend(remarks.into_iter().map(Item::Message));
     }
 
     fn lost(self) -> (Lost, Vec<Value>) {

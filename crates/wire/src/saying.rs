@@ -221,9 +221,8 @@ impl Saying {
             }
             // What the provider's own tools found goes before what the model thought.
             if let Some(Value::Array(blocks)) = self.opaque.get_mut("blocks") {
-                let is_kept = |block: &Value| {
-                    matches!(block["type"].as_str(), Some("text" | "thinking" | "redacted_thinking"))
-                };
+                let is_kept =
+                    |block: &Value| matches!(block["type"].as_str(), Some("text" | "thinking" | "redacted_thinking"));
                 blocks.retain(is_kept);
             }
         }

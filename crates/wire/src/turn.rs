@@ -7,7 +7,7 @@ use dacapo_replay::{Call, Toolbox, Toolboxes};
 use serde_json::{Map, Value};
 
 use crate::conversation::{Conversation, Item};
-use crate::dialect::{Ask, Survey, Wanted};
+use crate::dialect::{Ask, Survey};
 use crate::ids::RunId;
 use crate::message::{Input, Tool};
 use crate::plain::{Kept, Seals};
@@ -81,6 +81,16 @@ pub enum Demand {
     Tool(String),
 }
 
+/// How the client wants its answer.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    pub is_stream: bool,
+    pub include_usage: bool,
+    /// One call at a time.
+    pub one_call: bool,
+    pub demand: Demand,
+}
+
 /// What a request is read with.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
@@ -113,11 +123,7 @@ pub struct Turn {
     /// Stands for the tool list.
     pub tools: [u8; 8],
     pub explicit: bool,
-    pub is_stream: bool,
-    include_usage: bool,
-    /// The client takes one call at a time.
-    pub one_call: bool,
-    pub demand: Demand,
+    pub wanted: Wanted,
     /// The request with everything that we do not understand, in place.
     body: Map<String, Value>,
     /// Entries of `tools` that stay as they are.
@@ -174,8 +180,7 @@ impl Reader<'_> {
             let declared = split.tools.iter().enumerate().filter(|(at, _)| !split.deferred.contains(at));
             let declared: Vec<&Value> = declared.map(|(_, tool)| tool).collect();
             let declared = serde_json::to_string(&declared).unwrap_or_default();
-            let declared =
-                self.toolboxes.get(&declared).map_err(|error| BadRequest::new("tools", error.message))?;
+            let declared = self.toolboxes.get(&declared).map_err(|error| BadRequest::new("tools", error.message))?;
             offer = offer.declaring(declared, tokens_max);
         }
         Ok(Reading::Turn(Box::new(Turn {
@@ -194,7 +199,7 @@ impl Reader<'_> {
         offer: Offer,
         passed_tools: Vec<Value>,
     ) -> Turn {
-        let Wanted { is_stream, include_usage, one_call, demand } = wire.dialect().wanted(&body);
+        let wanted = wire.dialect().wanted(&body);
         let dropped = if wire == self.upstream { Vec::new() } else { dropped(wire, &body, &passed_tools) };
         Turn {
             wire,
@@ -203,10 +208,7 @@ impl Reader<'_> {
             offer,
             tools: [0; 8],
             explicit: false,
-            is_stream,
-            include_usage,
-            one_call,
-            demand,
+            wanted,
             body,
             passed_tools,
             dropped,
@@ -296,9 +298,9 @@ impl Turn {
     pub fn speaker(&self, deltas: CallDeltas) -> Box<dyn Speaker> {
         let manner = Manner {
             upstream: self.upstream,
-            is_stream: self.is_stream,
+            is_stream: self.wanted.is_stream,
             explicit: self.explicit,
-            include_usage: self.include_usage,
+            include_usage: self.wanted.include_usage,
             deltas,
         };
         self.wire.dialect().speaker_for(manner, &self.body, self.toolbox())
@@ -331,7 +333,7 @@ impl Turn {
             let tools = self.passed_tools.iter().filter_map(|entry| client.read_tool(entry));
             (upstream.body(&client.wishes(&self.body)), tools.map(|tool| upstream.write_tool(&tool)).collect())
         };
-        let demand = match &self.demand {
+        let demand = match &self.wanted.demand {
             _ if no_calls => Demand::NoCalls,
             Demand::Program => Demand::Tool(self.offer.execute().to_owned()),
             _ if is_same_wire => Demand::Nothing,
@@ -343,8 +345,8 @@ impl Turn {
                 history: transcript.entries(),
                 tools: ours.chain(passed).collect(),
                 demand,
-                one_call: self.one_call,
-                is_stream: self.is_stream,
+                one_call: self.wanted.one_call,
+                is_stream: self.wanted.is_stream,
                 is_same_wire,
             },
         )

@@ -33,7 +33,7 @@ impl One {
     fn new(number: usize) -> One {
         let name = format!("talk{number}");
         let mut talk = Talk::new(Wire::ALL[number % 3], &[("ask", &["about"])]);
-        talk.explicit = number % 2 == 0;
+        talk.explicit = number.is_multiple_of(2);
         talk.extra = json!({"stream": number % 5 < 2});
         talk.user(&name);
         One { name, talk, answer: None }

@@ -41,29 +41,24 @@ pub(crate) struct Call {
 
 impl Talk {
     /// With tools of this name and these string parameters.
-    #[allow(dead_code, reason = "not everybody who includes this needs it")]
     pub(crate) fn new(wire: Wire, tools: &[(&str, &[&str])]) -> Talk {
         let tool = |(name, parameters): &(&str, &[&str])| {
             let properties: Map<String, Value> =
                 parameters.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect();
             let schema = json!({"type": "object", "properties": properties, "required": parameters});
-            Tool { name: (*name).to_owned(), description: format!("Does {name}."), schema }
+            json!({"function": {"name": name, "description": format!("Does {name}."), "parameters": schema}})
         };
-        Talk::with(wire, tools.iter().map(tool).collect())
+        Talk::declared(wire, &tools.iter().map(tool).collect())
     }
 
     /// With tools as Chat Completions declares them.
-    #[allow(dead_code, reason = "not everybody who includes this needs it")]
     pub(crate) fn declared(wire: Wire, tools: &Value) -> Talk {
         let tool = |tool: &Value| Tool {
             name: tool["function"]["name"].as_str().unwrap().to_owned(),
             description: tool["function"]["description"].as_str().unwrap_or_default().to_owned(),
             schema: tool["function"]["parameters"].clone(),
         };
-        Talk::with(wire, tools.as_array().unwrap().iter().map(tool).collect())
-    }
-
-    fn with(wire: Wire, tools: Vec<Tool>) -> Talk {
+        let tools = tools.as_array().unwrap().iter().map(tool).collect();
         Talk { wire, history: Vec::new(), tools, explicit: false, extra: json!({}) }
     }
 
@@ -256,20 +251,13 @@ fn streamed_chat(events: &[Value]) -> Value {
         }
         for call in delta["tool_calls"].as_array().into_iter().flatten() {
             let index = usize::try_from(call["index"].as_u64().unwrap()).unwrap();
-            match calls.get_mut(index) {
-                Some(known) => {
-                    let arguments = format!(
-                        "{}{}",
-                        known["function"]["arguments"].as_str().unwrap(),
-                        call["function"]["arguments"].as_str().unwrap()
-                    );
-                    known["function"]["arguments"] = json!(arguments);
-                }
-                None => {
-                    let mut call = call.clone();
-                    call.as_object_mut().unwrap().shift_remove("index");
-                    calls.push(call);
-                }
+            if let Some(known) = calls.get_mut(index) {
+                let piece = |call: &Value| call["function"]["arguments"].as_str().unwrap().to_owned();
+                known["function"]["arguments"] = json!(piece(known) + &piece(call));
+            } else {
+                let mut call = call.clone();
+                call.as_object_mut().unwrap().shift_remove("index");
+                calls.push(call);
             }
         }
         messages.extend(delta.get("message").cloned());

@@ -147,7 +147,7 @@ impl ChatListener {
             heard.text = fields::said_text(delta.get("content"));
             heard.is_text = !heard.text.is_empty();
             let said = ["reasoning_content", "reasoning"].iter().find_map(|key| delta.get(*key)?.as_str());
-            heard.reasoning = said.unwrap_or_default().to_owned();
+            said.unwrap_or_default().clone_into(&mut heard.reasoning);
             for (key, piece) in delta.iter().filter(|(key, piece)| *key != "role" && !piece.is_null()) {
                 join(self.message.entry(key).or_insert(Value::Null), piece);
             }

@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::{explicit, fields};
 use crate::conversation::{Conversation, Item};
-use crate::dialect::{Ask, Survey, Wanted};
+use crate::dialect::{Ask, Survey};
 use crate::plain::{self, AnswerOf, CallOf, Exchange, Seals};
 use crate::seal::Sealer;
-use crate::turn::{BadRequest, Callers, Demand, Split};
+use crate::turn::{BadRequest, Callers, Demand, Split, Wanted};
 
 pub(super) fn survey(body: &Map<String, Value>) -> Result<Survey, BadRequest> {
     let messages = match body.get("messages") {

@@ -65,7 +65,7 @@ impl ChatSpeaker {
         let head = self.head.as_ref()?;
         let mut fields = Map::new();
         if head.wire == Wire::Chat && !head.fields.is_empty() {
-            fields = head.fields.clone();
+            fields.clone_from(&head.fields);
             fields.insert("object".to_owned(), Value::from(object));
         } else {
             let prefix = Wire::Chat.answer_prefix();

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::{fields, tools};
-use crate::dialect::{Ask, Survey, Wanted};
+use crate::dialect::{Ask, Survey};
 use crate::seal::Sealer;
-use crate::turn::{BadRequest, Demand};
+use crate::turn::{BadRequest, Demand, Wanted};
 
 /// What the names of our containers begin with. There is nothing in them.
 pub(super) const CONTAINER_PREFIX: &str = "container_dc_";

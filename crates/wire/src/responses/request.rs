@@ -5,9 +5,9 @@ use serde_json::{Map, Value, json};
 use super::tools::{self, Named};
 use super::{explicit, fields, history, marks};
 use crate::conversation::Conversation;
-use crate::dialect::{Ask, Survey, Wanted};
+use crate::dialect::{Ask, Survey};
 use crate::plain::Seals;
-use crate::turn::{BadRequest, Demand};
+use crate::turn::{BadRequest, Demand, Wanted};
 
 const ENCRYPTED: &str = "reasoning.encrypted_content";
 

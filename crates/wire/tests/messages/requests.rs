@@ -22,7 +22,7 @@ fn tools_are_split_by_caller_and_cache_breakpoints_stay() {
     body["thread"] = json!({"type": "create"});
     body["top_k"] = json!(3);
     let turn = turn_for(Wire::Messages, body.clone());
-    assert!(turn.one_call && !turn.explicit);
+    assert!(turn.wanted.one_call && !turn.explicit);
     let asked = ask(&turn);
     let names: Vec<&Value> = asked["tools"].as_array().expect("tools").iter().map(|tool| &tool["name"]).collect();
     assert_eq!(names, ["execute", "search", "web_search", "by_hand"]);
