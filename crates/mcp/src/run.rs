@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use serde_json::Value;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio_util::sync::CancellationToken;
 
 use crate::approval::{Approval, Approver};
@@ -310,15 +311,21 @@ impl World<'_> {
         let (stepper, stopwatch) = (Arc::clone(&self.runner.stepper), Arc::clone(&self.stopwatch));
         let cancel = self.cancel.clone();
         let new = round.flights.next();
-        let mut stepping = tokio::task::spawn_blocking(move || {
+        let step = move || {
             let step = stepper.step_beyond(&request, new, &|| !cancel.is_cancelled() && !stopwatch.is_over());
             (request, step)
-        });
-        let (request, step) = loop {
-            tokio::select! {
-                biased;
-                done = &mut stepping => break done.map_err(|error| Why::Broken(error.to_string()))?,
-                Some(next) = round.flying.next(), if !round.flying.is_empty() => landed.push(next),
+        };
+        let (request, step) = if round.flying.is_empty() && may_block() {
+            // Nothing of this task goes on meanwhile, so the way to another thread and back is saved.
+            tokio::task::block_in_place(step)
+        } else {
+            let mut stepping = tokio::task::spawn_blocking(step);
+            loop {
+                tokio::select! {
+                    biased;
+                    done = &mut stepping => break done.map_err(|error| Why::Broken(error.to_string()))?,
+                    Some(next) = round.flying.next(), if !round.flying.is_empty() => landed.push(next),
+                }
             }
         };
         match step {
@@ -450,6 +457,11 @@ impl Round<'_> {
         let done = made - self.flights.open.len();
         (self.watcher)(Progress { tool, moment, done, made });
     }
+}
+
+/// Would others take over what this thread has to do?
+fn may_block() -> bool {
+    Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread
 }
 
 /// Those whose handles occur in the data. A handle is a string without escapes, so it can be found in the text.

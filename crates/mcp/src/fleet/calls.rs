@@ -159,7 +159,7 @@ impl Drop for InFlight<'_> {
         if is_open {
             let params = CancelParams { request_id: self.id, reason: "nobody waits for the answer any more" };
             // If it takes nothing any more, the process is about to end.
-            self.calls.say(None, "notifications/cancelled", &params).unwrap_or_else(|Closed| ());
+            self.calls.say(None, "notifications/cancelled", &params).unwrap_or_default();
         }
     }
 }
