@@ -1,14 +1,12 @@
 //! `dacapo search`: what `search` would answer.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use dacapo_replay::{ANSWER_TOKENS_DEFAULT, Explanation, SearchResults, Toolbox};
 use serde_json::{Value, json};
 
-use crate::servers::Cache;
-use crate::tools;
+use crate::tools::Sources;
 
 const EXAMPLE: &str = r#"Example:
   echo '[{"name": "get_weather", "description": "Forecast for a city"}, {"name": "send_email"}]' > tools.json
@@ -23,16 +21,8 @@ pub(crate) struct Options {
     /// What is needed, in words; an empty query lists all tools by name
     query: String,
 
-    /// Tools as a JSON array, in the shape of any provider or of an MCP `tools/list`
-    #[arg(long, value_name = "FILE", required_unless_present = "mcp")]
-    tools: Option<PathBuf>,
-
-    /// MCP servers whose tools are searched, as `{"mcpServers": {…}}`
-    #[arg(long, value_name = "FILE")]
-    mcp: Option<PathBuf>,
-
     #[command(flatten)]
-    cache: Cache,
+    sources: Sources,
 
     /// Tools to find at most
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -52,7 +42,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn search(options: &Options) -> anyhow::Result<ExitCode> {
-    let tools = tools::read_all(options.tools.as_deref(), options.mcp.as_deref(), &options.cache)?;
+    let tools = options.sources.read()?;
     let toolbox = Toolbox::new(tools)?;
     let (results, found) = toolbox.search(&options.query, options.limit, options.tokens);
     if options.json {

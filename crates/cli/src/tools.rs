@@ -1,7 +1,7 @@
 //! Tool lists in files, and from servers.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use dacapo_replay::{Tool, read_tools};
@@ -16,11 +16,28 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Tool>> {
     read_tools(&json).with_context(|| path.display().to_string())
 }
 
-/// The tools of a file, of MCP servers, or of both.
-pub(crate) fn read_all(tools: Option<&Path>, mcp: Option<&Path>, cache: &Cache) -> anyhow::Result<Vec<Tool>> {
-    let mut all = tools.map_or_else(|| Ok(Vec::new()), read)?;
-    if let Some(path) = mcp {
-        all.extend(Servers::tools(path, cache)?);
+/// Where a command has its tools from.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Sources {
+    /// Tools as a JSON array, in the shape of any provider or of an MCP `tools/list`
+    #[arg(long, value_name = "FILE", required_unless_present = "mcp")]
+    tools: Option<PathBuf>,
+
+    /// MCP servers whose tools are meant, as `{"mcpServers": {…}}`
+    #[arg(long, value_name = "FILE")]
+    mcp: Option<PathBuf>,
+
+    #[command(flatten)]
+    cache: Cache,
+}
+
+impl Sources {
+    /// The tools of the file, of the servers, or of both.
+    pub(crate) fn read(&self) -> anyhow::Result<Vec<Tool>> {
+        let mut all = self.tools.as_deref().map_or_else(|| Ok(Vec::new()), read)?;
+        if let Some(path) = &self.mcp {
+            all.extend(Servers::tools(path, &self.cache)?);
+        }
+        Ok(all)
     }
-    Ok(all)
 }

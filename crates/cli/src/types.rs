@@ -1,14 +1,12 @@
 //! `dacapo types`: the declarations that a model would see.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use dacapo_replay::{Tool, Toolbox};
 use serde_json::json;
 
-use crate::servers::Cache;
-use crate::tools;
+use crate::tools::Sources;
 
 const EXAMPLE: &str = r#"Example:
   echo '[{"name": "web_search", "description": "Searches the web.", "input_schema": {"type": "object",
@@ -21,16 +19,8 @@ With --json it also counts tokens (o200k): what the declarations cost a model, a
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub(crate) struct Options {
-    /// Tools as a JSON array, in the shape of any provider or of an MCP `tools/list`
-    #[arg(long, value_name = "FILE", required_unless_present = "mcp")]
-    tools: Option<PathBuf>,
-
-    /// MCP servers whose tools are meant, as `{"mcpServers": {…}}`
-    #[arg(long, value_name = "FILE")]
-    mcp: Option<PathBuf>,
-
     #[command(flatten)]
-    cache: Cache,
+    sources: Sources,
 
     /// Print one line of JSON with the declarations, token counts and warnings
     #[arg(long)]
@@ -38,7 +28,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn types(options: &Options) -> anyhow::Result<ExitCode> {
-    let tools = tools::read_all(options.tools.as_deref(), options.mcp.as_deref(), &options.cache)?;
+    let tools = options.sources.read()?;
     let as_json: Vec<String> = tools.iter().map(own_json).collect();
     let toolbox = Toolbox::new(tools)?;
     let declarations = toolbox.declarations();
