@@ -27,8 +27,12 @@ impl Dialect for Chat {
         request::survey(body)
     }
 
-    fn split(&self, body: &Map<String, Value>, _: bool) -> Result<Split, BadRequest> {
+    fn split<'a>(&self, body: &'a Map<String, Value>, _: bool) -> Result<Split<'a>, BadRequest> {
         request::split(body)
+    }
+
+    fn ordinary_tools(&self, body: &Map<String, Value>, _: bool) -> Vec<Value> {
+        request::ordinary_tools(body)
     }
 
     fn unpromised(&self, body: &Map<String, Value>) -> Option<&'static str> {

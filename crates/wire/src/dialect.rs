@@ -22,7 +22,10 @@ pub(crate) trait Dialect: Sync {
     fn survey(&self, body: &Map<String, Value>) -> Result<Survey, BadRequest>;
 
     /// The client's tools by who may call them. `explicit`: the client declares that programs may be written.
-    fn split(&self, body: &Map<String, Value>, explicit: bool) -> Result<Split, BadRequest>;
+    fn split<'a>(&self, body: &'a Map<String, Value>, explicit: bool) -> Result<Split<'a>, BadRequest>;
+
+    /// Entries of `tools` that a model without programs sees.
+    fn ordinary_tools(&self, body: &Map<String, Value>, explicit: bool) -> Vec<Value>;
 
     /// The first field that asks for what a program cannot promise.
     fn unpromised(&self, body: &Map<String, Value>) -> Option<&'static str>;

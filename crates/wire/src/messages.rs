@@ -32,8 +32,12 @@ impl Dialect for Messages {
         request::survey(body)
     }
 
-    fn split(&self, body: &Map<String, Value>, explicit: bool) -> Result<Split, BadRequest> {
+    fn split<'a>(&self, body: &'a Map<String, Value>, explicit: bool) -> Result<Split<'a>, BadRequest> {
         tools::split(body, explicit)
+    }
+
+    fn ordinary_tools(&self, body: &Map<String, Value>, explicit: bool) -> Vec<Value> {
+        tools::ordinary(body, explicit)
     }
 
     fn unpromised(&self, body: &Map<String, Value>) -> Option<&'static str> {

@@ -78,7 +78,8 @@ impl Offer {
     }
 
     /// No programs: the model calls the client's tools by itself.
-    pub fn off(nothing: Arc<Toolbox>, direct: BTreeSet<String>) -> Offer {
+    pub fn off(nothing: Arc<Toolbox>) -> Offer {
+        let direct = BTreeSet::new();
         Offer { execute: EXECUTE, search: None, toolbox: nothing, declared: None, direct, is_on: false }
     }
 

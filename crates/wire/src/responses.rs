@@ -37,8 +37,12 @@ impl Dialect for Responses {
         request::survey(body)
     }
 
-    fn split(&self, body: &Map<String, Value>, explicit: bool) -> Result<Split, BadRequest> {
+    fn split<'a>(&self, body: &'a Map<String, Value>, explicit: bool) -> Result<Split<'a>, BadRequest> {
         Ok(Split { has_ours: request::has_ours(body), ..tools::split(body, explicit)? })
+    }
+
+    fn ordinary_tools(&self, body: &Map<String, Value>, explicit: bool) -> Vec<Value> {
+        tools::ordinary(body, explicit)
     }
 
     fn unpromised(&self, body: &Map<String, Value>) -> Option<&'static str> {

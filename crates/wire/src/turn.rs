@@ -1,5 +1,6 @@
 //! A client's request: what it asks for, and what of it we take over.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -167,27 +168,29 @@ impl Reader<'_> {
             || split.tools.is_empty() && !declares_programs
             || unpromised.is_some()
         {
-            return self.without_code_mode(wire, body, split, &Passing { had_switch, has_sealed, is_native });
+            let passing = Passing { had_switch, has_sealed, has_ours: split.has_ours, is_native };
+            return self.without_code_mode(wire, body, declares_programs, &passing);
         }
         let tools = serde_json::to_string(&split.tools).unwrap_or_default();
         let toolbox =
             self.toolboxes.get(&tools).map_err(|error| BadRequest::new(split.path(&error.path), error.message))?;
-        let seals = Seals { sealer: self.sealer, kept: self.kept, catalog: toolbox.catalog() };
-        let conversation = dialect.conversation(&mut body, explicit, Some(&seals))?;
         let tokens_max = self.defaults.declarations_tokens_max;
-        let mut offer = Offer::new(Arc::clone(&toolbox), split.direct.clone(), tokens_max);
+        let mut offer = Offer::new(Arc::clone(&toolbox), split.direct, tokens_max);
         if !split.deferred.is_empty() {
             let declared = split.tools.iter().enumerate().filter(|(at, _)| !split.deferred.contains(at));
-            let declared: Vec<&Value> = declared.map(|(_, tool)| tool).collect();
+            let declared: Vec<&Value> = declared.map(|(_, tool)| tool.as_ref()).collect();
             let declared = serde_json::to_string(&declared).unwrap_or_default();
             let declared = self.toolboxes.get(&declared).map_err(|error| BadRequest::new("tools", error.message))?;
             offer = offer.declaring(declared, tokens_max);
         }
+        let (passed, search_tool) = (split.passed, split.search_tool);
+        let seals = Seals { sealer: self.sealer, kept: self.kept, catalog: toolbox.catalog() };
+        let conversation = dialect.conversation(&mut body, explicit, Some(&seals))?;
         Ok(Reading::Turn(Box::new(Turn {
-            search_tool: split.search_tool,
+            search_tool,
             tools: if explicit { [0; 8] } else { tools_digest(&tools) },
             explicit,
-            ..self.turn(wire, body, conversation, offer, split.passed)
+            ..self.turn(wire, body, conversation, offer, passed)
         })))
     }
 
@@ -221,7 +224,7 @@ impl Reader<'_> {
         &self,
         wire: Wire,
         mut body: Map<String, Value>,
-        split: Split,
+        declares_programs: bool,
         passing: &Passing,
     ) -> Result<Reading, BadRequest> {
         let dialect = wire.dialect();
@@ -229,7 +232,7 @@ impl Reader<'_> {
         if is_same_wire && passing.is_native {
             return Ok(Reading::PassThrough(passing.had_switch.then_some(Value::Object(body))));
         }
-        if is_same_wire && !passing.had_switch && !passing.has_sealed && !split.has_ours {
+        if is_same_wire && !passing.had_switch && !passing.has_sealed && !passing.has_ours {
             return Ok(Reading::PassThrough(None));
         }
         if is_same_wire {
@@ -248,21 +251,19 @@ impl Reader<'_> {
             };
             return Ok(Reading::PassThrough(Some(dialect.without_code_mode(body, history))));
         }
+        let tools = dialect.ordinary_tools(&body, declares_programs);
         let conversation = dialect.conversation(&mut body, false, None)?;
-        let direct = split.direct.into_iter().chain(split.passed_off.iter().filter_map(|entry| {
-            let tool = dialect.read_tool(entry)?;
-            Some(tool.name)
-        }));
         let nothing = self.toolboxes.get("[]").map_err(|error| BadRequest::new("tools", error.message))?;
-        let offer = Offer::off(nothing, direct.collect());
-        Ok(Reading::Turn(Box::new(self.turn(wire, body, conversation, offer, split.passed_off))))
+        Ok(Reading::Turn(Box::new(self.turn(wire, body, conversation, Offer::off(nothing), tools))))
     }
 }
 
 /// What is known of a request without code mode.
+#[expect(clippy::struct_excessive_bools, reason = "each says whether one thing is there")]
 struct Passing {
     had_switch: bool,
     has_sealed: bool,
+    has_ours: bool,
     is_native: bool,
 }
 
@@ -355,17 +356,15 @@ impl Turn {
 
 /// The client's tools by who may call them.
 #[derive(Debug, Default)]
-pub(crate) struct Split {
+pub(crate) struct Split<'a> {
     /// For programs.
-    pub tools: Vec<Value>,
+    pub tools: Vec<Cow<'a, Value>>,
     /// Where each of them stands in the request.
     pub places: Vec<String>,
     /// Names of those that the model may call by itself, the provider's included.
     pub direct: BTreeSet<String>,
-    /// Entries that the model sees as they are in code mode.
+    /// Entries that the model sees as they are.
     pub passed: Vec<Value>,
-    /// Entries that the model sees as they are without it.
-    pub passed_off: Vec<Value>,
     /// Some entry has a field that no provider understands.
     pub has_ours: bool,
     /// Positions among the tools for programs of those that the model is to search for.
@@ -374,7 +373,7 @@ pub(crate) struct Split {
     pub search_tool: Option<String>,
 }
 
-impl Split {
+impl Split<'_> {
     /// A place among the tools for programs, as a place in the request.
     fn path(&self, path: &str) -> String {
         let moved = || {

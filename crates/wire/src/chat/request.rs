@@ -1,5 +1,7 @@
 //! What a body asks for, and what the model is asked with.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::{explicit, fields};
@@ -27,7 +29,7 @@ pub(super) fn survey(body: &Map<String, Value>) -> Result<Survey, BadRequest> {
     Ok(Survey { has_sealed, has_programs, declares_programs: false })
 }
 
-pub(super) fn split(body: &Map<String, Value>) -> Result<Split, BadRequest> {
+pub(super) fn split(body: &Map<String, Value>) -> Result<Split<'_>, BadRequest> {
     let mut split = Split::default();
     let entries = match body.get("tools") {
         None | Some(Value::Null) => return Ok(split),
@@ -40,25 +42,27 @@ pub(super) fn split(body: &Map<String, Value>) -> Result<Split, BadRequest> {
             let name = entry.pointer("/custom/name").or_else(|| entry.get("name")).and_then(Value::as_str);
             split.direct.extend(name.map(str::to_owned));
             split.passed.push(entry.clone());
-            split.passed_off.push(entry.clone());
             continue;
         }
         let callers =
             callers(entry).map_err(|message| BadRequest::new(format!("tools[{at}].allowed_callers"), message))?;
         split.has_ours |= callers.are_given;
         if callers.programs {
-            split.tools.push(entry.clone());
+            split.tools.push(Cow::Borrowed(entry));
             split.places.push(format!("tools[{at}]"));
         }
         if callers.direct {
             split.direct.insert(fields::function_name(entry).to_owned());
             split.passed.push(without_callers(entry));
         }
-        if callers.direct || !callers.are_given {
-            split.passed_off.push(without_callers(entry));
-        }
     }
     Ok(split)
+}
+
+pub(super) fn ordinary_tools(body: &Map<String, Value>) -> Vec<Value> {
+    let entries = body.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let is_ordinary = |tool: &&Value| callers(tool).is_ok_and(|callers| callers.direct || !callers.are_given);
+    entries.iter().filter(is_ordinary).map(without_callers).collect()
 }
 
 fn callers(entry: &Value) -> Result<Callers, String> {
@@ -154,11 +158,9 @@ pub(super) fn walk(messages: Vec<Value>, seals: Option<&Seals<'_>>) -> Conversat
 
 /// The body for a model without programs: tools that only programs may call are not there.
 pub(super) fn without_code_mode(mut body: Map<String, Value>, history: Option<Vec<Value>>) -> Value {
-    if let Some(Value::Array(tools)) = body.get_mut("tools") {
-        tools.retain(|tool| callers(tool).is_ok_and(|callers| callers.direct || !callers.are_given));
-        for tool in tools {
-            *tool = without_callers(tool);
-        }
+    if matches!(body.get("tools"), Some(Value::Array(_))) {
+        let tools = ordinary_tools(&body);
+        body.insert("tools".to_owned(), Value::Array(tools));
     }
     if let Some(history) = history {
         body.insert("messages".to_owned(), Value::Array(history));

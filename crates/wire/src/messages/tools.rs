@@ -1,5 +1,7 @@
 //! Entries of `tools`: whose they are, and who may call them.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::fields;
@@ -54,7 +56,7 @@ fn place(entry: &Value, entries: &[Value], explicit: bool) -> Result<Place, Stri
     Ok(if is_program_tool(entry) || is_search(entry) && !has_others() { Place::Ours } else { Place::Provider })
 }
 
-pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split, BadRequest> {
+pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split<'_>, BadRequest> {
     let mut split = Split::default();
     if !matches!(body.get("tools"), None | Some(Value::Null | Value::Array(_))) {
         return Err(BadRequest::new("tools", "must be an array"));
@@ -68,13 +70,11 @@ pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split, 
                 if is_search(entry) {
                     split.search_tool = Some(fields::name(entry).to_owned());
                 }
-                split.passed_off.push(entry.clone());
                 continue;
             }
             Place::Provider => {
                 split.direct.insert(fields::name(entry).to_owned());
                 split.passed.push(entry.clone());
-                split.passed_off.push(entry.clone());
                 continue;
             }
             Place::Client(callers) => callers,
@@ -85,18 +85,29 @@ pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split, 
             if entry.get("defer_loading") == Some(&Value::Bool(true)) {
                 split.deferred.insert(split.tools.len());
             }
-            split.tools.push(without(entry, &MANNERS));
+            split.tools.push(for_programs(entry));
             split.places.push(format!("tools[{at}]"));
         }
         if callers.direct {
             split.direct.insert(fields::name(entry).to_owned());
             split.passed.push(without(entry, &["allowed_callers", "defer_loading"]));
         }
-        if callers.direct || !callers.are_given {
-            split.passed_off.push(entry.clone());
-        }
     }
     Ok(split)
+}
+
+/// All but what only programs may call.
+pub(super) fn ordinary(body: &Map<String, Value>, explicit: bool) -> Vec<Value> {
+    let is_ordinary = |entry: &&Value| {
+        let callers = callers(entry, explicit);
+        !is_of_client(entry) || callers.is_ok_and(|callers| callers.direct || !callers.are_given)
+    };
+    entries(body).iter().filter(is_ordinary).cloned().collect()
+}
+
+fn for_programs(entry: &Value) -> Cow<'_, Value> {
+    let is_plain = MANNERS.iter().all(|key| entry.get(key).is_none());
+    if is_plain { Cow::Borrowed(entry) } else { Cow::Owned(without(entry, &MANNERS)) }
 }
 
 fn without(entry: &Value, keys: &[&str]) -> Value {

@@ -1,5 +1,6 @@
 //! The client's tools.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -71,7 +72,7 @@ fn members(entry: &Value) -> &[Value] {
     entry.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split, BadRequest> {
+pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split<'_>, BadRequest> {
     let mut split = Split::default();
     let entries = match body.get("tools") {
         None | Some(Value::Null) => return Ok(split),
@@ -84,14 +85,11 @@ pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split, 
             "function" => {
                 let callers = callers(entry, &place, explicit)?;
                 if callers.programs {
-                    for_programs(entry.clone(), place, &mut split);
+                    for_programs(Cow::Borrowed(entry), place, &mut split);
                 }
                 if callers.direct {
                     split.direct.insert(fields::text_of(entry, "name").to_owned());
                     split.passed.push(without_ours(entry));
-                }
-                if callers.direct || !callers.are_given {
-                    split.passed_off.push(without_ours(entry));
                 }
             }
             "namespace" => namespace(entry, &place, explicit, &mut split)?,
@@ -100,7 +98,6 @@ pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split, 
             _ => {
                 split.direct.extend(direct_name(entry));
                 split.passed.push(without_ours(entry));
-                split.passed_off.push(entry.clone());
             }
         }
     }
@@ -108,12 +105,12 @@ pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split, 
 }
 
 /// Its functions are functions of a server of that name, as the catalog sees it.
-fn namespace(entry: &Value, place: &str, explicit: bool, split: &mut Split) -> Result<(), BadRequest> {
+fn namespace<'a>(entry: &'a Value, place: &str, explicit: bool, split: &mut Split<'a>) -> Result<(), BadRequest> {
     let namespace = fields::text_of(entry, "name");
     if namespace.is_empty() {
         return Err(BadRequest::new(format!("{place}.name"), "a namespace needs a name"));
     }
-    let (mut direct, mut off) = (Vec::new(), Vec::new());
+    let mut direct = Vec::new();
     for (at, tool) in members(entry).iter().enumerate() {
         let place = format!("{place}.tools[{at}]");
         let is_function = fields::kind(tool) == "function";
@@ -121,27 +118,44 @@ fn namespace(entry: &Value, place: &str, explicit: bool, split: &mut Split) -> R
         if callers.programs {
             let mut tool = tool.clone();
             tool["server"] = Value::from(namespace);
-            for_programs(tool, place, split);
+            for_programs(Cow::Owned(tool), place, split);
         }
         if callers.direct {
             split.direct.insert(Named { namespace, name: fields::text_of(tool, "name") }.to_string());
             direct.push(without_ours(tool));
         }
-        if callers.direct || !callers.are_given {
-            off.push(without_ours(tool));
-        }
     }
-    for (tools, passed) in [(direct, &mut split.passed), (off, &mut split.passed_off)] {
-        if !tools.is_empty() {
-            let mut entry = entry.clone();
-            entry["tools"] = Value::Array(tools);
-            passed.push(entry);
-        }
+    if !direct.is_empty() {
+        let mut entry = entry.clone();
+        entry["tools"] = Value::Array(direct);
+        split.passed.push(entry);
     }
     Ok(())
 }
 
-fn for_programs(tool: Value, place: String, split: &mut Split) {
+/// All but what only programs may call, and what only we understand.
+pub(super) fn ordinary(body: &Map<String, Value>, explicit: bool) -> Vec<Value> {
+    let is_ordinary = |tool: &&Value| {
+        let callers = Callers::of(tool.get("allowed_callers"), otherwise(explicit));
+        callers.is_ok_and(|callers| callers.direct || !callers.are_given)
+    };
+    let entry = |entry: &Value| match fields::kind(entry) {
+        "function" => is_ordinary(&entry).then(|| without_ours(entry)),
+        "namespace" => {
+            let tools: Vec<Value> = members(entry).iter().filter(is_ordinary).map(without_ours).collect();
+            let mut entry = entry.clone();
+            let is_left = !tools.is_empty();
+            entry["tools"] = Value::Array(tools);
+            is_left.then_some(entry)
+        }
+        PROGRAMS => None,
+        SEARCH if fields::text_of(entry, "execution") != "client" => None,
+        _ => Some(entry.clone()),
+    };
+    entries(body).iter().filter_map(entry).collect()
+}
+
+fn for_programs<'a>(tool: Cow<'a, Value>, place: String, split: &mut Split<'a>) {
     if tool.get("defer_loading") == Some(&Value::Bool(true)) {
         split.deferred.insert(split.tools.len());
     }
