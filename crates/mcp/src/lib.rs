@@ -6,6 +6,7 @@ mod cut;
 mod elicit;
 mod execution;
 mod fleet;
+mod flights;
 mod http;
 mod lock;
 mod mask;

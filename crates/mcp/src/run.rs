@@ -1,6 +1,6 @@
 //! Runs a program to its end, with its calls executed by their owners.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,6 @@ use dacapo_replay::{
     Answer, Call, CallIndex, Entry, Limits, LogLine, MadeCall, Outcome, Program, Request, SandboxError, Step,
     StepError, Stepper, Tool, Toolbox, WarmPrograms,
 };
-use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use serde_json::Value;
@@ -16,8 +15,9 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio_util::sync::CancellationToken;
 
 use crate::approval::{Approval, Approver};
-use crate::ask::{Ask, Attachment, Owners, Refusal, Told};
+use crate::ask::{Ask, Owners, Refusal, Told};
 use crate::execution::{Execution, Fault, StopKind, Stopped};
+use crate::flights::{Fate, Flights, Landed, Round, in_order_of_handles};
 use crate::lock::lock;
 use crate::policy::{Decision, Denial, Policy};
 use crate::stopwatch::Stopwatch;
@@ -74,11 +74,6 @@ pub type Watcher<'a> = &'a (dyn Fn(Progress<'_>) + Send + Sync);
 
 /// Programs that stay in memory while their calls run; more are replayed, which takes longer and changes nothing.
 const WARM: WarmPrograms = WarmPrograms { count_max: 64, bytes_max: 2 << 30 };
-
-/// Handing a step to another thread and back takes about as long as this: answers that come sooner save as much as they
-/// are waited for.
-const QUIET: Duration = Duration::from_micros(50);
-const GATHERING_MAX: Duration = Duration::from_millis(1);
 
 /// Calls that are no longer needed may take this long to say so to their servers.
 const FAREWELL: Duration = Duration::from_millis(200);
@@ -211,53 +206,6 @@ struct World<'a> {
     sent: Mutex<BTreeMap<CallIndex, String>>,
     stopwatch: Arc<Stopwatch>,
     cancel: &'a CancellationToken,
-}
-
-struct Round<'a> {
-    flying: FuturesUnordered<BoxFuture<'a, Landed>>,
-    flights: Flights,
-    watcher: Watcher<'a>,
-}
-
-/// A call that has come back.
-struct Landed {
-    call: Call,
-    told: Result<Told, Refusal>,
-    fate: Fate,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Sent,
-    /// It never left us.
-    Refused,
-}
-
-/// What is known of a program's calls.
-#[derive(Default)]
-struct Flights {
-    issued: BTreeSet<CallIndex>,
-    open: BTreeMap<CallIndex, String>,
-    completed: Vec<MadeCall>,
-    refused: Vec<MadeCall>,
-    attachments: Vec<Attachment>,
-    attachment_bytes: usize,
-    logs: Vec<LogLine>,
-}
-
-impl Flights {
-    /// Calls are handed out in the order of their numbers.
-    fn next(&self) -> CallIndex {
-        CallIndex(self.issued.last().map_or(0, |last| last.0 + 1))
-    }
-
-    fn has_settled(&self, call: CallIndex) -> bool {
-        self.issued.contains(&call) && !self.open.contains_key(&call)
-    }
-
-    fn unfinished(&self) -> Vec<MadeCall> {
-        self.open.iter().map(|(call, tool)| MadeCall { call: *call, tool: tool.clone() }).collect()
-    }
 }
 
 impl World<'_> {
@@ -431,46 +379,7 @@ impl World<'_> {
     }
 }
 
-impl Round<'_> {
-    /// Waits for answers that come right behind others.
-    async fn gather(&mut self, landed: &mut Vec<Landed>) {
-        let began = Instant::now();
-        let mut last = began;
-        loop {
-            let before = landed.len();
-            while let Some(Some(next)) = self.flying.next().now_or_never() {
-                landed.push(next);
-            }
-            let now = Instant::now();
-            if landed.len() > before {
-                last = now;
-            }
-            if self.flying.is_empty() || now - last > QUIET || now - began > GATHERING_MAX {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    }
-
-    fn tell(&self, tool: &str, moment: Moment) {
-        let made = self.flights.issued.len();
-        let done = made - self.flights.open.len();
-        (self.watcher)(Progress { tool, moment, done, made });
-    }
-}
-
 /// Would others take over what this thread has to do?
 fn may_block() -> bool {
     Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread
-}
-
-/// Those whose handles occur in the data. A handle is a string without escapes, so it can be found in the text.
-fn in_order_of_handles(attachments: Vec<Attachment>, data: &str) -> Vec<Attachment> {
-    let place = |attachment: Attachment| {
-        let quoted = Value::from(attachment.handle.as_str()).to_string();
-        data.find(&quoted).map(|at| (at, attachment))
-    };
-    let mut found: Vec<(usize, Attachment)> = attachments.into_iter().filter_map(place).collect();
-    found.sort_by_key(|(at, _)| *at);
-    found.into_iter().map(|(_, attachment)| attachment).collect()
 }

@@ -3,7 +3,7 @@
 use rmcp::ServiceError;
 use rmcp::model::{ElicitRequestParams, InputRequest, InputRequiredResult};
 
-use super::connection::{said, was_sent};
+use super::fault::{said, was_sent};
 use crate::ask::{Ask, Refusal};
 
 const UNKNOWN: &str = "it is unknown whether the call was executed";

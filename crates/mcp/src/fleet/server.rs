@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{Connection, Listing, Reply};
+use super::link::{Down, Link, shortened};
 use super::list_cache::ListCache;
 use super::state::{Phase, ServerState, TransportKind};
 use super::tail::Tail;
@@ -22,8 +23,6 @@ use crate::lock::lock;
 use crate::mask::Mask;
 use crate::servers_file::{Endpoint, InvalidServer, ServerEntry, ServerSpec};
 
-/// A reason stands in lists of servers and in front of models.
-const REASON_CHARS_MAX: usize = 200;
 /// A list that holds for no time at all is not asked for more often than this.
 const TTL_MIN: Duration = Duration::from_secs(1);
 
@@ -69,26 +68,6 @@ struct Offer {
 enum Source {
     Cache,
     Server,
-}
-
-#[derive(Debug, Clone)]
-enum Link {
-    /// For the first time, or again: whoever waits for the tools of all does not wait for those that failed before.
-    Connecting {
-        first: bool,
-    },
-    Up(Arc<Connection>),
-    Down(Down),
-    Disabled,
-}
-
-#[derive(Debug, Clone)]
-struct Down {
-    reason: String,
-    since: Instant,
-    retry_at: Option<Instant>,
-    /// It worked until then, so trying again is no repetition.
-    was_up: bool,
 }
 
 impl Server {
@@ -432,14 +411,5 @@ impl Server {
             Some(words) => format!("{reason}; the last it wrote: {words}"),
             None => reason,
         }
-    }
-}
-
-/// Its first line, or what of it is enough to recognise it.
-fn shortened(reason: &str) -> String {
-    let line = reason.trim_start().lines().next().unwrap_or_default();
-    match line.char_indices().nth(REASON_CHARS_MAX - 1) {
-        Some((at, last)) if at + last.len_utf8() < line.len() => format!("{}…", &line[..at]),
-        _ => line.to_owned(),
     }
 }
