@@ -131,6 +131,13 @@ impl Server {
         let result = match params["name"].as_str().unwrap_or_default() {
             "echo" => args,
             "meta" => json!({"content": [], "structuredContent": params["_meta"]["dacapo/idempotency-key"]}),
+            "whole_meta" => json!({"content": [], "structuredContent": params["_meta"]}),
+            // Its own requests count as ours do.
+            "asks_first" => {
+                say(&json!({"jsonrpc": "2.0", "id": id, "method": "ping"}));
+                json!({"content": [text("asked")]})
+            }
+            "as_text" => return answer(&json!(id.to_string()), &json!({"content": [text("text")]})),
             "env" => {
                 let env: BTreeMap<String, String> = std::env::vars().collect();
                 eprintln!("my environment is {env:?}");

@@ -1,6 +1,7 @@
 //! Lists of tools: complete, current, and there at the next start.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dacapo_mcp::{Fleet, FleetOptions, Owners, Phase, ServersFile};
 use serde_json::{Value, json};
@@ -87,7 +88,9 @@ async fn a_list_is_not_taken_for_that_of_another_server_nor_read_by_other_people
 #[tokio::test]
 async fn lists_are_kept_for_the_next_start() {
     let directory = tempfile::tempdir().unwrap();
-    let options = || FleetOptions { cache_dir: Some(directory.path().join("lists")), ..options() };
+    // A server whose list is known starts when somebody waits for it, and not within this test otherwise.
+    let known_start_wait = Duration::from_hours(1);
+    let options = || FleetOptions { cache_dir: Some(directory.path().join("lists")), known_start_wait, ..options() };
     let mode_file = directory.path().join("mode");
     let begin = |mode: &str| {
         std::fs::write(&mode_file, mode).unwrap();
@@ -119,6 +122,8 @@ async fn lists_are_kept_for_the_next_start() {
 
     // A call does not wait to be told that the server is ready.
     let fleet = begin("legacy");
+    fleet.listed(LONG).await;
+    assert_eq!(fleet.states()[0].phase, Phase::Connecting);
     assert_eq!(call(&fleet, "a", "echo", json!({"content": []})).await, ok(&Value::Null));
     assert!(!fleet.states()[0].cached);
     fleet.shutdown().await;

@@ -136,6 +136,21 @@ async fn an_answer_is_what_the_tool_said_and_handles_stand_for_what_is_not_text(
 }
 
 #[tokio::test]
+async fn a_call_says_what_its_era_wants_and_takes_its_own_answer() {
+    let modern = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "dacapo", "version": env!("CARGO_PKG_VERSION")},
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "dacapo/idempotency-key": "k-1"});
+    for (mode, meta) in [("legacy", json!({"dacapo/idempotency-key": "k-1"})), ("modern", modern)] {
+        let fleet = start(json!({"a": fake(mode)}), options()).await;
+        assert_eq!(call(&fleet, "a", "whole_meta", json!({})).await, ok(&meta));
+        assert_eq!(call(&fleet, "a", "asks_first", json!({})).await, ok(&json!("asked")));
+        assert_eq!(call(&fleet, "a", "as_text", json!({})).await, ok(&json!("text")));
+    }
+}
+
+#[tokio::test]
 async fn a_server_works_on_as_many_calls_as_it_may() {
     let fleet = start(json!({"a": fake("legacy")}), FleetOptions { calls_per_server_max: 3, ..options() }).await;
     let ask = |index| Ask {
