@@ -107,8 +107,8 @@ fn check_whole(body: Value) {
 /// What is carried means the same as what was said.
 fn check_saying(saying: &Saying) {
     let intent = saying.intent(&OFFER);
-    let normalized = saying.clone().normalized(&OFFER);
-    assert_eq!(normalized.clone().normalized(&OFFER), normalized);
+    let normalized = saying.clone().normalized(&OFFER, &[]);
+    assert_eq!(normalized.clone().normalized(&OFFER, &[]), normalized);
     assert_eq!(saying.responses(&OFFER, &|query| query.query.clone()).len(), saying.calls.len());
     match (&intent, normalized.clone().without_direct(&OFFER).intent(&OFFER)) {
         (Intent::Program { code, .. }, Intent::Program { code: carried, .. }) => assert_eq!(*code, carried),

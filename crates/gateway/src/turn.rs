@@ -197,7 +197,7 @@ impl Running {
                 Intent::Answer | Intent::Direct => return self.answer(&said, Passed::All).await,
                 Intent::Respond => {
                     self.attempts += u32::from(said.saying.is_mistaken(offer));
-                    let saying = said.saying.clone().normalized(offer);
+                    let saying = said.saying.clone().normalized(offer, &self.so_far.sayings);
                     self.show_searches(&said).await?;
                     self.respond(saying).await?;
                 }
@@ -256,7 +256,7 @@ impl Running {
     /// Runs what the model wrote.
     async fn program(&mut self, said: Said, at: usize, code: String) -> Result<Next, TurnError> {
         let offer = &self.turn.offer;
-        let whole = said.saying.clone().normalized(offer);
+        let whole = said.saying.clone().normalized(offer, &self.so_far.sayings);
         let program = whole.calls[at].clone();
         let mut direct: Vec<ModelCall> = said.saying.direct_calls(offer).cloned().collect();
         let mut carried = if self.turn.wanted.one_call { whole.clone() } else { whole.clone().without_direct(offer) };
@@ -271,7 +271,6 @@ impl Running {
         let at = carried.calls.iter().position(|call| *call == program).unwrap_or_default();
         let mut sayings = self.so_far.sayings.clone();
         sayings.push(carried.clone());
-        Saying::shorten_all(&mut sayings);
         let state = RunState {
             seed: self.seed(),
             started_at_ms: self.so_far.started_at_ms,
@@ -311,7 +310,7 @@ impl Running {
             }
         };
         self.attempts += u32::from(is_error || matches!(self.turn.wanted.demand, Demand::Calls | Demand::Program));
-        let asked = if direct.is_empty() { carried } else { whole };
+        let asked = if direct.is_empty() || self.turn.explicit { carried } else { whole };
         let answered = asked.clone();
         let told = self.blocking(move |blocks| Ok(blocks.respond(&answered, |_| shown.to_string()))).await?;
         self.transcript.saying(&asked, &told, &[]);

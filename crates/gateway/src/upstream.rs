@@ -191,7 +191,8 @@ impl Upstreams {
             Place::Scripted(script) => Ok(scripted(script, target, &body)),
             Place::Http { base_url, key, pass_client_key } => {
                 let headers = forwarded(asking, target.wire(), key.as_ref(), *pass_client_key);
-                let url = format!("{base_url}{}{}", target.path(), asking.query);
+                let query = if asking.wire == target.wire() { asking.query.as_str() } else { "" };
+                let url = format!("{base_url}{}{query}", target.path());
                 let sent = self.client.post(url).headers(headers).body(body).send();
                 let response = sent.await.map_err(|error| unreachable(&upstream.name, &error))?;
                 Ok(Answer {

@@ -31,6 +31,18 @@ pub(crate) enum Part {
     Answer(Answered),
 }
 
+impl Part {
+    /// Stands for what the model's wire has no place for.
+    pub(crate) fn missing(kind: &str) -> Part {
+        Part::Text(format!("({kind}, which this model cannot be given)"))
+    }
+}
+
+/// Does a field of a request ask for anything?
+pub(crate) fn says_something(value: &Value) -> bool {
+    !value.is_null() && value.as_object().is_none_or(|fields| !fields.is_empty())
+}
+
 /// What a client's tool said.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Answered {

@@ -178,10 +178,11 @@ impl Saying {
         self
     }
 
-    /// Makes the message fit to be carried and to be shown to any provider: reasoning that is too large gives way to
-    /// what its provider takes instead, and arguments become one JSON object.
+    /// Makes the message fit to be carried after those `before` it, and to be shown to any provider: reasoning that is
+    /// too large gives way to what its provider takes instead, and arguments become one JSON object. Reasoning that was
+    /// shown once stays: providers check what stands before it.
     #[must_use]
-    pub fn normalized(mut self, offer: &Offer) -> Saying {
+    pub fn normalized(mut self, offer: &Offer, before: &[Saying]) -> Saying {
         if self.text.as_deref().is_some_and(|text| text.trim().is_empty()) {
             self.text = None;
         }
@@ -195,19 +196,9 @@ impl Saying {
                 _ => call.object().map_or_else(|| "{}".to_owned(), |object| Value::Object(object).to_string()),
             };
         }
-        self.shorten_reasoning(OPAQUE_BYTES_MAX);
+        let taken: usize = before.iter().map(Saying::opaque_bytes).sum();
+        self.shorten_reasoning(OPAQUE_BYTES_MAX.saturating_sub(taken));
         self
-    }
-
-    /// Together, the messages of a turn carry no more reasoning than one may: the oldest give theirs up first.
-    pub fn shorten_all(sayings: &mut [Saying]) {
-        let total = |sayings: &[Saying]| sayings.iter().map(Saying::opaque_bytes).sum::<usize>();
-        for at in 0..sayings.len() {
-            if total(sayings) <= OPAQUE_BYTES_MAX {
-                return;
-            }
-            sayings[at].shorten_reasoning(0);
-        }
     }
 
     fn shorten_reasoning(&mut self, bytes_max: usize) {

@@ -80,6 +80,9 @@ pub struct Searched<'a> {
     pub found: &'a [String],
 }
 
+/// What stands for a program that was cut, where nothing else was said.
+pub(crate) const CUT: &str = "(The answer was cut off before its program was complete.)";
+
 /// What of a message the client gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passed {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::conversation::{Given, Lost};
 use crate::ids::short_id;
-use crate::message::{Message, Role};
+use crate::message::{Message, Part, Role};
 use crate::saying::Saying;
 use crate::wire::Wire;
 
@@ -47,7 +47,8 @@ impl Transcript {
             self.entries.push(entry);
             return;
         }
-        for message in self.client.dialect().read(&entry) {
+        for mut message in self.client.dialect().read(&entry) {
+            message.parts.iter_mut().for_each(|part| self.fit_id(part));
             // On this wire an answer is many entries, on others one: calls made together stay together.
             if self.client == Wire::Responses && message.role == Role::Assistant {
                 self.go_on(message);
@@ -118,7 +119,33 @@ impl Transcript {
 
     /// A call and its answer in the words of the model's wire.
     fn translated(&self, given: &Given) -> Given {
-        let (call, answer) = self.client.dialect().read_given(given);
+        let (mut call, mut answer) = self.client.dialect().read_given(given);
+        call.id = self.fitting(std::mem::take(&mut call.id));
+        if let Some(answer) = &mut answer {
+            answer.id = self.fitting(std::mem::take(&mut answer.id));
+        }
         self.upstream.dialect().write_given(&call, answer.as_ref())
+    }
+
+    fn fit_id(&self, part: &mut Part) {
+        let id = match part {
+            Part::Call(call) => &mut call.id,
+            Part::Answer(answer) => &mut answer.id,
+            Part::Text(_) | Part::Media(_) | Part::Reasoning { .. } => return,
+        };
+        *id = self.fitting(std::mem::take(id));
+    }
+
+    /// An id that the model's provider takes: the same for a call and its answer.
+    fn fitting(&self, id: String) -> String {
+        let chars_max = match self.upstream {
+            Wire::Chat => 40,
+            Wire::Responses | Wire::Messages => 64,
+        };
+        let is_taken = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'_' | b'-');
+        if !id.is_empty() && id.len() <= chars_max && id.bytes().all(is_taken) {
+            return id;
+        }
+        short_id(&id, "", 0)
     }
 }

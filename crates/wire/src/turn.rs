@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::conversation::{Conversation, Item};
 use crate::dialect::{Ask, Survey};
 use crate::ids::RunId;
-use crate::message::{Input, Tool};
+use crate::message::{Effort, Input, Tool};
 use crate::plain::{Kept, Seals};
 use crate::prompt::Offer;
 use crate::seal::{Sealer, tools_digest};
@@ -152,16 +152,19 @@ impl Reader<'_> {
         let can_begin = !has_sealed || wire == Wire::Messages;
         let explicit = has_programs || declares_programs || switch == Switch::Explicit && can_begin;
         let split = dialect.split(&body, declares_programs)?;
-        let unpromised = dialect.unpromised(&body);
+        // Where nobody stops, nothing has to be promised.
+        let is_moot = |key: &&str| key.starts_with("stop") && self.upstream == Wire::Responses;
+        let unpromised = dialect.unpromised(&body).filter(|key| !is_moot(key));
+        let is_explicit = has_programs || declares_programs && switch != Switch::Off && !is_native;
+        if let Some(key) = unpromised.filter(|_| is_explicit) {
+            return Err(BadRequest::new(
+                key,
+                "cannot be had together with programs, which cannot promise it; leave it out, or switch code mode off",
+            ));
+        }
         if has_programs && !declares_programs {
             if switch == Switch::Off {
                 return Err(BadRequest::new(CODE_MODE, "is off, but the history has programs"));
-            }
-            if let Some(key) = unpromised {
-                return Err(BadRequest::new(
-                    key,
-                    "cannot be had together with programs in the history: a program cannot promise it",
-                ));
             }
         } else if is_native
             || switch == Switch::Off
@@ -203,7 +206,8 @@ impl Reader<'_> {
         passed_tools: Vec<Value>,
     ) -> Turn {
         let wanted = wire.dialect().wanted(&body);
-        let dropped = if wire == self.upstream { Vec::new() } else { dropped(wire, &body, &passed_tools) };
+        let dropped =
+            if wire == self.upstream { Vec::new() } else { dropped(wire, self.upstream, &body, &passed_tools) };
         Turn {
             wire,
             upstream: self.upstream,
@@ -231,6 +235,13 @@ impl Reader<'_> {
         let is_same_wire = wire == self.upstream;
         if is_same_wire && passing.is_native {
             return Ok(Reading::PassThrough(passing.had_switch.then_some(Value::Object(body))));
+        }
+        if let Demand::Tool(name) = dialect.wanted(&body).demand
+            && !dialect.ordinary_tools(&body, declares_programs).iter().any(|tool| is_called(tool, &name))
+            && passing.has_ours
+        {
+            let message = format!("`{name}` may only be called by programs, so that the model cannot be made to");
+            return Err(BadRequest::new("tool_choice", message));
         }
         if is_same_wire && !passing.had_switch && !passing.has_sealed && !passing.has_ours {
             return Ok(Reading::PassThrough(None));
@@ -267,15 +278,32 @@ struct Passing {
     is_native: bool,
 }
 
+fn is_called(tool: &Value, name: &str) -> bool {
+    let names = [tool.get("name"), tool.pointer("/function/name"), tool.pointer("/custom/name")];
+    names.into_iter().flatten().any(|known| known == name)
+}
+
 /// Fields and tools that the model's wire cannot carry.
-fn dropped(wire: Wire, body: &Map<String, Value>, passed_tools: &[Value]) -> Vec<String> {
-    let dialect = wire.dialect();
-    let tools = passed_tools.iter().filter(|entry| dialect.read_tool(entry).is_none());
+fn dropped(client: Wire, upstream: Wire, body: &Map<String, Value>, passed_tools: &[Value]) -> Vec<String> {
+    let (client, upstream) = (client.dialect(), upstream.dialect());
+    let wishes = client.wishes(body);
+    // What is not there any more when it is read back has no place.
+    let carried = upstream.wishes(&upstream.body(&wishes));
+    let lost = [
+        (wishes.temperature.is_some() && carried.temperature.is_none(), "temperature"),
+        (wishes.top_p.is_some() && carried.top_p.is_none(), "top_p"),
+        (wishes.stops != carried.stops, "stop"),
+        (wishes.effort > Some(Effort::None) && carried.effort.is_none(), "reasoning effort"),
+        (wishes.format.is_some() && carried.format.is_none(), "response format"),
+        (wishes.user.is_some() && carried.user.is_none(), "user"),
+    ];
+    let lost = lost.into_iter().filter(|(is_lost, _)| *is_lost).map(|(_, name)| name.to_owned());
+    let tools = passed_tools.iter().filter(|entry| client.read_tool(entry).is_none());
     let tools = tools.map(|entry| {
         let name = entry.get("type").or_else(|| entry.get("name")).and_then(Value::as_str).unwrap_or("?");
         format!("tools: {name}")
     });
-    dialect.wishes(body).dropped.into_iter().chain(tools).collect()
+    wishes.dropped.iter().cloned().chain(lost).chain(tools).collect()
 }
 
 impl Turn {

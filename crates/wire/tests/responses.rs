@@ -678,7 +678,7 @@ fn a_program_that_was_written_as_text_stays_text() {
         .said(json!({"id": "r", "model": "m", "output": [{"type": "custom_tool_call", "id": "ct_1", "call_id": "c", "name": "execute", "input": CODE}]}))
         .expect("an answer");
     let turn = turn(Wire::Responses, plain(&json!("Hello")));
-    let saying: Saying = said.saying.normalized(&turn.offer);
+    let saying: Saying = said.saying.normalized(&turn.offer, &[]);
     let carried: Saying = serde_json::from_value(serde_json::to_value(&saying).expect("JSON")).expect("a saying");
     let written = |saying: &Saying| {
         let mut transcript = turn.transcript();

@@ -16,10 +16,10 @@ fn a_message_that_was_made_fit_stays_as_it_is() {
         ..ModelCall::default()
     };
     let calls = vec![call("{\"code"), call("return 1"), call(r#"{"code": "return 1"}"#)];
-    let once = Saying { calls, ..Saying::default() }.normalized(&offer);
+    let once = Saying { calls, ..Saying::default() }.normalized(&offer, &[]);
     let arguments: Vec<&str> = once.calls.iter().map(|call| call.arguments.as_str()).collect();
     assert_eq!(arguments, [r#"{"not_json":"{\"code"}"#, r#"{"code":"return 1"}"#, r#"{"code":"return 1"}"#]);
-    assert_eq!(once.clone().normalized(&offer), once);
+    assert_eq!(once.clone().normalized(&offer, &[]), once);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
-use dacapo_wire::{Intent, Said, SseReader, Unheard};
+use dacapo_wire::{Head, Intent, Said, SseReader, Unheard, Wire};
 use futures_util::StreamExt;
 use serde_json::Value;
 
@@ -36,10 +36,13 @@ impl Running {
             .map_err(|error| TurnError::upstream(format!("the upstream's answer is not JSON: {error}")))?;
         let is_error = |body: &Value| body.get("error").is_some_and(|error| !error.is_null());
         if is_error(&body) && ANSWERS.iter().all(|key| body.get(key).is_none()) {
+            let status = status_of(&body);
             let body = Bytes::from(body.to_string());
-            return Err(TurnError::passed(self.turn.upstream, StatusCode::BAD_GATEWAY, self.returned.clone(), body));
+            return Err(TurnError::passed(self.turn.upstream, status, self.returned.clone(), body));
         }
-        self.turn.upstream.said(body).map_err(TurnError::upstream)
+        let mut said = self.turn.upstream.said(body).map_err(TurnError::upstream)?;
+        said.head = dated(&said.head, self.answered_at);
+        Ok(said)
     }
 
     /// Passes on what is surely part of the answer, as it arrives.
@@ -68,12 +71,12 @@ impl Running {
                         TurnError::upstream(format!("the upstream's stream is not JSON: {error}"))
                     }
                     Unheard::Error(body) => {
-                        let body = Bytes::from(body.to_string());
-                        TurnError::passed(wire, StatusCode::BAD_GATEWAY, json_headers(&headers), body)
+                        let status = status_of(&body);
+                        TurnError::passed(wire, status, json_headers(&headers), Bytes::from(body.to_string()))
                     }
                 })?;
                 if let Some(head) = listener.head() {
-                    self.outlet.head(head);
+                    self.outlet.head(&dated(head, self.answered_at));
                 }
                 if listener.is_over() {
                     is_over = true;
@@ -82,8 +85,10 @@ impl Running {
                 if heard.is_empty() || !self.outlet.is_stream() {
                     continue;
                 }
+                // Text that is followed by what a provider does itself is no beginning of a program.
+                let is_more = wire != Wire::Chat && !heard.is_text || !heard.reasoning.is_empty();
                 // Whatever comes after text stays after it.
-                if chars <= hold_chars && (heard.is_text || !held.is_empty()) {
+                if chars <= hold_chars && !is_more && (heard.is_text || !held.is_empty()) {
                     held.push(heard);
                     continue;
                 }
@@ -93,9 +98,10 @@ impl Running {
                 self.outlet.pass(heard).await?;
             }
         }
-        let said = listener
+        let mut said = listener
             .finish()
             .ok_or_else(|| TurnError::upstream("the upstream's stream ended before the answer did"))?;
+        said.head = dated(&said.head, self.answered_at);
         let is_for_client = no_calls
             || said.is_cut()
             || matches!(said.saying.intent(&self.turn.offer), Intent::Answer | Intent::Direct);
@@ -106,6 +112,25 @@ impl Running {
         }
         Ok(said)
     }
+}
+
+/// Not every wire says when it answered.
+fn dated(head: &Head, answered_at: Option<u64>) -> Head {
+    Head { created: head.created.or(answered_at), ..head.clone() }
+}
+
+/// The status of an error that came without one: in a stream, or with a success.
+fn status_of(body: &Value) -> StatusCode {
+    let status = match body.pointer("/error/type").and_then(Value::as_str).unwrap_or_default() {
+        "invalid_request_error" => 400,
+        "authentication_error" => 401,
+        "permission_error" => 403,
+        "not_found_error" => 404,
+        "rate_limit_error" | "tokens" | "requests" => 429,
+        "overloaded_error" => 529,
+        _ => 502,
+    };
+    StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY)
 }
 
 /// When the upstream answered, by its own clock.

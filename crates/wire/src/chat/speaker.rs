@@ -6,7 +6,7 @@ use super::{explicit, fields};
 use crate::ids::short_id;
 use crate::said::{Finish, Head, Heard, Said};
 use crate::saying::ModelCall;
-use crate::speaker::{Announced, CallDeltas, Ended, Handing, Manner, Passed, Speaker};
+use crate::speaker::{Announced, CUT, CallDeltas, Ended, Handing, Manner, Passed, Speaker};
 use crate::sse::Event;
 use crate::usage::Usage;
 use crate::wire::Wire;
@@ -186,7 +186,15 @@ impl Speaker for ChatSpeaker {
     }
 
     fn answer(&mut self, said: &Said, passed: Passed) -> Vec<Event> {
-        let message = self.said(said);
+        let mut message = self.said(said);
+        let mut cut = Vec::new();
+        if passed == Passed::Text && !said.saying.calls.is_empty() && said.saying.text.is_none() {
+            // An empty message could not be sent back.
+            message.insert("content".to_owned(), Value::from(CUT));
+            if self.has_passed {
+                cut = self.delta(&json!({"content": CUT}), None);
+            }
+        }
         if passed == Passed::All && !said.saying.calls.is_empty() {
             let calls = said.saying.calls.iter().map(direct_call).collect();
             let mut events = Vec::new();
@@ -197,7 +205,7 @@ impl Speaker for ChatSpeaker {
             events.extend(self.hand_out(message, calls));
             return events;
         }
-        let mut events = Vec::new();
+        let mut events = cut;
         if self.manner.is_stream && !self.has_passed {
             // It came whole, although a stream was asked for.
             self.has_role = true;

@@ -3,7 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::fields;
-use crate::message::{Answered, Effort, Format, Input, Media, MediaKind, Message, Part, Role, Source, Tool, Wishes};
+use crate::message::{
+    Answered, Effort, Format, Input, Media, MediaKind, Message, Part, Role, Source, Tool, Wishes, says_something,
+};
 use crate::usage::Tokens;
 
 pub(super) fn read(message: &Value) -> Vec<Message> {
@@ -52,7 +54,7 @@ fn content(content: Option<&Value>) -> Vec<Part> {
 
 fn content_part(part: &Value) -> Part {
     let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str);
-    if let Some(url) = text("/image_url/url") {
+    if let Some(url) = text("/image_url/url").or_else(|| text("/image_url")) {
         return Part::Media(Media { kind: MediaKind::Image, source: Source::of(url), name: None });
     }
     if let Some(data) = text("/file/file_data") {
@@ -61,7 +63,7 @@ fn content_part(part: &Value) -> Part {
     }
     match text("/text").or_else(|| text("/refusal")) {
         Some(text) => Part::Text(text.to_owned()),
-        None => Part::Text(part.to_string()),
+        None => Part::missing(text("/type").unwrap_or("part")),
     }
 }
 
@@ -122,6 +124,9 @@ fn plain_content(parts: Vec<Value>) -> Value {
 fn write_media(media: &Media) -> Value {
     match media.kind {
         MediaKind::Image => json!({"type": "image_url", "image_url": {"url": media.source.url()}}),
+        MediaKind::File if matches!(media.source, Source::Url(_)) => {
+            json!({"type": "text", "text": format!("(a file at {}, which this model cannot be given)", media.source.url())})
+        }
         MediaKind::File => {
             json!({"type": "file", "file": {"filename": media.name.as_deref().unwrap_or("file"), "file_data": media.source.url()}})
         }
@@ -183,7 +188,7 @@ pub(super) fn write_tool(tool: &Tool) -> Value {
 }
 
 /// Fields that are read elsewhere, or mean nothing beyond this wire.
-const KNOWN: [&str; 20] = [
+const KNOWN: [&str; 19] = [
     "model",
     "messages",
     "tools",
@@ -202,7 +207,6 @@ const KNOWN: [&str; 20] = [
     "safety_identifier",
     "prompt_cache_key",
     "store",
-    "metadata",
     "n",
 ];
 
@@ -210,7 +214,7 @@ pub(super) fn wishes(body: &Map<String, Value>) -> Wishes {
     let text = |key: &str| body.get(key).and_then(Value::as_str).map(str::to_owned);
     let mut dropped: Vec<String> = body
         .iter()
-        .filter(|(key, value)| !value.is_null() && !KNOWN.contains(&key.as_str()))
+        .filter(|(key, value)| says_something(value) && !KNOWN.contains(&key.as_str()))
         .map(|(key, _)| key.clone())
         .collect();
     if body.get("n").is_some_and(|n| n.as_u64() != Some(1) && !n.is_null()) {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields;
 use crate::carrier;
-use crate::message::{Answered, Effort, Format, Media, MediaKind, Message, Part, Role, Source, Wishes};
+use crate::message::{Answered, Effort, Format, Media, MediaKind, Message, Part, Role, Source, Wishes, says_something};
 use crate::saying::ModelCall;
 use crate::usage::Tokens;
 
@@ -163,7 +163,7 @@ pub(super) fn write_answer(answer: &Answered) -> Value {
 }
 
 /// Fields that are read elsewhere, or mean nothing beyond this wire.
-const KNOWN: [&str; 22] = [
+const KNOWN: [&str; 21] = [
     "model",
     "input",
     "instructions",
@@ -182,7 +182,6 @@ const KNOWN: [&str; 22] = [
     "prompt_cache_key",
     "store",
     "include",
-    "metadata",
     "background",
     "previous_response_id",
     "conversation",
@@ -190,7 +189,7 @@ const KNOWN: [&str; 22] = [
 
 pub(super) fn wishes(body: &Map<String, Value>) -> Wishes {
     let text = |key: &str| body.get(key).and_then(Value::as_str).map(str::to_owned);
-    let unknown = body.iter().filter(|(key, value)| !value.is_null() && !KNOWN.contains(&key.as_str()));
+    let unknown = body.iter().filter(|(key, value)| says_something(value) && !KNOWN.contains(&key.as_str()));
     let mut dropped: Vec<String> = unknown.map(|(key, _)| key.clone()).collect();
     let inner = [("text", "format"), ("reasoning", "effort")];
     for (key, known) in inner {
