@@ -46,6 +46,8 @@ pub struct Offer {
     declared: Option<Arc<Toolbox>>,
     /// Tools that the model may call by itself.
     direct: BTreeSet<String>,
+    /// It may call tools by names that only their provider knows.
+    has_open_toolset: bool,
     execute: &'static str,
     search: Option<&'static str>,
     /// Whether there are programs at all.
@@ -63,8 +65,16 @@ impl Offer {
             declared: None,
             toolbox,
             direct,
+            has_open_toolset: false,
             is_on: true,
         }
+    }
+
+    /// Lets the model call by itself what is neither ours nor a function.
+    #[must_use]
+    pub(crate) fn with_open_toolset(mut self, has_open_toolset: bool) -> Offer {
+        self.has_open_toolset = has_open_toolset;
+        self
     }
 
     /// Declares only these functions, and lets the model search for the others.
@@ -79,8 +89,15 @@ impl Offer {
 
     /// No programs: the model calls the client's tools by itself.
     pub fn off(nothing: Arc<Toolbox>) -> Offer {
-        let direct = BTreeSet::new();
-        Offer { execute: EXECUTE, search: None, toolbox: nothing, declared: None, direct, is_on: false }
+        Offer {
+            execute: EXECUTE,
+            search: None,
+            toolbox: nothing,
+            declared: None,
+            direct: BTreeSet::new(),
+            has_open_toolset: false,
+            is_on: false,
+        }
     }
 
     pub fn toolbox(&self) -> &Arc<Toolbox> {
@@ -110,7 +127,17 @@ impl Offer {
 
     /// May the model call it by itself?
     pub fn is_direct(&self, tool: &str) -> bool {
-        !self.is_on || self.direct.contains(tool)
+        let is_unknown = || !self.is_execute(tool) && !self.is_search(tool) && self.function(tool).is_none();
+        !self.is_on || self.direct.contains(tool) || self.has_open_toolset && is_unknown()
+    }
+
+    /// The place of the function that programs know by this name.
+    fn function(&self, name: &str) -> Option<usize> {
+        let catalog = self.toolbox.catalog();
+        catalog.functions().iter().position(|function| {
+            let exact = catalog.qualified_name(function.tool);
+            exact == name || function.identifier == name || function.aliases.iter().any(|alias| alias == name)
+        })
     }
 
     /// Name, description and parameters of each tool of ours.
@@ -188,11 +215,7 @@ impl Offer {
     pub(crate) fn cannot_call(&self, name: &str, arguments: String) -> Mistake {
         const CLOSEST_MAX: usize = 3;
         let catalog = self.toolbox.catalog();
-        let function = catalog.functions().iter().find(|function| {
-            let exact = catalog.qualified_name(function.tool);
-            exact == name || function.identifier == name || function.aliases.iter().any(|alias| alias == name)
-        });
-        match function {
+        match self.function(name).map(|at| &catalog.functions()[at]) {
             Some(function) => {
                 Mistake::OnlyPrograms { tool: name.to_owned(), expression: function.expression(), arguments }
             }

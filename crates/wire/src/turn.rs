@@ -178,7 +178,8 @@ impl Reader<'_> {
         let toolbox =
             self.toolboxes.get(&tools).map_err(|error| BadRequest::new(split.path(&error.path), error.message))?;
         let tokens_max = self.defaults.declarations_tokens_max;
-        let mut offer = Offer::new(Arc::clone(&toolbox), split.direct, tokens_max);
+        let mut offer = Offer::new(Arc::clone(&toolbox), split.direct, tokens_max)
+            .with_open_toolset(split.has_open_toolset);
         if !split.deferred.is_empty() {
             let declared = split.tools.iter().enumerate().filter(|(at, _)| !split.deferred.contains(at));
             let declared: Vec<&Value> = declared.map(|(_, tool)| tool.as_ref()).collect();
@@ -393,6 +394,8 @@ pub(crate) struct Split<'a> {
     pub direct: BTreeSet<String>,
     /// Entries that the model sees as they are.
     pub passed: Vec<Value>,
+    /// One of them declares tools without their names.
+    pub has_open_toolset: bool,
     /// Some entry has a field that no provider understands.
     pub has_ours: bool,
     /// Positions among the tools for programs of those that the model is to search for.

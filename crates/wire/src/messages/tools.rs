@@ -38,8 +38,19 @@ fn is_search(entry: &Value) -> bool {
     fields::kind(entry).starts_with("tool_search_tool")
 }
 
+/// Declares tools whose names only the provider knows.
+fn is_toolset(entry: &Value) -> bool {
+    let kind = fields::kind(entry);
+    kind.ends_with("_toolset") || kind.contains("_toolset_")
+}
+
 fn is_of_client(entry: &Value) -> bool {
     matches!(entry.get("type"), None | Some(Value::Null)) || fields::kind(entry) == "custom"
+}
+
+/// The model is to search for it.
+fn is_deferred(entry: &Value) -> bool {
+    entry.get("defer_loading") == Some(&Value::Bool(true))
 }
 
 fn callers(entry: &Value, explicit: bool) -> Result<Callers, String> {
@@ -51,8 +62,14 @@ fn place(entry: &Value, entries: &[Value], explicit: bool) -> Result<Place, Stri
     if is_of_client(entry) {
         return callers(entry, explicit).map(Place::Client);
     }
-    // Tools of servers that the provider is connected to are out of our search's sight.
-    let has_others = || entries.iter().any(|entry| fields::kind(entry) == "mcp_toolset");
+    // Our search finds functions. Tools of servers that the provider is connected to, and those that the model is to
+    // call by itself, are found by the provider's.
+    let is_direct = |entry: &Value| callers(entry, explicit).is_ok_and(|callers| callers.direct);
+    let is_other = |entry: &Value| match fields::kind(entry) {
+        "mcp_toolset" => true,
+        _ => is_of_client(entry) && is_deferred(entry) && is_direct(entry),
+    };
+    let has_others = || entries.iter().any(is_other);
     Ok(if is_program_tool(entry) || is_search(entry) && !has_others() { Place::Ours } else { Place::Provider })
 }
 
@@ -65,14 +82,13 @@ pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split<'
     for (at, entry) in entries.iter().enumerate() {
         let place = place(entry, entries, explicit)
             .map_err(|message| BadRequest::new(format!("tools[{at}].allowed_callers"), message))?;
+        if is_search(entry) {
+            split.search_tool = Some(fields::name(entry).to_owned());
+        }
         let callers = match place {
-            Place::Ours => {
-                if is_search(entry) {
-                    split.search_tool = Some(fields::name(entry).to_owned());
-                }
-                continue;
-            }
+            Place::Ours => continue,
             Place::Provider => {
+                split.has_open_toolset |= is_toolset(entry);
                 split.direct.insert(fields::name(entry).to_owned());
                 split.passed.push(entry.clone());
                 continue;
@@ -82,7 +98,7 @@ pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split<'
         // Where programs are declared, the provider knows what it means.
         split.has_ours |= callers.are_given && !explicit;
         if callers.programs {
-            if entry.get("defer_loading") == Some(&Value::Bool(true)) {
+            if is_deferred(entry) {
                 split.deferred.insert(split.tools.len());
             }
             split.tools.push(for_programs(entry));
@@ -90,7 +106,7 @@ pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split<'
         }
         if callers.direct {
             split.direct.insert(fields::name(entry).to_owned());
-            split.passed.push(without(entry, &["allowed_callers", "defer_loading"]));
+            split.passed.push(without(entry, &["allowed_callers"]));
         }
     }
     Ok(split)

@@ -27,7 +27,8 @@ pub(super) fn read(message: &Value) -> Vec<Message> {
     if parts.is_empty() { Vec::new() } else { vec![Message { role, parts }] }
 }
 
-/// `None` for what only providers of this wire understand.
+/// `None` for what only providers of this wire understand: uses of their own tools and what those found are left out
+/// of a history for another wire.
 fn part(block: &Value) -> Option<Part> {
     let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     Some(match fields::kind(block) {

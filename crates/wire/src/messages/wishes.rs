@@ -56,7 +56,8 @@ fn effort(thinking: Option<&Value>, config: Option<&Value>) -> Option<Effort> {
     let thinking = thinking.unwrap_or(&Value::Null);
     let named = config.and_then(|config| config.get("effort")?.as_str()).and_then(Effort::parse);
     match fields::kind(thinking) {
-        "disabled" => Some(Effort::None),
+        // Many models take no word for it.
+        "disabled" => None,
         "enabled" => named.or_else(|| Some(Effort::of_budget(thinking.get("budget_tokens")?.as_u64()?))),
         _ => named,
     }

@@ -25,9 +25,13 @@ fn tools_are_split_by_caller_and_cache_breakpoints_stay() {
     assert!(turn.wanted.one_call && !turn.explicit);
     let asked = ask(&turn);
     let names: Vec<&Value> = asked["tools"].as_array().expect("tools").iter().map(|tool| &tool["name"]).collect();
-    assert_eq!(names, ["execute", "search", "web_search", "by_hand"]);
+    assert_eq!(names, ["execute", "search", "web_search", "tool_search_tool_regex", "by_hand"]);
+    assert_eq!(turn.search_tool.as_deref(), Some("tool_search_tool_regex"));
     assert_eq!((&asked["tools"][0].get("cache_control"), &asked["tools"][1]["cache_control"]), (&None, &cached));
-    assert_eq!(asked["tools"][3], json!({"name": "by_hand", "input_schema": {"type": "object"}}));
+    // Our search finds functions, the provider's what the model calls by itself.
+    assert_eq!(asked["tools"][3], body["tools"][2]);
+    let by_hand = json!({"name": "by_hand", "input_schema": {"type": "object"}, "defer_loading": true});
+    assert_eq!(asked["tools"][4], by_hand);
     assert_eq!(asked["tool_choice"], body["tool_choice"]);
     assert_eq!((&asked["thinking"], &asked["top_k"], asked.get("thread")), (&body["thinking"], &json!(3), None));
 
@@ -39,6 +43,20 @@ fn tools_are_split_by_caller_and_cache_breakpoints_stay() {
     assert_eq!(ask(&turn_for(Wire::Messages, body.clone()))["tool_choice"], body["tool_choice"]);
     body["stop_sequences"] = json!(["."]);
     assert!(matches!(read_for(Wire::Messages, body), Reading::PassThrough(Some(_))));
+}
+
+#[test]
+fn a_toolset_lets_the_model_call_what_nobody_else_knows() {
+    let mut body = plain(&json!([{"role": "user", "content": "Hi."}]));
+    body["thinking"] = json!({"type": "disabled"});
+    let is_direct = |turn: &Turn| ["browser_click", "get_weather", "execute"].map(|name| turn.offer.is_direct(name));
+    assert_eq!(is_direct(&turn_for(Wire::Messages, body.clone())), [false; 3]);
+    // Not every model takes a word for thinking not at all.
+    assert_eq!(ask(&turn_for(Wire::Chat, body.clone())).get("reasoning_effort"), None);
+    body["tools"].as_array_mut().expect("a list").push(json!({"type": "browser_toolset_20260801"}));
+    let turn = turn_for(Wire::Messages, body);
+    assert_eq!(is_direct(&turn), [true, false, false]);
+    assert_eq!(ask(&turn)["tools"][1], json!({"type": "browser_toolset_20260801"}));
 }
 
 #[test]
