@@ -119,6 +119,11 @@ pub trait Speaker: Send + Sync + std::fmt::Debug {
     /// A program has come to its end. Only for clients that know about programs.
     fn result(&mut self, ended: &Ended<'_>) -> Vec<Event>;
 
+    /// What the model said before searches that the client is told of: no id carries it.
+    fn before_searches(&mut self, _: &Said) -> Vec<Event> {
+        Vec::new()
+    }
+
     /// The model has searched for tools. Only for clients that asked their provider to let it.
     fn searched(&mut self, _: &Searched<'_>) -> Vec<Event> {
         Vec::new()

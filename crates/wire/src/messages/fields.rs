@@ -151,9 +151,14 @@ pub(super) fn is_our_program(block: &Value) -> bool {
         || matches!(kind(block), PROGRAM_RESULT | TOOL_RESULT) && is_our_program_id(tool_use_id(block))
 }
 
-/// What a client calls a search that we answer.
-pub(super) fn search_id(search: &str) -> String {
-    format!("{SEARCH_PREFIX}{search}")
+/// What a client calls a search that we answer, the `number`th of the model's message.
+pub(super) fn search_id(search: &str, number: usize) -> String {
+    if number == 0 { format!("{SEARCH_PREFIX}{search}") } else { format!("{SEARCH_PREFIX}{search}_{number}") }
+}
+
+/// Does the model's message have a search before this?
+pub(super) fn is_further_search(id: &str) -> bool {
+    id.strip_prefix(SEARCH_PREFIX).is_some_and(|search| search.contains('_'))
 }
 
 /// A search that we answered, or its answer.

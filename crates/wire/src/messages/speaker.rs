@@ -7,9 +7,9 @@ use super::{fields, program};
 use crate::carrier;
 use crate::ids::short_id;
 use crate::said::{Finish, Head, Heard, Said};
-use crate::saying::ModelCall;
+use crate::saying::{ModelCall, Saying};
 use crate::seal::Sealer;
-use crate::speaker::{Announced, Ended, Handing, Manner, Passed, Searched, Speaker};
+use crate::speaker::{Announced, CUT, Ended, Handing, Manner, Passed, Searched, Speaker};
 use crate::sse::Event;
 use crate::usage::Usage;
 use crate::wire::Wire;
@@ -17,13 +17,19 @@ use crate::wire::Wire;
 #[derive(Debug)]
 pub(super) struct MessagesSpeaker {
     draft: Draft,
-    /// The program that the client was last told of, and its place.
-    announced: Option<(String, usize)>,
+    /// What the client calls the program of the present answer of the model.
+    announced: Option<String>,
+    /// Its block, until what led to it is told.
+    waiting: Option<Value>,
     stop_reason: &'static str,
     /// How the provider says that its message ended.
     ending: Map<String, Value>,
     /// Some of the present answer of the model has gone out.
     has_passed: bool,
+    /// What it said before its searches has.
+    has_led: bool,
+    /// Searches of the present answer of the model.
+    searches: usize,
 }
 
 /// Of a message, what speakers make themselves.
@@ -36,9 +42,12 @@ impl MessagesSpeaker {
         MessagesSpeaker {
             draft: Draft::new(manner),
             announced: None,
+            waiting: None,
             stop_reason: "end_turn",
             ending: Map::new(),
             has_passed: false,
+            has_led: false,
+            searches: 0,
         }
     }
 
@@ -55,41 +64,47 @@ impl MessagesSpeaker {
         self.thoughts(said).into_iter().chain(text).collect()
     }
 
+    /// What led to a program: thoughts, and what the provider did itself. Text is in the program's state.
     fn thoughts(&self, said: &Said) -> Vec<Value> {
         if self.draft.is_same_wire() {
-            return native_content(said).iter().filter(|block| fields::is_thought(block)).cloned().collect();
+            return native_content(said).iter().filter(|block| is_thought_or_deed(block)).cloned().collect();
         }
-        let opaque = &said.saying.opaque;
-        match (said.reasoning.as_str(), opaque.is_empty()) {
-            ("", true) => Vec::new(),
-            ("", false) => vec![redacted(&carrier::wrap(opaque))],
-            (text, true) => vec![thinking(text, &carrier::wrap(&reasoning_content(text)))],
-            (text, false) => vec![thinking(text, &carrier::wrap(opaque))],
-        }
+        foreign_thoughts(&said.reasoning, &said.saying.opaque)
     }
 
-    /// Thoughts stand before the program to which they led.
-    fn think(&mut self, said: &Said) -> Vec<Event> {
-        let thoughts = self.thoughts(said);
-        match (self.draft.manner.is_stream, &self.announced) {
-            (false, Some((_, place))) => {
-                self.draft.content.splice(*place..*place, thoughts);
-                Vec::new()
-            }
-            (true, Some(_)) => Vec::new(),
-            (_, None) => thoughts.into_iter().flat_map(|thought| self.draft.block(thought)).collect(),
+    /// The same, as far as a program's state has it.
+    fn thoughts_in(&self, saying: &Saying) -> Vec<Value> {
+        if self.draft.is_same_wire() {
+            let blocks = saying.opaque.get(fields::BLOCKS).and_then(Value::as_array).into_iter().flatten();
+            return blocks.filter(|block| is_thought_or_deed(block)).cloned().collect();
         }
+        let text = saying.opaque.get("reasoning_content").and_then(Value::as_str);
+        foreign_thoughts(text.unwrap_or_default(), &saying.opaque)
+    }
+
+    fn tell(&mut self, blocks: Vec<Value>) -> Vec<Event> {
+        blocks.into_iter().flat_map(|block| self.draft.block(block)).collect()
+    }
+
+    /// How the message ends, the same in pieces and as a whole.
+    fn end(&self, message: &mut Map<String, Value>) {
+        message.insert("stop_reason".to_owned(), Value::from(self.stop_reason));
+        message.insert("stop_sequence".to_owned(), Value::Null);
+        message.extend(self.ending.clone());
+        self.draft.contain(message);
     }
 
     /// Has to be told as a whole.
     fn is_untold(&self) -> bool {
-        !self.draft.manner.is_stream || !self.has_passed
+        !self.has_led && (!self.draft.manner.is_stream || !self.has_passed)
     }
 }
 
 impl Speaker for MessagesSpeaker {
     fn begins(&mut self) {
         self.has_passed = false;
+        self.has_led = false;
+        self.searches = 0;
         self.draft.begins();
     }
 
@@ -114,12 +129,24 @@ impl Speaker for MessagesSpeaker {
             fields::program_id(program.state.run())
         };
         let block = program::written(&id, &program.state.code);
-        self.announced = Some((id, self.draft.content.len()));
-        self.draft.block(block)
+        self.announced = Some(id);
+        let said = program.state.sayings.last();
+        let mut events = self.draft.close(said.map(|saying| &saying.opaque));
+        if self.is_untold() {
+            if !program.is_finished {
+                // Its calls come with all that the model said.
+                self.waiting = Some(block);
+                return events;
+            }
+            let thoughts = said.map(|saying| self.thoughts_in(saying)).unwrap_or_default();
+            events.extend(self.tell(thoughts));
+        }
+        events.extend(self.draft.block(block));
+        events
     }
 
     fn result(&mut self, ended: &Ended<'_>) -> Vec<Event> {
-        let announced = self.announced.take().map(|(id, _)| id);
+        let announced = self.announced.take();
         let id = match ended.program {
             "" => announced.unwrap_or_else(|| fields::program_id(ended.state.run())),
             known => known.to_owned(),
@@ -127,8 +154,18 @@ impl Speaker for MessagesSpeaker {
         self.draft.block(program::result(&id, ended.shown))
     }
 
+    fn before_searches(&mut self, said: &Said) -> Vec<Event> {
+        let mut events = self.draft.close(Some(&said.saying.opaque));
+        if self.is_untold() {
+            events.extend(self.tell(self.said(said)));
+        }
+        self.has_led = true;
+        events
+    }
+
     fn searched(&mut self, searched: &Searched<'_>) -> Vec<Event> {
-        let id = fields::search_id(&short_id(searched.seed, searched.query, searched.number));
+        let id = fields::search_id(&short_id(searched.seed, searched.query, searched.number), self.searches);
+        self.searches += 1;
         let key = if searched.tool.ends_with("regex") { "pattern" } else { "query" };
         let input = Map::from_iter([(key.to_owned(), Value::from(searched.query))]);
         let found = searched.found.iter().map(|name| json!({"type": "tool_reference", "tool_name": name}));
@@ -145,8 +182,11 @@ impl Speaker for MessagesSpeaker {
     fn calls(&mut self, handing: &Handing<'_>) -> Vec<Event> {
         let mut events = self.draft.close(handing.said.map(|said| &said.saying.opaque));
         if let Some(said) = handing.said.filter(|_| self.is_untold()) {
-            events.extend(self.think(said));
+            let thoughts = self.thoughts(said);
+            events.extend(self.tell(thoughts));
         }
+        let waiting = self.waiting.take();
+        events.extend(self.tell(waiting.into_iter().collect()));
         let caller = self.draft.manner.explicit.then(|| {
             let id = match handing.program {
                 "" => fields::program_id(handing.state.run()),
@@ -174,9 +214,12 @@ impl Speaker for MessagesSpeaker {
     fn answer(&mut self, said: &Said, passed: Passed) -> Vec<Event> {
         let mut events = self.draft.close(Some(&said.saying.opaque));
         if self.is_untold() {
-            for block in self.said(said) {
-                events.extend(self.draft.block(block));
-            }
+            events.extend(self.tell(self.said(said)));
+        }
+        let is_silent = said.saying.text.as_deref().is_none_or(|text| text.trim().is_empty());
+        if passed == Passed::Text && !said.saying.calls.is_empty() && is_silent {
+            // An empty message could not be sent back.
+            events.extend(self.draft.block(fields::text_block(CUT)));
         }
         let has_calls = passed == Passed::All && !said.saying.calls.is_empty();
         if has_calls {
@@ -204,10 +247,7 @@ impl Speaker for MessagesSpeaker {
         let mut events = self.draft.start();
         events.extend(self.draft.close(None));
         let mut delta = Map::new();
-        delta.insert("stop_reason".to_owned(), Value::from(self.stop_reason));
-        delta.insert("stop_sequence".to_owned(), Value::Null);
-        delta.extend(std::mem::take(&mut self.ending));
-        self.draft.contain(&mut delta);
+        self.end(&mut delta);
         let beside = delta.shift_remove(BESIDE);
         let usage = usage.told(Wire::Messages, self.draft.manner.upstream);
         let mut end = json!({"type": "message_delta", "delta": delta, "usage": usage});
@@ -222,10 +262,7 @@ impl Speaker for MessagesSpeaker {
     fn body(&mut self, usage: &Usage) -> Option<Value> {
         let mut message = self.draft.message()?;
         message.insert("content".to_owned(), Value::Array(std::mem::take(&mut self.draft.content)));
-        message.insert("stop_reason".to_owned(), Value::from(self.stop_reason));
-        message.insert("stop_sequence".to_owned(), Value::Null);
-        message.extend(std::mem::take(&mut self.ending));
-        self.draft.contain(&mut message);
+        self.end(&mut message);
         message.insert("usage".to_owned(), Value::Object(usage.told(Wire::Messages, self.draft.manner.upstream)));
         Some(Value::Object(message))
     }
@@ -244,6 +281,20 @@ impl Speaker for MessagesSpeaker {
 
 fn native_content(said: &Said) -> &[Value] {
     said.native.get("content").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn is_thought_or_deed(block: &Value) -> bool {
+    !matches!(fields::kind(block), "text" | fields::TOOL_USE)
+}
+
+/// Thoughts of a model on another wire.
+fn foreign_thoughts(text: &str, opaque: &Map<String, Value>) -> Vec<Value> {
+    match (text, opaque.is_empty()) {
+        ("", true) => Vec::new(),
+        ("", false) => vec![redacted(&carrier::wrap(opaque))],
+        (text, true) => vec![thinking(text, &carrier::wrap(&reasoning_content(text)))],
+        (text, false) => vec![thinking(text, &carrier::wrap(opaque))],
+    }
 }
 
 fn stop_reason(finish: Finish) -> &'static str {

@@ -136,6 +136,7 @@ fn an_explicit_program_waits_ends_and_is_run_again() {
     let body = speaker.body(&usage()).expect("an answer");
     let (first, second) = (format!("srvtoolu_{sealed}"), format!("srvtoolu_{}", waiting.run()));
     let told = json!([
+        {"type": "thinking", "thinking": "Hm.", "signature": "s1"},
         {"type": "server_tool_use", "id": first, "name": "code_execution", "input": {"code": CODE}},
         {"type": "code_execution_tool_result", "tool_use_id": first, "content": {
             "type": "code_execution_result", "stdout": "one\ntwo\n", "stderr": "TypeError: no\n1 | x()",

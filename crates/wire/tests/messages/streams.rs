@@ -158,3 +158,98 @@ fn an_answer_from_another_wire_becomes_blocks() {
     let Reading::PassThrough(Some(body)) = read_for(Wire::Messages, without_tools) else { panic!("no code mode") };
     assert_eq!(body["messages"][1]["content"], json!([{"type": "text", "text": "Good day."}]));
 }
+
+/// What a client gets of an answer: in pieces as the model said it, in pieces of a whole, and as a whole.
+fn told_in_every_way(said: &Said, passed: Passed) -> [Map<String, Value>; 3] {
+    let speak = |is_stream: bool, has_streamed: bool| {
+        let mut body = plain(&json!([{"role": "user", "content": "Hi."}]));
+        body["stream"] = json!(is_stream);
+        let mut speaker = turn_for(Wire::Messages, body).speaker(CallDeltas::Whole);
+        speaker.begins();
+        speaker.head(&said.head);
+        let mut told = Vec::new();
+        for (index, block) in said.native["content"].as_array().into_iter().flatten().enumerate() {
+            if has_streamed && block["type"] != "tool_use" {
+                for event in [
+                    json!({"type": "content_block_start", "index": index, "content_block": block}),
+                    json!({"type": "content_block_stop", "index": index}),
+                ] {
+                    told.extend(speaker.pass(Heard { native: Some(event), ..Heard::default() }));
+                }
+            }
+        }
+        told.extend(speaker.answer(said, passed));
+        // Both are always asked for.
+        told.extend(speaker.finish(&usage()));
+        let mut whole = speaker.body(&usage()).expect("an answer");
+        let mut message =
+            if is_stream { assembled(&told).native } else { std::mem::take(whole.as_object_mut().expect("an object")) };
+        message.shift_remove("usage");
+        message
+    };
+    [speak(true, true), speak(true, false), speak(false, false)]
+}
+
+#[test]
+fn an_answer_ends_the_same_in_pieces_and_as_a_whole() {
+    let mut pause = answer(&json!([{"type": "text", "text": "Wait."}]), "pause_turn");
+    pause["stop_sequence"] = json!("\n");
+    pause["stop_details"] = json!({"why": 1});
+    pause["context_management"] = json!({"applied_edits": []});
+    pause["container"] = json!({"id": "container_1"});
+    let mut expected = pause.as_object().expect("an object").clone();
+    expected.shift_remove("usage");
+    for told in told_in_every_way(&said(pause), Passed::All) {
+        assert_eq!(told, expected);
+    }
+    // Whatever is left of a program that was cut can be sent back.
+    let call = json!({"type": "tool_use", "id": "t1", "name": "execute", "input": {}});
+    let thought = json!({"type": "thinking", "thinking": "Hm.", "signature": "s1"});
+    let cut = json!({"type": "text", "text": "(The answer was cut off before its program was complete.)"});
+    for (content, left) in [
+        (json!([call]), json!([cut])),
+        (json!([thought, call]), json!([thought, cut])),
+        (json!([{"type": "text", "text": "So"}, call]), json!([{"type": "text", "text": "So"}])),
+    ] {
+        for told in told_in_every_way(&said(answer(&content, "max_tokens")), Passed::Text) {
+            assert_eq!((&told["content"], &told["stop_reason"]), (&left, &json!("max_tokens")));
+        }
+    }
+}
+
+#[test]
+fn what_led_to_a_program_comes_before_it_however_it_is_told() {
+    let led = json!([
+        {"type": "thinking", "thinking": "Hm.", "signature": "s1"},
+        {"type": "server_tool_use", "id": "srvtoolu_w", "name": "web_search", "input": {"query": "x"}},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_w", "content": []},
+    ]);
+    let mut content = led.as_array().expect("a list").clone();
+    content.push(json!({"type": "text", "text": "Let me see."}));
+    content.push(json!({"type": "tool_use", "id": "t1", "name": "execute", "input": {"code": CODE}}));
+    let model = said(answer(&json!(content), "tool_use"));
+    let state = RunState { sayings: vec![model.saying.clone()], ..state(&json!({})) };
+    let ids = sealer().seal(&state, 0, [0; 8], &[asked(0)]);
+    for (is_explicit, is_stream) in [(false, false), (false, true), (true, false), (true, true)] {
+        let messages = json!([{"role": "user", "content": "Hi."}]);
+        let mut body = if is_explicit { explicit(&messages) } else { plain(&messages) };
+        body["stream"] = json!(is_stream);
+        let mut speaker = turn_for(Wire::Messages, body).speaker(CallDeltas::Whole);
+        speaker.begins();
+        speaker.head(&model.head);
+        let mut told = Vec::new();
+        if is_explicit {
+            told.extend(speaker.program(&Announced { state: &state, sealed: "", is_finished: false }));
+        }
+        let calls = [call(0, "Oslo")];
+        let handing = Handing { said: Some(&model), state: &state, program: "", ids: &ids, calls: &calls, direct: &[] };
+        told.extend(speaker.calls(&handing));
+        told.extend(speaker.finish(&usage()));
+        let whole = speaker.body(&usage()).expect("an answer")["content"].take();
+        let content = if is_stream { assembled(&told).native["content"].take() } else { whole };
+        let content = content.as_array().expect("a list");
+        assert_eq!(json!(content[..3]), led);
+        let beside = if is_explicit { "server_tool_use" } else { "redacted_thinking" };
+        assert_eq!((content[3]["type"].as_str(), content[4]["type"].as_str()), (Some(beside), Some("tool_use")));
+    }
+}
