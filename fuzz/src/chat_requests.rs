@@ -7,7 +7,9 @@ mod json;
 use std::sync::LazyLock;
 
 use dacapo_replay::{ArgsDigest, CallIndex, Toolboxes};
-use dacapo_wire::{Asked, Defaults, Item, Kept, ModelCall, Reader, Reading, RunState, Saying, Sealer, Switch, Wire};
+use dacapo_wire::{
+    Asked, Defaults, Item, Kept, ModelCall, Reader, Reading, RunState, Saying, Sealer, Switch, Urge, Wire,
+};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value, json};
@@ -40,7 +42,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn read(body: &[u8], header: Option<Switch>) {
-    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 200 };
+    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 200, custom_execute: false };
     let Ok(json) = serde_json::from_slice::<Value>(body) else { return };
     let kept = Kept::default();
     let reader = Reader { upstream: Wire::Chat, header, defaults, sealer: &SEALER, kept: &kept, toolboxes: &TOOLBOXES };
@@ -63,8 +65,8 @@ fn read(body: &[u8], header: Option<Switch>) {
                     }
                 }
             }
-            for no_calls in [false, true] {
-                let asked = turn.ask(&transcript, no_calls).to_string();
+            for urge in [Urge::AsTheClientSays, Urge::Freely, Urge::ToEnd] {
+                let asked = turn.ask(&transcript, urge).to_string();
                 check_ids(&serde_json::from_str(&asked).expect("JSON"));
             }
         }

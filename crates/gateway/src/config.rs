@@ -166,6 +166,7 @@ impl Options {
                 Upstream {
                     models: options.models.clone(),
                     wires: wires(at, options, &default.wires, errors),
+                    custom_execute: options.custom_execute.unwrap_or_default(),
                     key_from: options.api_key_env.clone(),
                     script_from: options.script.clone(),
                     retries_max: options.retries_max.unwrap_or(default.retries_max),
@@ -333,6 +334,7 @@ impl Config {
                 .upstreams
                 .iter()
                 .map(|upstream| UpstreamOptions {
+                    custom_execute: upstream.custom_execute.then_some(true),
                     wires: Some(upstream.wires.iter().map(|wire| wire.name().to_owned()).collect()),
                     name: upstream.name.clone(),
                     models: upstream.models.clone(),

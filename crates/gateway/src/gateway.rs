@@ -58,7 +58,8 @@ impl Gateway {
         let code_mode = &self.config.code_mode;
         let of_model = code_mode.models.iter().find(|(pattern, _)| matches(pattern, model)).map(|(_, switch)| *switch);
         let switch: Switch = of_model.unwrap_or(code_mode.default);
-        Defaults { switch, declarations_tokens_max: code_mode.declarations_tokens_max }
+        let custom_execute = self.upstreams.of(model).is_ok_and(|upstream| upstream.custom_execute);
+        Defaults { switch, declarations_tokens_max: code_mode.declarations_tokens_max, custom_execute }
     }
 }
 

@@ -84,6 +84,8 @@ pub struct UpstreamOptions {
     pub models: Vec<String>,
     /// What it speaks: `chat`, `responses`, `messages`. A client on another wire is translated for the first.
     pub wires: Option<Vec<String>>,
+    /// Offer `execute` as a custom tool, on Responses: programs need no escaping then.
+    pub custom_execute: Option<bool>,
     pub base_url: Option<String>,
     /// The environment variable that holds the key.
     pub api_key_env: Option<String>,

@@ -189,9 +189,9 @@ impl Server {
         }
         let mut recall = None;
         if let (Wire::Responses, Some(store)) = (wire, &gateway.store) {
-            let had_previous = json.get("previous_response_id").is_some_and(|id| !id.is_null());
-            recall = Recall::resolve(store, &tenant, &mut json).await?;
-            if had_previous && recall.is_some() {
+            let resolved = Recall::resolve(store, &tenant, &mut json).await?;
+            recall = resolved.recall;
+            if resolved.is_changed {
                 body = Bytes::from(json.to_string());
             }
         }

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use dacapo_replay::{ANSWER_TOKENS_DEFAULT, Call, Journal, Patience, Reused, StepError};
 use dacapo_wire::{
     Announced, Asked, Demand, Ended, Handing, Head, Intent, Item, ModelCall, Passed, RunId, RunState, Said, Saying,
-    Sealer, Searched, Transcript, Turn, Usage,
+    Sealer, Searched, Transcript, Turn, Urge, Usage,
 };
 use serde_json::Value;
 
@@ -37,6 +37,8 @@ pub(crate) struct Running {
     pub returned: HeaderMap,
     /// When an upstream answered, by its own clock, in seconds since 1970.
     answered_at: Option<u64>,
+    /// A program of this request has come to its end.
+    has_run: bool,
 }
 
 /// Whose conversation it is.
@@ -92,6 +94,7 @@ impl Running {
             so_far: SoFar::default(),
             returned: HeaderMap::new(),
             answered_at: None,
+            has_run: false,
         }
     }
 
@@ -119,7 +122,7 @@ impl Running {
     /// What the model would be asked with.
     pub(crate) async fn would_ask(mut self) -> Result<Value, TurnError> {
         self.tell().await?;
-        Ok(self.turn.ask(&self.transcript, false))
+        Ok(self.turn.ask(&self.transcript, Urge::AsTheClientSays))
     }
 
     async fn walk(&mut self) -> Result<(), TurnError> {
@@ -131,7 +134,9 @@ impl Running {
                 let block = live.ok_or_else(|| TurnError::bug("no program waits"))?;
                 let round = block.next_round();
                 self.usage.programs += 1;
-                self.outlet.head(&Head::resumed(turn.wire, block.run, round, block.state.started_at_ms, turn.model()));
+                let head = Head::resumed(turn.wire, block.run, round, block.state.started_at_ms, turn.model());
+                let head = self.own_head(&head);
+                self.outlet.head(&head);
                 self.hand_out(None, Waiting { program: &block.id, state: &block.state, round, answered, calls }, &[])
                     .await
             }
@@ -141,13 +146,9 @@ impl Running {
                     self.usage.tokens_kept_out += tokens(answer_bytes.saturating_sub(shown.to_string().len()));
                     if turn.explicit {
                         let (run, round) = (block.run, block.next_round());
-                        self.outlet.head(&Head::resumed(
-                            turn.wire,
-                            run,
-                            round,
-                            block.state.started_at_ms,
-                            turn.model(),
-                        ));
+                        let head = Head::resumed(turn.wire, run, round, block.state.started_at_ms, turn.model());
+                        let head = self.own_head(&head);
+                        self.outlet.head(&head);
                         self.outlet.result(&Ended { program: &block.id, state: &block.state, shown }).await?;
                     }
                 }
@@ -186,7 +187,12 @@ impl Running {
             let code_mode = &self.gateway.config.code_mode;
             let no_calls =
                 self.attempts >= code_mode.attempts_max || self.usage.model_calls + 1 >= code_mode.model_calls_max;
-            let said = self.ask(no_calls).await?;
+            let urge = match self.turn.wanted.demand {
+                _ if no_calls => Urge::ToEnd,
+                Demand::Calls | Demand::Program if self.has_run => Urge::Freely,
+                _ => Urge::AsTheClientSays,
+            };
+            let said = self.ask(urge).await?;
             self.usage.add(said.usage.as_ref());
             self.begin(&said.head);
             let offer = &self.turn.offer;
@@ -309,7 +315,8 @@ impl Running {
                 (shown, is_error)
             }
         };
-        self.attempts += u32::from(is_error || matches!(self.turn.wanted.demand, Demand::Calls | Demand::Program));
+        self.attempts += u32::from(is_error);
+        self.has_run |= !is_error;
         let asked = if direct.is_empty() || self.turn.explicit { carried } else { whole };
         let answered = asked.clone();
         let told = self.blocking(move |blocks| Ok(blocks.respond(&answered, |_| shown.to_string()))).await?;

@@ -55,6 +55,8 @@ pub(crate) struct Upstream {
     pub models: Vec<String>,
     /// What it speaks; never empty.
     pub wires: Vec<Wire>,
+    /// Its models write programs as plain text, on Responses.
+    pub custom_execute: bool,
     pub place: Place,
     /// What the configuration named, for people to read.
     pub key_from: Option<String>,
@@ -75,6 +77,7 @@ impl Upstream {
                 Place::Http { .. } => vec![Wire::Chat],
                 Place::Scripted(_) => Wire::ALL.to_vec(),
             },
+            custom_execute: false,
             place,
             retries_max: 2,
             retry_wait_max: Duration::from_secs(10),

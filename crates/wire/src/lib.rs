@@ -40,6 +40,6 @@ pub use speaker::{Announced, CallDeltas, Ended, Handing, Manner, Passed, Searche
 pub use sse::{Event, SseError, SseReader};
 pub use state::{Asked, RunState};
 pub use transcript::Transcript;
-pub use turn::{BadRequest, Defaults, Demand, Reader, Reading, Switch, Turn, Wanted};
+pub use turn::{BadRequest, Defaults, Demand, Reader, Reading, Switch, Turn, Urge, Wanted};
 pub use usage::Usage;
 pub use wire::Wire;

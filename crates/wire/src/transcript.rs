@@ -1,5 +1,7 @@
 //! The history as the model sees it.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::conversation::{Given, Lost};
@@ -17,6 +19,8 @@ pub struct Transcript {
     entries: Vec<Value>,
     /// Calls written so far.
     calls: usize,
+    /// Ids of calls that took text.
+    custom: BTreeSet<String>,
     /// What the model said last, and where it is written.
     last: Option<(usize, Message)>,
 }
@@ -30,7 +34,7 @@ const PARTS_MAX: usize = 128;
 
 impl Transcript {
     pub(crate) fn new(client: Wire, upstream: Wire) -> Transcript {
-        Transcript { client, upstream, entries: Vec::new(), calls: 0, last: None }
+        Transcript { client, upstream, entries: Vec::new(), calls: 0, last: None, custom: BTreeSet::new() }
     }
 
     pub fn entries(&self) -> &[Value] {
@@ -48,7 +52,7 @@ impl Transcript {
             return;
         }
         for mut message in self.client.dialect().read(&entry) {
-            message.parts.iter_mut().for_each(|part| self.fit_id(part));
+            message.parts.iter_mut().for_each(|part| self.fit(part));
             // On this wire an answer is many entries, on others one: calls made together stay together.
             if self.client == Wire::Responses && message.role == Role::Assistant {
                 self.go_on(message);
@@ -123,17 +127,26 @@ impl Transcript {
         call.id = self.fitting(std::mem::take(&mut call.id));
         if let Some(answer) = &mut answer {
             answer.id = self.fitting(std::mem::take(&mut answer.id));
+            answer.is_custom |= call.is_custom;
         }
         self.upstream.dialect().write_given(&call, answer.as_ref())
     }
 
-    fn fit_id(&self, part: &mut Part) {
-        let id = match part {
-            Part::Call(call) => &mut call.id,
-            Part::Answer(answer) => &mut answer.id,
-            Part::Text(_) | Part::Media(_) | Part::Reasoning { .. } => return,
-        };
-        *id = self.fitting(std::mem::take(id));
+    /// Ids that the provider takes, and answers of the kind that their calls are.
+    fn fit(&mut self, part: &mut Part) {
+        match part {
+            Part::Call(call) => {
+                call.id = self.fitting(std::mem::take(&mut call.id));
+                if call.is_custom {
+                    self.custom.insert(call.id.clone());
+                }
+            }
+            Part::Answer(answer) => {
+                answer.id = self.fitting(std::mem::take(&mut answer.id));
+                answer.is_custom |= self.custom.contains(&answer.id);
+            }
+            Part::Text(_) | Part::Media(_) | Part::Reasoning { .. } => {}
+        }
     }
 
     /// An id that the model's provider takes: the same for a call and its answer.

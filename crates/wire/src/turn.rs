@@ -13,6 +13,7 @@ use crate::ids::RunId;
 use crate::message::{Effort, Input, Tool};
 use crate::plain::{Kept, Seals};
 use crate::prompt::Offer;
+use crate::saying::Saying;
 use crate::seal::{Sealer, tools_digest};
 use crate::speaker::{CallDeltas, Manner, Speaker};
 use crate::transcript::Transcript;
@@ -68,6 +69,8 @@ impl Switch {
 pub struct Defaults {
     pub switch: Switch,
     pub declarations_tokens_max: usize,
+    /// Whether models write programs as plain text, where their wire has tools for that.
+    pub custom_execute: bool,
 }
 
 /// What the client says about calls in the answer, whatever the model would rather do.
@@ -90,6 +93,16 @@ pub struct Wanted {
     /// One call at a time.
     pub one_call: bool,
     pub demand: Demand,
+}
+
+/// How a model is asked within a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Urge {
+    AsTheClientSays,
+    /// What the client demands has been done.
+    Freely,
+    /// It has to come to an end.
+    ToEnd,
 }
 
 /// What a request is read with.
@@ -133,6 +146,10 @@ pub struct Turn {
     pub dropped: Vec<String>,
     /// What the client calls its provider's search for tools: it is told of ours under this name.
     pub search_tool: Option<String>,
+    /// Names of the client's tools that take text.
+    custom: BTreeSet<String>,
+    /// Whether the model writes programs as plain text.
+    custom_execute: bool,
 }
 
 const CODE_MODE: &str = "code_mode";
@@ -178,8 +195,8 @@ impl Reader<'_> {
         let toolbox =
             self.toolboxes.get(&tools).map_err(|error| BadRequest::new(split.path(&error.path), error.message))?;
         let tokens_max = self.defaults.declarations_tokens_max;
-        let mut offer = Offer::new(Arc::clone(&toolbox), split.direct, tokens_max)
-            .with_open_toolset(split.has_open_toolset);
+        let mut offer =
+            Offer::new(Arc::clone(&toolbox), split.direct, tokens_max).with_open_toolset(split.has_open_toolset);
         if !split.deferred.is_empty() {
             let declared = split.tools.iter().enumerate().filter(|(at, _)| !split.deferred.contains(at));
             let declared: Vec<&Value> = declared.map(|(_, tool)| tool.as_ref()).collect();
@@ -207,6 +224,9 @@ impl Reader<'_> {
         passed_tools: Vec<Value>,
     ) -> Turn {
         let wanted = wire.dialect().wanted(&body);
+        let is_text = |tool: &Tool| matches!(tool.input, Input::Text { .. });
+        let custom = passed_tools.iter().filter_map(|entry| wire.dialect().read_tool(entry)).filter(is_text);
+        let custom = if wire == self.upstream { BTreeSet::new() } else { custom.map(|tool| tool.name).collect() };
         let dropped =
             if wire == self.upstream { Vec::new() } else { dropped(wire, self.upstream, &body, &passed_tools) };
         Turn {
@@ -221,6 +241,8 @@ impl Reader<'_> {
             passed_tools,
             dropped,
             search_tool: None,
+            custom,
+            custom_execute: self.defaults.custom_execute && self.upstream == Wire::Responses,
         }
     }
 
@@ -298,7 +320,11 @@ fn dropped(client: Wire, upstream: Wire, body: &Map<String, Value>, passed_tools
         (wishes.format.is_some() && carried.format.is_none(), "response format"),
         (wishes.user.is_some() && carried.user.is_none(), "user"),
     ];
-    let lost = lost.into_iter().filter(|(is_lost, _)| *is_lost).map(|(_, name)| name.to_owned());
+    let is_choice_lost =
+        body.get("tool_choice").is_some_and(Value::is_object) && client.wanted(body).demand == Demand::Nothing;
+    let is_auto = body.get("tool_choice").is_some_and(|choice| choice["type"] == "auto");
+    let lost = lost.into_iter().chain([(is_choice_lost && !is_auto, "tool_choice")]);
+    let lost = lost.filter(|(is_lost, _)| *is_lost).map(|(_, name)| name.to_owned());
     let tools = passed_tools.iter().filter(|entry| client.read_tool(entry).is_none());
     let tools = tools.map(|entry| {
         let name = entry.get("type").or_else(|| entry.get("name")).and_then(Value::as_str).unwrap_or("?");
@@ -346,25 +372,42 @@ impl Turn {
         calls.iter().map(|call| format!("call_{run}_{round}_{}", call.call.0)).collect()
     }
 
-    /// The request for the model. `no_calls`: it has to come to an end.
-    pub fn ask(&self, transcript: &Transcript, no_calls: bool) -> Value {
+    /// What the model called, as the client declared it: some wires have no tools that take text.
+    pub fn adopt(&self, saying: &mut Saying) {
+        if self.wire == self.upstream {
+            return;
+        }
+        for call in saying.calls.iter_mut().filter(|call| !call.is_custom) {
+            let is_custom = self.custom.contains(&call.name);
+            let input = serde_json::from_str::<Value>(&call.arguments).ok().filter(|_| is_custom);
+            if let Some(input) = input.as_ref().and_then(|arguments| arguments.get("input")?.as_str()) {
+                call.is_custom = true;
+                input.clone_into(&mut call.arguments);
+            }
+        }
+    }
+
+    /// The request for the model.
+    pub fn ask(&self, transcript: &Transcript, urge: Urge) -> Value {
         let (client, upstream) = (self.wire.dialect(), self.upstream.dialect());
         let is_same_wire = self.wire == self.upstream;
         let ours = self.offer.tools().into_iter().map(|(name, description, schema)| {
-            upstream.write_tool(&Tool {
-                name: name.to_owned(),
-                description: Some(description),
-                input: Input::Schema(schema),
-            })
+            let is_text = self.custom_execute && name == self.offer.execute();
+            let input = if is_text { Input::Text { format: None } } else { Input::Schema(schema) };
+            upstream.write_tool(&Tool { name: name.to_owned(), description: Some(description), input })
         });
-        let (body, passed): (_, Vec<Value>) = if is_same_wire {
+        let (mut body, passed): (_, Vec<Value>) = if is_same_wire {
             (self.body.clone(), self.passed_tools.clone())
         } else {
             let tools = self.passed_tools.iter().filter_map(|entry| client.read_tool(entry));
             (upstream.body(&client.wishes(&self.body)), tools.map(|tool| upstream.write_tool(&tool)).collect())
         };
+        if urge == Urge::Freely {
+            body.shift_remove("tool_choice");
+        }
         let demand = match &self.wanted.demand {
-            _ if no_calls => Demand::NoCalls,
+            _ if urge == Urge::ToEnd => Demand::NoCalls,
+            _ if urge == Urge::Freely => Demand::Nothing,
             Demand::Program => Demand::Tool(self.offer.execute().to_owned()),
             _ if is_same_wire => Demand::Nothing,
             demand => demand.clone(),

@@ -2,7 +2,7 @@
 
 use dacapo_replay::{ArgsDigest, CallIndex, Toolboxes};
 use dacapo_wire::{
-    Asked, Defaults, Item, Kept, ModelCall, Reader, Reading, RunState, Saying, Sealer, Switch, Turn, Wire,
+    Asked, Defaults, Item, Kept, ModelCall, Reader, Reading, RunState, Saying, Sealer, Switch, Turn, Urge, Wire,
 };
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ fn sealer() -> Sealer {
 fn turn(messages: &Value) -> Box<Turn> {
     let tools = json!([{"type": "function", "function": {"name": "get_weather"}}]);
     let body = json!({"model": "m", "messages": messages, "tools": tools}).to_string();
-    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000 };
+    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000, custom_execute: false };
     let (sealer, kept, toolboxes) = (sealer(), Kept::default(), Toolboxes::default());
     let reader =
         Reader { upstream: Wire::Chat, header: None, defaults, sealer: &sealer, kept: &kept, toolboxes: &toolboxes };
@@ -49,7 +49,7 @@ fn asked(turn: &Turn) -> Value {
             Item::Block(_) => {}
         }
     }
-    turn.ask(&transcript, false)["messages"].clone()
+    turn.ask(&transcript, Urge::AsTheClientSays)["messages"].clone()
 }
 
 #[test]

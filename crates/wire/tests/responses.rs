@@ -3,7 +3,7 @@
 use dacapo_replay::{Call, CallIndex, Toolboxes};
 use dacapo_wire::{
     Announced, Asked, BadRequest, CallDeltas, Defaults, Ended, Event, Handing, Item, Kept, ModelCall, Passed, Reader,
-    Reading, RunState, Said, Saying, Sealer, SseReader, Switch, Transcript, Turn, Usage, Wire,
+    Reading, RunState, Said, Saying, Sealer, SseReader, Switch, Transcript, Turn, Urge, Usage, Wire,
 };
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,7 @@ fn sealer() -> Sealer {
 }
 
 fn read(upstream: Wire, body: Value) -> Result<Reading, BadRequest> {
-    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000 };
+    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000, custom_execute: false };
     let (sealer, kept, toolboxes) = (sealer(), Kept::default(), Toolboxes::default());
     let reader = Reader { upstream, header: None, defaults, sealer: &sealer, kept: &kept, toolboxes: &toolboxes };
     reader.read(Wire::Responses, body)
@@ -121,7 +121,7 @@ fn asked(turn: &Turn, result: &str) -> Value {
             }
         }
     }
-    turn.ask(&transcript, false)
+    turn.ask(&transcript, Urge::AsTheClientSays)
 }
 
 fn input(first: Value, more: impl IntoIterator<Item = Value>) -> Value {
@@ -406,7 +406,7 @@ fn functions_of_a_namespace_keep_their_names() {
     });
     let turn = turn(Wire::Responses, body);
     assert_eq!(turn.search_tool.as_deref(), Some("tool_search"));
-    let asked = turn.ask(&turn.transcript(), false);
+    let asked = turn.ask(&turn.transcript(), Urge::AsTheClientSays);
     let names: Vec<&str> = asked["tools"]
         .as_array()
         .expect("tools")

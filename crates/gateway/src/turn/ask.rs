@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
-use dacapo_wire::{Head, Intent, Said, SseReader, Unheard, Wire};
+use dacapo_wire::{Head, Intent, Said, SseReader, Unheard, Urge, Wire};
 use futures_util::StreamExt;
 use serde_json::Value;
 
@@ -17,8 +17,9 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 impl Running {
     /// Asks the model with the history as it is now.
-    pub(super) async fn ask(&mut self, no_calls: bool) -> Result<Said, TurnError> {
-        let body = Bytes::from(self.turn.ask(&self.transcript, no_calls).to_string());
+    pub(super) async fn ask(&mut self, urge: Urge) -> Result<Said, TurnError> {
+        let no_calls = urge == Urge::ToEnd;
+        let body = Bytes::from(self.turn.ask(&self.transcript, urge).to_string());
         let upstreams = &self.gateway.upstreams;
         let upstream = upstreams.of(self.turn.model())?;
         let answer = upstreams.post(upstream, Target::Answer(self.turn.upstream), &self.asking, body).await?;
@@ -41,8 +42,15 @@ impl Running {
             return Err(TurnError::passed(self.turn.upstream, status, self.returned.clone(), body));
         }
         let mut said = self.turn.upstream.said(body).map_err(TurnError::upstream)?;
-        said.head = dated(&said.head, self.answered_at);
+        self.turn.adopt(&mut said.saying);
+        said.head = self.own_head(&said.head);
         Ok(said)
+    }
+
+    /// What stands around an answer: not every wire says when it came, and a kept one has a name of its own.
+    pub(super) fn own_head(&self, head: &Head) -> Head {
+        let id = self.tenant.recall.as_ref().map_or_else(|| head.id.clone(), |recall| recall.response_id(&head.id));
+        Head { id, created: head.created.or(self.answered_at), ..head.clone() }
     }
 
     /// Passes on what is surely part of the answer, as it arrives.
@@ -76,7 +84,8 @@ impl Running {
                     }
                 })?;
                 if let Some(head) = listener.head() {
-                    self.outlet.head(&dated(head, self.answered_at));
+                    let head = self.own_head(head);
+                    self.outlet.head(&head);
                 }
                 if listener.is_over() {
                     is_over = true;
@@ -101,7 +110,8 @@ impl Running {
         let mut said = listener
             .finish()
             .ok_or_else(|| TurnError::upstream("the upstream's stream ended before the answer did"))?;
-        said.head = dated(&said.head, self.answered_at);
+        self.turn.adopt(&mut said.saying);
+        said.head = self.own_head(&said.head);
         let is_for_client = no_calls
             || said.is_cut()
             || matches!(said.saying.intent(&self.turn.offer), Intent::Answer | Intent::Direct);
@@ -112,11 +122,6 @@ impl Running {
         }
         Ok(said)
     }
-}
-
-/// Not every wire says when it answered.
-fn dated(head: &Head, answered_at: Option<u64>) -> Head {
-    Head { created: head.created.or(answered_at), ..head.clone() }
 }
 
 /// The status of an error that came without one: in a stream, or with a success.

@@ -485,3 +485,107 @@ async fn thoughts_come_back_to_their_provider_as_they_were() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn models_may_write_programs_as_plain_text() {
+    let model = Model::start(PROGRAM).await;
+    let mut options = options_on(&model, Wire::Responses);
+    options.upstreams[0].custom_execute = Some(true);
+    let gateway = Running::start(options).await;
+    for client in Wire::ALL {
+        let mut talk = Talk::new(client, &TOOLS);
+        talk.user("What is it?");
+        for call in talk.hear(&post(&talk, &gateway.url).await.text).calls {
+            talk.answer(&call, "this", false);
+        }
+        assert_eq!(talk.hear(&post(&talk, &gateway.url).await.text).text, "It is this.", "{client}");
+        let asked = model.asked();
+        assert_eq!(
+            (asked[0]["tools"][0]["type"].clone(), asked[0]["tools"][0]["name"].clone()),
+            (json!("custom"), json!("execute"))
+        );
+        let items = asked[1]["input"].as_array().unwrap();
+        let call = items.iter().find(|item| item["type"] == "custom_tool_call").unwrap();
+        assert!(call["input"].as_str().unwrap().starts_with("const [a, b]"), "{call}");
+        assert!(items.iter().any(|item| item["type"] == "custom_tool_call_output"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_that_take_text_keep_doing_so_on_other_wires() {
+    let script = r#"
+[[turn]]
+when = { after = "user" }
+calls = [{ name = "patch", arguments = { input = "*** Begin" } }]
+
+[[turn]]
+text = "Patched: {{result}}"
+"#;
+    for (client, upstream) in [
+        (Wire::Chat, Wire::Messages),
+        (Wire::Chat, Wire::Responses),
+        (Wire::Responses, Wire::Messages),
+        (Wire::Responses, Wire::Chat),
+    ] {
+        let model = Model::start(script).await;
+        let gateway = Running::start(options_on(&model, upstream)).await;
+        let (path, mut body) = Talk::new(client, &TOOLS).request();
+        let key = if client == Wire::Chat { "messages" } else { "input" };
+        body[key] = json!([{"role": "user", "content": "Patch it."}]);
+        body["tools"].as_array_mut().unwrap().push(match client {
+            Wire::Chat => json!({"type": "custom", "custom": {"name": "patch"}}),
+            _ => json!({"type": "custom", "name": "patch"}),
+        });
+        let url = format!("{}{path}", gateway.url);
+        let answer = post_to(&url, &body).await.json();
+        let history = body[key].as_array_mut().unwrap();
+        if client == Wire::Chat {
+            let message = &answer["choices"][0]["message"];
+            let call = &message["tool_calls"][0];
+            assert_eq!(call["custom"], json!({"name": "patch", "input": "*** Begin"}), "{upstream}: {answer}");
+            history.extend([message.clone(), json!({"role": "tool", "tool_call_id": call["id"], "content": "done"})]);
+        } else {
+            let item = answer["output"].as_array().unwrap().last().unwrap();
+            assert_eq!(
+                (item["type"].clone(), item["input"].clone()),
+                (json!("custom_tool_call"), json!("*** Begin")),
+                "{upstream}: {answer}"
+            );
+            history.extend([
+                item.clone(),
+                json!({"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "done"}),
+            ]);
+        }
+        let answer = post_to(&url, &body).await;
+        assert!(answer.text.contains("Patched: done"), "{client} to {upstream}: {}", answer.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_demand_is_met_by_one_program_and_what_cannot_be_had_is_refused() {
+    let script =
+        "[[turn]]\nwhen = { after = \"user\" }\nprogram = \"return 6 * 7;\"\n\n[[turn]]\ntext = \"{{result/data}}\"\n";
+    let model = Model::start(script).await;
+    let gateway = Running::start(options(&model)).await;
+    for (wire, choice) in [
+        (Wire::Chat, json!("required")),
+        (Wire::Responses, json!({"type": "programmatic_tool_calling"})),
+        (Wire::Messages, json!({"type": "tool", "name": "code_execution"})),
+    ] {
+        let mut talk = Talk::new(wire, &TOOLS);
+        talk.explicit = wire != Wire::Chat;
+        talk.extra = json!({"tool_choice": choice});
+        talk.user("What is it?");
+        assert_eq!(talk.hear(&post(&talk, &gateway.url).await.text).text, "42", "{wire}");
+        let asked = model.asked();
+        assert_eq!(asked.len(), 2, "{wire}");
+        assert!(asked[0].get("tool_choice").is_some() && asked[1].get("tool_choice").is_none(), "{wire}: {asked:?}");
+    }
+    let mut talk = Talk::new(Wire::Messages, &TOOLS);
+    talk.explicit = true;
+    talk.user("What is it?");
+    talk.extra = json!({"stop_sequences": ["x"]});
+    let refused = post(&talk, &gateway.url).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.json()["error"]["message"].as_str().unwrap().starts_with("stop_sequences: "), "{}", refused.text);
+}

@@ -80,7 +80,9 @@ pub(super) fn reasoning(fields: &Map<String, Value>) -> impl Iterator<Item = (St
 /// A message of the model in our words.
 pub(super) fn saying(message: &Value) -> Saying {
     let opaque = message.as_object().map(|fields| reasoning(fields).collect()).unwrap_or_default();
-    let text = Some(said_text(message.get("content"))).filter(|text| !text.is_empty());
+    let refusal = || message.get("refusal").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = Some(said_text(message.get("content"))).filter(|text| !text.is_empty()).unwrap_or_else(refusal);
+    let text = Some(text).filter(|text| !text.is_empty());
     Saying { text, opaque, calls: tool_calls(message).iter().map(model_call).collect() }
 }
 

@@ -145,6 +145,7 @@ impl ChatListener {
                 }
             }
             heard.text = fields::said_text(delta.get("content"));
+            heard.text.push_str(delta.get("refusal").and_then(Value::as_str).unwrap_or_default());
             heard.is_text = !heard.text.is_empty();
             let said = ["reasoning_content", "reasoning"].iter().find_map(|key| delta.get(*key)?.as_str());
             said.unwrap_or_default().clone_into(&mut heard.reasoning);

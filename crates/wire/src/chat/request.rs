@@ -106,7 +106,10 @@ pub(super) fn wanted(body: &Map<String, Value>) -> Wanted {
         demand: match choice.and_then(Value::as_str) {
             Some("required") => Demand::Calls,
             Some("none") => Demand::NoCalls,
-            _ => match choice.and_then(|choice| choice.pointer("/function/name")).and_then(Value::as_str) {
+            _ => match choice
+                .and_then(|choice| choice.pointer("/function/name").or_else(|| choice.pointer("/custom/name")))
+                .and_then(Value::as_str)
+            {
                 Some(name) => Demand::Tool(name.to_owned()),
                 None => Demand::Nothing,
             },
@@ -178,7 +181,9 @@ pub(super) fn ask(mut body: Map<String, Value>, ask: Ask<'_>) -> Value {
         Demand::NoCalls => _ = body.insert("tool_choice".to_owned(), Value::from("none")),
         Demand::Calls | Demand::Program => _ = body.insert("tool_choice".to_owned(), Value::from("required")),
         Demand::Tool(name) => {
-            let choice = json!({"type": "function", "function": {"name": name}});
+            let is_custom = body["tools"].as_array().into_iter().flatten().any(|tool| tool["custom"]["name"] == name);
+            let kind = if is_custom { "custom" } else { "function" };
+            let choice = json!({"type": kind, kind: {"name": name}});
             body.insert("tool_choice".to_owned(), choice);
         }
     }

@@ -179,7 +179,7 @@ impl Speaker for ChatSpeaker {
                 ModelCall { name: call.tool.clone(), arguments: call.args.to_string(), ..ModelCall::default() };
             fields::written(id, &function)
         });
-        let calls: Vec<Value> = of_program.chain(handing.direct.iter().map(direct_call)).collect();
+        let calls: Vec<Value> = of_program.chain(handing.direct.iter().enumerate().map(direct_call)).collect();
         let mut message = handing.said.map(|said| self.said(said)).unwrap_or_default();
         message.insert("content".to_owned(), Value::Null);
         self.hand_out(message, calls)
@@ -196,7 +196,7 @@ impl Speaker for ChatSpeaker {
             }
         }
         if passed == Passed::All && !said.saying.calls.is_empty() {
-            let calls = said.saying.calls.iter().map(direct_call).collect();
+            let calls = said.saying.calls.iter().enumerate().map(direct_call).collect();
             let mut events = Vec::new();
             if self.manner.is_stream && !self.has_passed && said.saying.text.is_some() {
                 self.has_role = true;
@@ -264,9 +264,9 @@ fn finish_reason(finish: Finish) -> &'static str {
 }
 
 /// Some providers give their calls no id, but clients need one.
-fn direct_call(call: &ModelCall) -> Value {
+fn direct_call((at, call): (usize, &ModelCall)) -> Value {
     match call.id.as_str() {
-        "" => fields::written(&format!("call_{}", short_id(&call.name, &call.arguments, 0)), call),
+        "" => fields::written(&format!("call_{}", short_id(&call.name, &call.arguments, at)), call),
         id => fields::written(id, call),
     }
 }

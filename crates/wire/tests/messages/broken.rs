@@ -55,7 +55,7 @@ fn nothing_that_is_broken_breaks_us() {
         {"role": "assistant", "content": [{"type": "tool_use", "id": ids[1], "name": "get_weather", "input": {}}]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "y", "content": "late"}]},
     ]));
-    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000 };
+    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000, custom_execute: false };
     let (sealer, kept, toolboxes) = (sealer(), Kept::default(), Toolboxes::default());
     for upstream in [Wire::Messages, Wire::Chat] {
         let reader = Reader { upstream, header: None, defaults, sealer: &sealer, kept: &kept, toolboxes: &toolboxes };

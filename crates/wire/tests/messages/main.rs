@@ -4,7 +4,7 @@ use dacapo_replay::{Answer, ArgsDigest, Call, CallIndex, JsonText, Toolboxes};
 use dacapo_wire::{
     Announced, Asked, Block, CallDeltas, Defaults, Ended, Event, Handing, Head, Heard, Item, Kept, ModelCall, Passed,
     Reader, Reading, RunState, Said, Saying, Sealer, Searched, Speaker, SseReader, Switch, Trouble, Turn, Unheard,
-    Usage, Wire,
+    Urge, Usage, Wire,
 };
 use serde_json::{Map, Value, json};
 
@@ -20,7 +20,7 @@ fn sealer() -> Sealer {
 }
 
 fn read_for(upstream: Wire, body: Value) -> Reading {
-    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000 };
+    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000, custom_execute: false };
     let (sealer, kept, toolboxes) = (sealer(), Kept::default(), Toolboxes::default());
     let reader = Reader { upstream, header: None, defaults, sealer: &sealer, kept: &kept, toolboxes: &toolboxes };
     reader.read(Wire::Messages, body).expect("a request in order")
@@ -101,7 +101,7 @@ fn ask(turn: &Turn) -> Value {
             }
         }
     }
-    turn.ask(&transcript, false)
+    turn.ask(&transcript, Urge::AsTheClientSays)
 }
 
 fn said(body: Value) -> Said {

@@ -113,7 +113,7 @@ fn a_history_goes_to_another_wire_and_one_from_there_comes_here() {
         ])
     );
 
-    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000 };
+    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000, custom_execute: false };
     let (sealer, kept, toolboxes) = (sealer(), Kept::default(), Toolboxes::default());
     let reader = Reader {
         upstream: Wire::Messages,
