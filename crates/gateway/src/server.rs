@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCo
 use axum::routing::{get, post};
 use bytes::Bytes;
 use dacapo_replay::{Request as StepRequest, Step};
-use dacapo_wire::{BadRequest, Kept, Reader, Reading, Sealer, Switch, Turn, Wire};
+use dacapo_wire::{Reading, Turn, Wire};
 use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -23,9 +22,9 @@ use tokio::task::JoinHandle;
 
 use crate::error::TurnError;
 use crate::gateway::{Gateway, StartError};
+use crate::headers;
 use crate::outlet::Stream;
-use crate::recall::Recall;
-use crate::threads;
+use crate::request::{Asked, bad};
 use crate::turn::{Done, Running, Tenant};
 use crate::upstream::{Answer, Asking, Target};
 
@@ -39,8 +38,8 @@ const BYTES_PER_TOKEN: usize = 4;
 const QUEUE: usize = 64;
 
 #[derive(Debug, Clone)]
-struct Server {
-    gateway: Arc<Gateway>,
+pub(crate) struct Server {
+    pub gateway: Arc<Gateway>,
     is_stopping: Arc<AtomicBool>,
 }
 
@@ -140,17 +139,6 @@ fn wire_of(uri: &Uri) -> Wire {
     if uri.path().starts_with("/v1/messages") { Wire::Messages } else { Wire::Chat }
 }
 
-/// A request of a client, read.
-struct Asked {
-    reading: Reading,
-    /// As it came, or nearly.
-    body: Bytes,
-    model: String,
-    asking: Asking,
-    tenant: Tenant,
-    permit: OwnedSemaphorePermit,
-}
-
 impl Server {
     async fn answer(&self, wire: Wire, request: Request<Body>) -> Result<Response<Body>, TurnError> {
         let Asked { reading, body, model, asking, tenant, permit } = self.read(wire, request).await?;
@@ -165,50 +153,12 @@ impl Server {
                 let done = Running::new(Arc::clone(&self.gateway), *turn, asking, tenant, None).run().await?;
                 tell(&model, &done);
                 let mut response = json_response(&done.body.unwrap_or(Value::Null));
-                response.headers_mut().extend(about(&done.headers));
+                response.headers_mut().extend(headers::about(&done.headers));
                 response.headers_mut().extend(dropped);
                 drop(permit);
                 Ok(response)
             }
         }
-    }
-
-    async fn read(&self, wire: Wire, request: Request<Body>) -> Result<Asked, TurnError> {
-        let gateway = &self.gateway;
-        let (mut parts, body) = request.into_parts();
-        let tenant = self.admit(&parts.headers)?.to_owned();
-        let permit = self.permit()?;
-        let mut body = self.body(body).await?;
-        let header = mode_header(&parts.headers)?;
-        let mut json: Value = off_thread(body.clone(), body.len(), |body| {
-            serde_json::from_slice(&body).map_err(|error| bad("body", format!("is not JSON: {error}")))
-        })
-        .await??;
-        if wire == Wire::Messages && threads::without(&mut json, &mut parts.headers)? {
-            body = Bytes::from(json.to_string());
-        }
-        let mut recall = None;
-        if let (Wire::Responses, Some(store)) = (wire, &gateway.store) {
-            let resolved = Recall::resolve(store, &tenant, &mut json).await?;
-            recall = resolved.recall;
-            if resolved.is_changed {
-                body = Bytes::from(json.to_string());
-            }
-        }
-        let model = json.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let upstream = gateway.upstreams.of(&model)?.wire_for(wire);
-        let sealer = Sealer::new(gateway.config.secret.0.as_bytes(), &tenant);
-        let kept = self.kept(wire, &tenant, &json).await?;
-        let tenant = Tenant { name: tenant, sealer: sealer.clone(), recall };
-        let defaults = gateway.defaults(&model);
-        let reader = Arc::clone(gateway);
-        let reading = off_thread(json, body.len(), move |json| {
-            let toolboxes = &reader.toolboxes;
-            Reader { upstream, header, defaults, sealer: &sealer, kept: &kept, toolboxes }.read(wire, json)
-        });
-        let reading = reading.await??;
-        let query = parts.uri.query().map_or_else(String::new, |query| format!("?{query}"));
-        Ok(Asked { reading, body, model, asking: Asking { headers: parts.headers, query, wire }, tenant, permit })
     }
 
     /// How many tokens the model would read.
@@ -236,36 +186,6 @@ impl Server {
         };
         drop(permit);
         Ok(counted)
-    }
-
-    /// The tenant that asks. Where anybody on this machine may, web pages of others may not.
-    fn admit(&self, headers: &HeaderMap) -> Result<&str, TurnError> {
-        let config = &self.gateway.config;
-        if config.clients.is_empty() && config.listen.ip().is_loopback() && is_foreign(headers) {
-            let message = "a web page of another host may not use this; configure a [[client]] for it";
-            return Err(TurnError::ours(StatusCode::FORBIDDEN, "permission_error", message));
-        }
-        config.clients.admit(headers, Instant::now())
-    }
-
-    /// States of programs that the client's ids do not carry.
-    async fn kept(&self, wire: Wire, tenant: &str, body: &Value) -> Result<Kept, TurnError> {
-        let mut kept = Kept::default();
-        let Some(store) = &self.gateway.store else { return Ok(kept) };
-        let wanted = Kept::wanted(wire, body);
-        match store.get(tenant, &wanted).await {
-            Ok(found) => {
-                for ((run, round), sealed) in wanted.into_iter().zip(found) {
-                    if let Some(sealed) = sealed {
-                        kept.insert(run, round, sealed);
-                    }
-                }
-                Ok(kept)
-            }
-            // Only a program that would go on now is worth an error.
-            Err(error) if Kept::is_vital(wire, body) => Err(error),
-            Err(_) => Ok(kept),
-        }
     }
 
     /// The first piece decides: before it there is a status to be told, after it there is not.
@@ -312,7 +232,7 @@ impl Server {
             Some((Ok::<_, Infallible>(piece), (None, receiver, task)))
         });
         let mut response = Response::new(Body::from_stream(pieces));
-        *response.headers_mut() = headers.get().map(about).unwrap_or_default();
+        *response.headers_mut() = headers.get().map(headers::about).unwrap_or_default();
         response.headers_mut().extend(dropped);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
@@ -362,24 +282,6 @@ impl Server {
         });
         stepped.await.map_err(|error| TurnError::upstream(error.to_string()))?
     }
-
-    fn permit(&self) -> Result<OwnedSemaphorePermit, TurnError> {
-        Arc::clone(&self.gateway.turns).try_acquire_owned().map_err(|error| TurnError::Ours {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            kind: "server_error",
-            message: format!("{} turns run at this moment, and no more may: {error}", self.gateway.config.turns_max),
-            retry_after_s: Some(1),
-        })
-    }
-
-    async fn body(&self, body: Body) -> Result<Bytes, TurnError> {
-        let bytes_max = self.gateway.config.body_bytes_max;
-        axum::body::to_bytes(body, bytes_max).await.map_err(|error| {
-            let message =
-                format!("the body cannot be read, or has more than {bytes_max} bytes (body_bytes_max): {error}");
-            TurnError::ours(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", message)
-        })
-    }
 }
 
 /// Stops when nobody holds it any more: the client is gone.
@@ -391,45 +293,6 @@ impl Drop for Task {
     }
 }
 
-fn mode_header(headers: &HeaderMap) -> Result<Option<Switch>, TurnError> {
-    let Some(value) = headers.get("x-dacapo-mode") else { return Ok(None) };
-    let switch = value.to_str().ok().and_then(|text| Switch::parse(text.trim()));
-    switch.map(Some).ok_or_else(|| bad("x-dacapo-mode", "must be off, plain, explicit or native".to_owned()))
-}
-
-/// Does a web page of another host ask, or one that has made its host's name mean us?
-fn is_foreign(headers: &HeaderMap) -> bool {
-    let is_local = |host: &str| {
-        let name = host.strip_prefix('[').and_then(|rest| rest.split(']').next());
-        let name = name.unwrap_or_else(|| host.rsplit_once(':').map_or(host, |(name, _)| name));
-        name == "localhost" || name.ends_with(".localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-    };
-    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let origin = text(header::ORIGIN).map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
-    origin.is_some_and(|origin| !is_local(origin)) || text(header::HOST).is_some_and(|host| !is_local(host))
-}
-
-/// Large bodies are read where nobody waits for the thread.
-async fn off_thread<I: Send + 'static, T: Send + 'static>(
-    input: I,
-    bytes: usize,
-    work: impl FnOnce(I) -> T + Send + 'static,
-) -> Result<T, TurnError> {
-    const AT_ONCE_BYTES_MAX: usize = 128 << 10;
-    if bytes <= AT_ONCE_BYTES_MAX {
-        return Ok(work(input));
-    }
-    let done = tokio::task::spawn_blocking(move || work(input)).await;
-    done.map_err(|error| {
-        tracing::error!(%error, "a request could not be read");
-        TurnError::ours(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "the request could not be read")
-    })
-}
-
-fn bad(param: &str, message: String) -> TurnError {
-    TurnError::Bad(BadRequest { param: param.to_owned(), message })
-}
-
 fn json_response(body: &impl serde::Serialize) -> Response<Body> {
     match serde_json::to_vec(body) {
         Ok(bytes) => {
@@ -439,15 +302,6 @@ fn json_response(body: &impl serde::Serialize) -> Response<Body> {
         }
         Err(error) => TurnError::upstream(error.to_string()).response(Wire::Chat),
     }
-}
-
-/// What an upstream's headers say about the request, not about its body.
-fn about(headers: &HeaderMap) -> HeaderMap {
-    let kept = headers.iter().filter(|(name, _)| {
-        let name = name.as_str();
-        ["x-", "openai-", "anthropic-"].iter().any(|start| name.starts_with(start)) || name == "request-id"
-    });
-    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// What the model's wire cannot carry, for the client to know.

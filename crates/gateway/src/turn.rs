@@ -1,20 +1,22 @@
 //! One request of a client in code mode, from its history to its answer.
 
 mod ask;
+mod program;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use axum::http::{HeaderMap, StatusCode};
-use dacapo_replay::{ANSWER_TOKENS_DEFAULT, Call, Journal, Patience, Reused, StepError};
+use dacapo_replay::{ANSWER_TOKENS_DEFAULT, Patience, Reused, StepError};
 use dacapo_wire::{
-    Announced, Asked, Demand, Ended, Handing, Head, Intent, Item, ModelCall, Passed, RunId, RunState, Said, Saying,
-    Sealer, Searched, Transcript, Turn, Urge, Usage,
+    Demand, Ended, Head, Intent, Item, Passed, RunId, RunState, Said, Saying, Sealer, Searched, Transcript, Turn, Urge,
+    Usage,
 };
 use serde_json::Value;
 
-use crate::blocks::{Blocks, Calls, Position, Run};
+use self::program::{Next, Waiting};
+use crate::blocks::{Blocks, Calls, Position};
 use crate::error::TurnError;
 use crate::gateway::{Gateway, now_ms};
 use crate::outlet::{Outlet, Stream, call_deltas};
@@ -259,107 +261,6 @@ impl Running {
         Ok(())
     }
 
-    /// Runs what the model wrote.
-    async fn program(&mut self, said: Said, at: usize, code: String) -> Result<Next, TurnError> {
-        let offer = &self.turn.offer;
-        let whole = said.saying.clone().normalized(offer, &self.so_far.sayings);
-        let program = whole.calls[at].clone();
-        let mut direct: Vec<ModelCall> = said.saying.direct_calls(offer).cloned().collect();
-        let mut carried = if self.turn.wanted.one_call { whole.clone() } else { whole.clone().without_direct(offer) };
-        if self.turn.wanted.one_call {
-            // One call of the program is all that this client takes.
-            direct.clear();
-        }
-        if self.turn.explicit {
-            // All that a `code` message has room for.
-            carried.calls = vec![program.clone()];
-        }
-        let at = carried.calls.iter().position(|call| *call == program).unwrap_or_default();
-        let mut sayings = self.so_far.sayings.clone();
-        sayings.push(carried.clone());
-        let state = RunState {
-            seed: self.seed(),
-            started_at_ms: self.so_far.started_at_ms,
-            tools: self.turn.tools,
-            continues: self.so_far.continues,
-            sayings,
-            at,
-            code,
-        };
-        self.show_searches(&said).await?;
-        self.usage.programs += 1;
-        let (waiting, record) = (state.waiting(), self.so_far.record.clone());
-        let run = self.blocking(move |blocks| blocks.run(waiting, &Journal::default(), &record)).await?;
-        self.outlet.head(&said.head);
-        if self.turn.explicit {
-            let sealed = self.tenant.sealer.seal(&state, 0, [0; 8], &[]).remove(0);
-            let is_finished = matches!(run, Run::Finished { .. });
-            self.outlet.program(&Announced { state: &state, sealed: &sealed, is_finished }).await?;
-        }
-        let (shown, is_error) = match run {
-            Run::Paused(calls) => {
-                let waiting = Waiting { program: "", state: &state, round: 0, answered: [0; 8], calls };
-                self.hand_out(Some(&said), waiting, &direct).await?;
-                return Ok(Next::Client);
-            }
-            Run::Finished { shown, is_error, record } => {
-                let so_far = &mut self.so_far;
-                so_far.record = if is_error { record } else { Vec::new() };
-                if self.turn.explicit {
-                    // The client carries it from here on: the next program begins anew.
-                    so_far.shown += 1;
-                    so_far.sayings.clear();
-                    so_far.continues = if is_error { Some(state.run()) } else { None };
-                    self.outlet.result(&Ended { program: "", state: &state, shown: &shown }).await?;
-                }
-                (shown, is_error)
-            }
-        };
-        self.attempts += u32::from(is_error);
-        self.has_run |= !is_error;
-        let asked = if direct.is_empty() || self.turn.explicit { carried } else { whole };
-        let answered = asked.clone();
-        let told = self.blocking(move |blocks| Ok(blocks.respond(&answered, |_| shown.to_string()))).await?;
-        self.transcript.saying(&asked, &told, &[]);
-        if !self.turn.explicit {
-            self.so_far.sayings.push(asked);
-        }
-        Ok(Next::Model)
-    }
-
-    fn seed(&self) -> String {
-        let so_far = &self.so_far;
-        if self.turn.explicit { format!("{}-{}", so_far.seed, so_far.shown) } else { so_far.seed.clone() }
-    }
-
-    /// Gives the client the calls that the program waits for.
-    async fn hand_out(
-        &mut self,
-        said: Option<&Said>,
-        waiting: Waiting<'_>,
-        direct: &[ModelCall],
-    ) -> Result<(), TurnError> {
-        let Waiting { program, state, round, answered, mut calls } = waiting;
-        if self.turn.wanted.one_call {
-            calls.truncate(1);
-        }
-        let ids = if self.turn.seals_calls() {
-            let asked: Vec<Asked> = calls.iter().map(Asked::from).collect();
-            let mut ids = self.tenant.sealer.seal(state, round, answered, &asked);
-            if let Some(store) = &self.gateway.store {
-                let run = state.run();
-                store.put(&self.tenant.name, run, round, &ids[0]).await?;
-                ids = Sealer::short(run, round, &asked);
-            }
-            ids
-        } else {
-            Turn::open_ids(state.run(), round, &calls)
-        };
-        self.usage.rounds += 1;
-        self.usage.calls += calls.len() as u64;
-        self.outlet.calls(&Handing { said, state, program, ids: &ids, calls: &calls, direct }).await
-    }
-
     /// Gives the client what the model said.
     async fn answer(&mut self, said: &Said, passed: Passed) -> Result<(), TurnError> {
         self.outlet.head(&said.head);
@@ -405,23 +306,6 @@ fn blocks<'a>(gateway: &'a Gateway, turn: &'a Turn, patience: Patience<'a>) -> B
 
 /// Milliseconds since 1970 that a provider can mean: from 2020 on.
 const IS_A_TIME: std::ops::Range<u64> = 1_577_836_800_000..(1 << 43);
-
-#[derive(Debug, PartialEq, Eq)]
-enum Next {
-    Client,
-    Model,
-}
-
-/// A program that waits for calls.
-struct Waiting<'a> {
-    /// What an explicit client calls it.
-    program: &'a str,
-    state: &'a RunState,
-    round: u32,
-    /// Stands for the answers so far.
-    answered: [u8; 8],
-    calls: Vec<Call>,
-}
 
 /// Says no when it is dropped.
 struct Wanted(Arc<AtomicBool>);

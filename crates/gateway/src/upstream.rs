@@ -10,6 +10,7 @@ use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::error::TurnError;
+use crate::headers;
 use crate::scripted::{Ending, Script};
 
 /// A body as it arrives.
@@ -193,7 +194,7 @@ impl Upstreams {
         match &upstream.place {
             Place::Scripted(script) => Ok(scripted(script, target, &body)),
             Place::Http { base_url, key, pass_client_key } => {
-                let headers = forwarded(asking, target.wire(), key.as_ref(), *pass_client_key);
+                let headers = headers::forwarded(asking, target.wire(), key.as_ref(), *pass_client_key);
                 let query = if asking.wire == target.wire() { asking.query.as_str() } else { "" };
                 let url = format!("{base_url}{}{query}", target.path());
                 let sent = self.client.post(url).headers(headers).body(body).send();
@@ -201,7 +202,7 @@ impl Upstreams {
                 Ok(Answer {
                     wire: target.wire(),
                     status: response.status(),
-                    headers: returned(response.headers()),
+                    headers: headers::returned(response.headers()),
                     body: Box::pin(response.bytes_stream().map(|piece| piece.map_err(|error| told(&error)))),
                 })
             }
@@ -224,7 +225,7 @@ impl Upstreams {
                 Place::Http { base_url, key, pass_client_key } => {
                     let wire = upstream.wire_for(Wire::Chat);
                     let asking = Asking { headers: headers.clone(), query: String::new(), wire };
-                    let headers = forwarded(&asking, wire, key.as_ref(), *pass_client_key && is_clear);
+                    let headers = headers::forwarded(&asking, wire, key.as_ref(), *pass_client_key && is_clear);
                     let sent = self.client.get(format!("{base_url}/models")).headers(headers).timeout(PATIENCE).send();
                     match sent.await {
                         Ok(response) if response.status().is_success() => {
@@ -330,69 +331,6 @@ fn told(error: &reqwest::Error) -> String {
         cause = error.source();
     }
     told
-}
-
-/// Headers that belong to one connection, or to us.
-fn is_ours(name: &HeaderName) -> bool {
-    const OURS: [&str; 13] = [
-        "host",
-        "connection",
-        "content-length",
-        "transfer-encoding",
-        "accept-encoding",
-        "content-encoding",
-        "keep-alive",
-        "proxy-authorization",
-        "te",
-        "trailer",
-        "upgrade",
-        "expect",
-        "cookie",
-    ];
-    OURS.contains(&name.as_str()) || name.as_str().starts_with("x-dacapo-")
-}
-
-/// The version of Anthropic's API, for clients on other wires.
-const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
-
-fn forwarded(asking: &Asking, wire: Wire, key: Option<&Secret>, pass_client_key: bool) -> HeaderMap {
-    let mut forwarded = HeaderMap::new();
-    let is_same_wire = asking.wire == wire;
-    let mut client_key = None;
-    for (name, value) in &asking.headers {
-        let is_key = *name == header::AUTHORIZATION || name == "api-key" || name == "x-api-key";
-        // What one provider understands may mean something else to another.
-        let is_dialect = ["anthropic-", "openai-", "x-stainless-"].iter().any(|start| name.as_str().starts_with(start));
-        if is_key && !is_same_wire {
-            client_key = Some(value.clone());
-        } else if !is_ours(name) && (is_same_wire || !is_dialect) && (!is_key || pass_client_key && key.is_none()) {
-            forwarded.append(name.clone(), value.clone());
-        }
-    }
-    let text = match (key, &client_key) {
-        (Some(key), _) => Some(key.0.as_str()),
-        (None, Some(value)) if pass_client_key => {
-            let text = value.to_str().unwrap_or_default();
-            Some(text.strip_prefix("Bearer ").unwrap_or(text))
-        }
-        _ => None,
-    };
-    if let Some(text) = text {
-        let (name, value) = match wire {
-            Wire::Messages => (HeaderName::from_static("x-api-key"), text.to_owned()),
-            Wire::Chat | Wire::Responses => (header::AUTHORIZATION, format!("Bearer {text}")),
-        };
-        forwarded.extend(HeaderValue::try_from(value).ok().map(|value| (name, value)));
-    }
-    if wire == Wire::Messages && !forwarded.contains_key(ANTHROPIC_VERSION.0) {
-        forwarded.insert(ANTHROPIC_VERSION.0, HeaderValue::from_static(ANTHROPIC_VERSION.1));
-    }
-    forwarded
-}
-
-fn returned(headers: &HeaderMap) -> HeaderMap {
-    let kept = headers.iter().filter(|(name, _)| !is_ours(name) && **name != header::SET_COOKIE);
-    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Does the text fit the pattern, in which `*` stands for any characters?
