@@ -240,3 +240,21 @@ async fn custom_tools_keep_their_text_in_streams() {
     let expected = json!([{"id": "a", "type": "custom", "custom": {"name": "patch", "input": "*** Begin Patch"}}]);
     assert_eq!(heard["choices"][0]["message"]["tool_calls"], expected);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_provider_tells_of_its_own_tools_comes_beside_the_message() {
+    let connector = json!({"type": "web_search"});
+    let messages = json!([
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "function": {"name": "web_search", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c1", "name": "web_search", "content": "{\"found\":1}"},
+        {"role": "assistant", "content": "One was found."},
+    ]);
+    let raw = json!({"id": "x", "created": 1_767_225_600, "model": "m", "choices": [
+        {"index": 0, "messages": messages, "finish_reason": "stop"}]});
+    let model = Model::start(&format!("[[turn]]\nraw = '''{raw}'''\ncontent_type = \"application/json\"\n")).await;
+    let gateway = Running::start(options(&model)).await;
+    let body = json!({"model": "m", "tools": [tool("other", &[]), connector], "messages": [{"role": "user", "content": "hi"}]});
+    let choice = post_json(&gateway.url, &body).await.json()["choices"][0].clone();
+    assert_eq!((&choice["message"], &choice["messages"]), (&messages[2], &messages));
+    assert_eq!(model.asked()[0]["tools"][1], connector);
+}

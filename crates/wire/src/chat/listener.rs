@@ -11,19 +11,24 @@ use crate::wire::Wire;
 /// Reads an answer that came whole.
 pub(super) fn said(mut body: Value) -> Result<Said, String> {
     let choice = body.pointer_mut("/choices/0").map(Value::take);
-    let Some(Value::Object(choice)) = choice else {
+    let Some(Value::Object(mut choice)) = choice else {
         return Err("the model's answer has no choices".to_owned());
     };
-    let message = choice.get("message").ok_or("the model's answer has no message")?;
+    // Some providers tell what their own tools did in messages of their own; the last one is the answer.
+    let last = || choice.get("messages").and_then(Value::as_array).and_then(|messages| messages.last());
+    let message = choice.get("message").filter(|message| message.is_object()).or_else(last);
+    let message = message.cloned().ok_or("the model's answer has no message")?;
     let usage = body.get("usage").filter(|usage| usage.is_object()).cloned();
-    Ok(Said {
-        saying: fields::saying(message),
-        reasoning: fields::thoughts(message).to_owned(),
+    let said = Said {
+        saying: fields::saying(&message),
+        reasoning: fields::thoughts(&message).to_owned(),
         finish: finish(choice.get("finish_reason").and_then(Value::as_str)),
         usage,
         head: head(body),
-        native: choice,
-    })
+        native: Map::new(),
+    };
+    choice.insert("message".to_owned(), message);
+    Ok(Said { native: choice, ..said })
 }
 
 fn head(body: Value) -> Head {
