@@ -119,6 +119,11 @@ pub trait Speaker: Send + Sync + std::fmt::Debug {
     /// A program has come to its end. Only for clients that know about programs.
     fn result(&mut self, ended: &Ended<'_>) -> Vec<Event>;
 
+    /// What led to calls that we answer, or to a program that is at its end already: more of the model follows.
+    fn aside(&mut self, _: &Said) -> Vec<Event> {
+        Vec::new()
+    }
+
     /// What the model said before searches that the client is told of: no id carries it.
     fn before_searches(&mut self, _: &Said) -> Vec<Event> {
         Vec::new()

@@ -1,14 +1,11 @@
 //! Explicit mode: programs and their results are items of the history.
 
-use std::collections::BTreeMap;
-
-use dacapo_replay::CallIndex;
 use serde_json::{Map, Value, json};
 
+use super::open::Open;
 use super::{echoes, fields, history, marks};
 use crate::carrier;
-use crate::conversation::{Block, Conversation, Expected, Given, HandedOut, Item, Round};
-use crate::ids::RunId;
+use crate::conversation::{Block, Conversation, Given, Item, Lost};
 use crate::plain::Seals;
 use crate::prompt::EXECUTE;
 use crate::saying::{ModelCall, Saying};
@@ -16,107 +13,212 @@ use crate::seal::Unsealed;
 use crate::state::{RunState, arguments};
 use crate::turn::BadRequest;
 
-pub(super) fn read(items: Vec<Value>, seals: &Seals<'_>) -> Result<Conversation, BadRequest> {
+/// Reads items, each with its place in the request.
+pub(super) fn read(items: Vec<(usize, Value)>, seals: &Seals<'_>) -> Result<Conversation, BadRequest> {
     let mut reader = Reader::default();
-    for (at, item) in marks::resolved(items) {
+    for (at, item) in items {
         reader.read(at, item, seals)?;
     }
-    reader.end_items();
-    reader.end_block();
-    Ok(reader.conversation)
+    reader.conversation()
 }
 
 #[derive(Default)]
 struct Reader {
-    conversation: Conversation,
-    /// Outside of blocks.
-    items: Vec<Value>,
-    open: Option<Open>,
+    entries: Vec<Entry>,
+    /// Where the program stands that no `program_output` has closed, and nothing has overtaken.
+    open: Option<usize>,
 }
 
-/// A program that no `program_output` has closed yet.
-struct Open {
-    block: Box<Block>,
-    at: usize,
-    calls: u32,
-    /// Where each call stands, by its id.
-    places: BTreeMap<String, Place>,
-    answers: usize,
-    /// An answer has come since the last call.
-    is_answered: bool,
-}
-
-#[derive(Clone, Copy)]
-enum Place {
-    Round(usize, usize),
-    Direct(usize),
+enum Entry {
+    /// Outside of programs.
+    Item(Value),
+    Program(Box<Open>),
+    /// Calls of a program that is not there any more.
+    Lost(Lost),
 }
 
 impl Reader {
     fn read(&mut self, at: usize, item: Value, seals: &Seals<'_>) -> Result<(), BadRequest> {
-        let kind = fields::kind(&item).to_owned();
-        match (&mut self.open, kind.as_str()) {
-            (_, "program") => {
-                self.end_block();
+        match fields::kind(&item) {
+            "program" => {
                 let block = self.program(at, &item, seals)?;
-                self.end_items();
-                let (calls, answers, is_answered) = (0, 0, false);
-                let block = Box::new(block);
-                self.open = Some(Open { block, at, calls, places: BTreeMap::new(), answers, is_answered });
+                self.open = Some(self.entries.len());
+                self.entries.push(Entry::Program(Box::new(Open::new(block, at))));
             }
-            (Some(open), "function_call" | "custom_tool_call") => open.call(at, item, seals)?,
-            (Some(open), "function_call_output" | "custom_tool_call_output") => open.answer(at, item)?,
-            (Some(open), "program_output") => {
-                let id = fields::call_id(&item);
-                // Who refers to it by its id only knows no result.
-                if id != open.block.id && item.get("result").is_some() {
-                    let message = format!(
-                        "`{id}` is not the program that is open here: that is `{}` (input[{}])",
-                        open.block.id, open.at
-                    );
-                    return Err(wrong(at, "call_id", &message));
-                }
-                open.block.result = item.get("result").map(result);
-                open.block.is_closed = true;
-                self.end_block();
-            }
-            (None, "program_output") if item.get("result").is_none() => {}
-            (None, "program_output") => {
-                return Err(wrong(
-                    at,
-                    "call_id",
-                    "this `program_output` closes no program; remove it, or put the `program` item before it",
-                ));
-            }
-            (None, _) if fields::caller_id(&item).is_some() && fields::is_call(&item) => {
-                return Err(wrong(
-                    at,
-                    "caller",
-                    "this call is of a program that is not open here; put the `program` item before it",
-                ));
-            }
-            (Some(_), "reasoning") => {}
-            // What the client did for calls beside the program.
-            (Some(open), _) if fields::is_client_output(&item) => open.block.remarks.push(item),
-            (_, _) => {
-                // The conversation went on without its result.
-                self.end_block();
-                self.items.push(item);
-            }
+            "program_output" => self.result(at, &item),
+            _ if fields::is_call(&item) => self.call(at, item, seals),
+            _ if fields::is_output(&item) => self.answer(at, item),
+            _ => self.other(item),
         }
         Ok(())
     }
 
-    fn end_block(&mut self) {
-        if let Some(open) = self.open.take() {
-            self.conversation.items.push(Item::Block(open.block));
+    fn other(&mut self, item: Value) {
+        let Some(open) = self.opened() else {
+            self.entries.push(Entry::Item(item));
+            return;
+        };
+        // What the client did for calls beside the program, and what it says beside their answers.
+        if fields::is_client_output(&item) || fields::is_instruction(&item) {
+            open.block.remarks.push(item);
+        } else if !fields::is_reasoning(&item) && !echoes::unknown(vec![item.clone()], &open.block.state).is_empty() {
+            // The conversation went on without its result.
+            self.open = None;
+            self.entries.push(Entry::Item(item));
         }
     }
 
-    /// A client may have brought ids of plain mode along, which no provider takes.
-    fn end_items(&mut self) {
-        let items = std::mem::take(&mut self.items);
-        self.conversation.items.extend(history::walk(items, None).items);
+    fn opened(&mut self) -> Option<&mut Open> {
+        self.open.and_then(|at| self.program_at(at))
+    }
+
+    fn program_at(&mut self, at: usize) -> Option<&mut Open> {
+        match self.entries.get_mut(at) {
+            Some(Entry::Program(open)) => Some(open),
+            _ => None,
+        }
+    }
+
+    /// Where the last program stands of which this is true.
+    fn position(&self, is_meant: impl Fn(&Open) -> bool) -> Option<usize> {
+        self.entries.iter().rposition(|entry| matches!(entry, Entry::Program(open) if is_meant(open)))
+    }
+
+    fn call(&mut self, at: usize, item: Value, seals: &Seals<'_>) {
+        let id = fields::call_id(&item);
+        let caller = fields::caller_id(&item);
+        let owner = match caller {
+            Some(caller) => self.position(|open| open.block.id == caller),
+            None => self.position(|open| open.own_place(id).is_some()),
+        };
+        if let Some(open) = owner.and_then(|owner| self.program_at(owner)) {
+            open.call(at, &item, seals);
+        } else if caller.is_some() {
+            self.lost(item);
+        } else if let Some(open) = self.opened() {
+            open.direct(item);
+        } else {
+            self.entries.push(Entry::Item(item));
+        }
+    }
+
+    /// A call whose program was trimmed away.
+    fn lost(&mut self, item: Value) {
+        let end = self.open.unwrap_or(self.entries.len());
+        let given = Given { call: item, answer: None };
+        if let Some(Entry::Lost(lost)) = end.checked_sub(1).and_then(|last| self.entries.get_mut(last)) {
+            lost.calls.push(given);
+        } else {
+            self.insert(end, Entry::Lost(Lost { message: json!([]), calls: vec![given] }));
+        }
+    }
+
+    fn insert(&mut self, at: usize, entry: Entry) {
+        self.entries.insert(at, entry);
+        self.open = self.open.map(|open| if open >= at { open + 1 } else { open });
+    }
+
+    /// An answer belongs to its call, wherever that stands.
+    fn answer(&mut self, at: usize, item: Value) {
+        let id = fields::call_id(&item).to_owned();
+        if let Some(owner) = self.position(|open| open.knows(&id)) {
+            if let Some(open) = self.program_at(owner) {
+                open.answer(&id, item);
+            }
+            return;
+        }
+        let lost = self.entries.iter_mut().filter_map(|entry| match entry {
+            Entry::Lost(lost) => Some(lost),
+            _ => None,
+        });
+        if let Some(given) = lost.flat_map(|lost| &mut lost.calls).find(|given| fields::call_id(&given.call) == id) {
+            given.answer.get_or_insert(item);
+            return;
+        }
+        let caller = fields::caller_id(&item).map(str::to_owned);
+        let outside = self.entries.iter().rposition(
+            |entry| matches!(entry, Entry::Item(call) if fields::is_call(call) && fields::call_id(call) == id),
+        );
+        match (outside, self.opened()) {
+            (Some(call), Some(_)) => self.answer_outside(call, &id, item),
+            (None, Some(open)) => {
+                if caller.is_none_or(|caller| caller == open.block.id) {
+                    open.stray(at, &item);
+                }
+            }
+            // No provider takes the answer to a call that was trimmed away.
+            (None, None) if caller.is_some() || marks::open_call(&id).is_some() => {}
+            (_, None) => self.entries.push(Entry::Item(item)),
+        }
+    }
+
+    /// The answer to a call that stands before the program that is open.
+    fn answer_outside(&mut self, call: usize, id: &str, item: Value) {
+        let is_of = |entry: &Entry, test: fn(&Value) -> bool| matches!(entry, Entry::Item(item) if test(item));
+        let is_answer = |entry: &Entry| matches!(entry, Entry::Item(item) if fields::is_output(item) && fields::call_id(item) == id);
+        if self.entries[call..].iter().any(is_answer) {
+            return;
+        }
+        let after = self.entries[call..]
+            .iter()
+            .take_while(|entry| is_of(entry, fields::is_call) || is_of(entry, fields::is_output));
+        let at = call + after.count();
+        self.insert(at, Entry::Item(item));
+    }
+
+    fn result(&mut self, at: usize, item: &Value) {
+        let id = fields::call_id(item);
+        let shown = item.get("result").map(result);
+        let owner = self.position(|open| open.block.id == id);
+        // Who refers to it by its id only knows no result.
+        let owner = owner.or(self.open.filter(|_| shown.is_none()));
+        if let Some(owner) = owner {
+            if self.open == Some(owner) {
+                self.open = None;
+            }
+            if let Some(open) = self.program_at(owner)
+                && !open.block.is_closed
+            {
+                open.block.result = shown;
+                open.block.is_closed = true;
+            }
+        } else if let Some(open) = self.opened() {
+            let message = format!("`{id}` is not the program that is open here: that is `{}`", open.place());
+            open.fault(wrong(at, "call_id", &message));
+        }
+    }
+
+    /// Only the program that goes on now can be wrong: what others lack is a matter of the past.
+    fn conversation(self) -> Result<Conversation, BadRequest> {
+        let mut conversation = Conversation::default();
+        let mut items = Vec::new();
+        let end = self.entries.len();
+        for (at, entry) in self.entries.into_iter().enumerate() {
+            let item = match entry {
+                Entry::Item(item) => {
+                    items.push(item);
+                    continue;
+                }
+                Entry::Program(open) => Item::Block(open.ended(at + 1 == end)?),
+                Entry::Lost(lost) => Item::Lost(lost),
+            };
+            // A client may have brought ids of plain mode along, which no provider takes.
+            conversation.items.extend(history::walk(std::mem::take(&mut items), None).items);
+            conversation.items.push(item);
+        }
+        conversation.items.extend(history::walk(items, None).items);
+        Ok(conversation)
+    }
+
+    /// What the model said right before.
+    fn said_before(&mut self) -> Vec<Value> {
+        let is_said = |entry: &Entry| matches!(entry, Entry::Item(item) if fields::is_said(item));
+        let begin = self.entries.iter().rposition(|entry| !is_said(entry)).map_or(0, |last| last + 1);
+        let items = self.entries.split_off(begin).into_iter().filter_map(|entry| match entry {
+            Entry::Item(item) => Some(item),
+            _ => None,
+        });
+        items.collect()
     }
 
     fn program(&mut self, at: usize, item: &Value, seals: &Seals<'_>) -> Result<Block, BadRequest> {
@@ -127,11 +229,10 @@ impl Reader {
         };
         let (id, code) = (text("call_id")?, text("code")?);
         let unsealed = text("fingerprint")?.and_then(|fingerprint| seals.sealer.unseal(fingerprint));
-        let before = self.items.iter().rposition(|item| !fields::is_said(item)).map_or(0, |last| last + 1);
-        let before = self.items.split_off(before);
+        let before = self.said_before();
         let (state, run, id) = match unsealed {
             Some(Unsealed::Round { state, run, .. }) if code.is_none_or(|code| code == state.code) => {
-                self.items.extend(echoes::unknown(before, &state));
+                self.entries.extend(echoes::unknown(before, &state).into_iter().map(Entry::Item));
                 (*state, run, id.map_or_else(|| marks::program_call(run), str::to_owned))
             }
             _ => {
@@ -183,78 +284,6 @@ fn written(id: &str, code: &str, before: Vec<Value>) -> RunState {
     }
 }
 
-impl Open {
-    fn call(&mut self, at: usize, item: Value, seals: &Seals<'_>) -> Result<(), BadRequest> {
-        let id = fields::call_id(&item).to_owned();
-        let own = self.own_place(&id);
-        let caller = fields::caller_id(&item);
-        if let Some(caller) = caller.filter(|caller| *caller != self.block.id) {
-            let message = format!(
-                "`{caller}` is not the program that is open here: that is `{}` (input[{}])",
-                self.block.id, self.at
-            );
-            return Err(wrong(at, "caller.caller_id", &message));
-        }
-        if caller.is_none() && own.is_none() {
-            // The model's own call, beside the program's.
-            self.places.insert(id, Place::Direct(self.block.direct.len()));
-            self.block.direct.push(Given { call: item, answer: None });
-            return Ok(());
-        }
-        let rounds = &mut self.block.rounds;
-        let last = rounds.last().map(|round| round.number);
-        // Calls with ids of others count in order, and an answer ends their round.
-        let next = last.map_or(0, |last| last + u32::from(self.is_answered));
-        let (number, index) = own.unwrap_or((next, CallIndex(self.calls)));
-        self.calls = self.calls.max(index.0.saturating_add(1));
-        self.is_answered = false;
-        let arguments = fields::model_call(&item).arguments;
-        let args = if arguments.trim().is_empty() { Ok(json!({})) } else { serde_json::from_str(&arguments) };
-        let args = args.map_err(|error| wrong(at, "arguments", &format!("must be JSON: {error}")))?;
-        if last != Some(number) {
-            rounds.push(Round { number, answered: None, calls: Vec::new() });
-        }
-        let at = rounds.len() - 1;
-        self.places.insert(id.clone(), Place::Round(at, rounds[at].calls.len()));
-        let tool = fields::tool_name(&item, seals.catalog);
-        rounds[at].calls.push(HandedOut { id, asked: Expected::Args(index, args), tool, answer: None });
-        Ok(())
-    }
-
-    /// Round and number that our own ids end with.
-    fn own_place(&self, id: &str) -> Option<(u32, CallIndex)> {
-        let (run, numbers) = id.strip_prefix("call_")?.split_at_checked(RunId::CHARS)?;
-        let (round, call) = numbers.strip_prefix('_')?.split_once('_')?;
-        let place = (round.parse().ok()?, CallIndex(call.parse().ok()?));
-        (RunId::parse(run)? == self.block.run).then_some(place)
-    }
-
-    fn answer(&mut self, at: usize, item: Value) -> Result<(), BadRequest> {
-        let id = fields::call_id(&item);
-        let place = self.places.get(id).copied().or_else(|| {
-            // A round of one call cannot be answered wrongly.
-            let last = self.block.rounds.len().checked_sub(1)?;
-            let calls = &self.block.rounds[last].calls;
-            (calls.len() == 1 && calls[0].answer.is_none()).then_some(Place::Round(last, 0))
-        });
-        self.is_answered = true;
-        match place {
-            Some(Place::Direct(place)) => _ = self.block.direct[place].answer.get_or_insert(item),
-            Some(Place::Round(round, place)) => {
-                self.answers += 1;
-                let answer = (self.answers, fields::answer(&item));
-                self.block.rounds[round].calls[place].answer.get_or_insert(answer);
-            }
-            None => {
-                let message =
-                    format!("`{id}` is not the id of a call of the program `{}` (input[{}])", self.block.id, self.at);
-                return Err(wrong(at, "call_id", &message));
-            }
-        }
-        Ok(())
-    }
-}
-
 /// What the model was shown. Results of others need not have our form.
 fn result(result: &Value) -> Value {
     let parsed = match result {
@@ -264,6 +293,6 @@ fn result(result: &Value) -> Value {
     if parsed.get("status").is_some() { parsed } else { json!({"status": "success", "data": parsed}) }
 }
 
-fn wrong(at: usize, key: &str, message: &str) -> BadRequest {
+pub(super) fn wrong(at: usize, key: &str, message: &str) -> BadRequest {
     BadRequest { param: format!("input[{at}].{key}"), message: message.to_owned() }
 }

@@ -53,11 +53,21 @@ pub(super) fn is_client_call(item: &Value) -> bool {
 }
 
 pub(super) fn is_client_output(item: &Value) -> bool {
-    CLIENT_OUTPUTS.contains(&kind(item))
+    CLIENT_OUTPUTS.contains(&kind(item)) && !is_found(item)
+}
+
+/// What a provider's own search for tools found.
+fn is_found(item: &Value) -> bool {
+    kind(item) == "tool_search_output" && item["execution"] == "server"
 }
 
 pub(super) fn is_message(item: &Value) -> bool {
     kind(item) == "message"
+}
+
+/// Of whoever built the application, not of its user.
+pub(super) fn is_instruction(item: &Value) -> bool {
+    is_message(item) && matches!(text_of(item, "role"), "developer" | "system")
 }
 
 pub(super) fn is_reasoning(item: &Value) -> bool {
@@ -69,7 +79,7 @@ pub(super) fn is_said(item: &Value) -> bool {
     match kind(item) {
         "message" => text_of(item, "role") == "assistant",
         "reasoning" | "mcp_list_tools" | "mcp_approval_request" => true,
-        kind => kind.ends_with("_call") && !is_call(item),
+        kind => kind.ends_with("_call") && !is_call(item) || is_found(item),
     }
 }
 
@@ -162,11 +172,19 @@ pub(super) fn model_call(item: &Value) -> ModelCall {
 
 /// A call as it stands in a history.
 pub(super) fn written(id: &str, call: &ModelCall) -> Value {
-    if call.is_custom {
-        json!({"type": "custom_tool_call", "call_id": id, "name": call.name, "input": call.arguments})
+    let (namespace, name) = match call.name.split_once('.') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => (Some(namespace), name),
+        _ => (None, call.name.as_str()),
+    };
+    let mut item = if call.is_custom {
+        json!({"type": "custom_tool_call", "call_id": id, "name": name, "input": call.arguments})
     } else {
-        json!({"type": "function_call", "call_id": id, "name": call.name, "arguments": call.arguments})
+        json!({"type": "function_call", "call_id": id, "name": name, "arguments": call.arguments})
+    };
+    if let Some(namespace) = namespace {
+        item["namespace"] = Value::from(namespace);
     }
+    item
 }
 
 pub(super) fn output(id: &str, text: impl Into<Value>, is_custom: bool) -> Value {

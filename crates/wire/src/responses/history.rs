@@ -18,9 +18,7 @@ pub(super) fn walk(items: impl IntoIterator<Item = Value>, seals: Option<&Seals<
         if !group.has_sealed {
             seen.extend(group.call_ids());
             for item in group.items {
-                if fields::is_output(&item) && Sealer::claims(fields::call_id(&item)) {
-                    plain::hear_late(&mut conversation, fields::call_id(&item), fields::answer(&item));
-                } else {
+                if let Some(item) = not_late(&mut conversation, item) {
                     conversation.items.push(Item::Message(item));
                 }
             }
@@ -41,10 +39,8 @@ pub(super) fn walk(items: impl IntoIterator<Item = Value>, seals: Option<&Seals<
                 place.push(item);
             } else if ids.contains(&id) || !seen.contains(&id) {
                 answers.push(AnswerOf { id, said: fields::answer(&item), answer: item });
-            } else if Sealer::claims(&id) {
-                plain::hear_late(&mut conversation, &id, fields::answer(&item));
             } else {
-                remarks.push(item);
+                remarks.extend(not_late(&mut conversation, item));
             }
         }
         seen.extend(ids);
@@ -57,6 +53,29 @@ pub(super) fn walk(items: impl IntoIterator<Item = Value>, seals: Option<&Seals<
         }
     }
     conversation
+}
+
+/// Gives an answer that does not stand with its call to its program. Anything else comes back.
+fn not_late(conversation: &mut Conversation, item: Value) -> Option<Value> {
+    let id = fields::call_id(&item);
+    if !fields::is_output(&item) {
+        return Some(item);
+    }
+    if Sealer::claims(id) {
+        plain::hear_late(conversation, id, fields::answer(&item));
+        return None;
+    }
+    let blocks = conversation.items.iter_mut().rev().filter_map(|item| match item {
+        Item::Block(block) => Some(block),
+        _ => None,
+    });
+    match blocks.flat_map(|block| &mut block.direct).find(|given| fields::call_id(&given.call) == id) {
+        Some(given) => {
+            given.answer.get_or_insert(item);
+            None
+        }
+        None => Some(item),
+    }
 }
 
 /// Ids of calls, by the answer of the model that holds them.
@@ -94,6 +113,9 @@ impl Group {
         if fields::is_client_output(item) {
             return self.has_sealed;
         }
+        if fields::is_instruction(item) {
+            return self.has_sealed && self.has_outputs;
+        }
         // Some clients put what was said after the calls.
         fields::is_said(item) && (!self.has_calls || self.has_sealed) && !self.has_outputs
     }
@@ -103,10 +125,12 @@ impl Group {
         if !Sealer::claims(id) {
             return self.has_outputs;
         }
+        // What was answered before was another answer of the model.
+        let is_answered = self.has_outputs && !self.has_sealed;
         if Sealer::is_sealed(id) {
-            return self.has_sealed;
+            return self.has_sealed || is_answered;
         }
-        self.round.is_some() && self.round != Sealer::run_and_round(id)
+        is_answered || self.round.is_some() && self.round != Sealer::run_and_round(id)
     }
 
     fn push(&mut self, item: Value) {

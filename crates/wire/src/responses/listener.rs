@@ -26,6 +26,9 @@ pub(super) fn said(body: Value) -> Result<Said, String> {
     Ok(put_together(response, output, head))
 }
 
+/// Elsewhere the messages of one answer are one text.
+const BETWEEN: &str = "\n\n";
+
 /// What of a response is the answer, or tells how it ended.
 const NOT_AROUND: [&str; 6] = ["output", "usage", "status", "error", "incomplete_details", "completed_at"];
 
@@ -44,7 +47,8 @@ fn head(response: &Map<String, Value>) -> Head {
 fn put_together(mut response: Map<String, Value>, output: Vec<Value>, head: Head) -> Said {
     let calls: Vec<ModelCall> = output.iter().filter(|item| fields::is_call(item)).map(fields::model_call).collect();
     let messages = || output.iter().filter(|item| fields::is_message(item));
-    let text: String = messages().map(fields::said_text).collect();
+    let texts: Vec<String> = messages().map(fields::said_text).filter(|text| !text.is_empty()).collect();
+    let text = texts.join(BETWEEN);
     let mut opaque = Map::new();
     let items = wanted_back(&output);
     if !items.is_empty() {
@@ -101,6 +105,8 @@ fn is_plain(message: &Value) -> bool {
 pub(super) struct ResponsesListener {
     head: Option<Head>,
     kinds: BTreeMap<u64, Kind>,
+    /// The message that spoke last.
+    speaks: Option<u64>,
     /// Items that are whole.
     items: BTreeMap<u64, Value>,
     /// As it stands at the end.
@@ -204,7 +210,12 @@ impl ResponsesListener {
                     }
                 }
             }
-            "response.output_text.delta" | "response.refusal.delta" => heard.text = delta(),
+            "response.output_text.delta" | "response.refusal.delta" => {
+                heard.text = delta();
+                if !heard.text.is_empty() && self.speaks.replace(index).is_some_and(|before| before != index) {
+                    heard.text.insert_str(0, BETWEEN);
+                }
+            }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => heard.reasoning = delta(),
             "response.reasoning_summary_part.added" if data["summary_index"] != 0 => {
                 "\n\n".clone_into(&mut heard.reasoning);

@@ -2,15 +2,21 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use dacapo_replay::Catalog;
+use dacapo_replay::{ArgsDigest, Call, CallIndex, Catalog};
 use serde_json::{Value, json};
 
 use super::fields;
 use crate::carrier;
 use crate::ids::{RunId, short_id};
+use crate::saying::ModelCall;
 use crate::seal::Sealer;
 
+/// A call of a program: what stands for its arguments follows, its tool, and the id of the call.
 const CALL: &str = "fc_dc.";
+/// A call that the model made itself follows, as it is.
+const DIRECT: &str = "fc_dcd_";
+/// The same, but it is too large to follow.
+const LARGE: &str = "fc_dcl_";
 const MESSAGE: &str = "msg_dc_";
 /// The text itself follows.
 const TEXT: &str = "msg_dct_";
@@ -23,13 +29,36 @@ const PROGRAM: &str = "prog_";
 const RESULT: &str = "prog_out_";
 const PROGRAM_CALL: &str = "call_prog_";
 
-/// Beyond this, a text is not put into an id.
-const TEXT_BYTES_MAX: usize = 6 << 10;
-const NOT_STORED: &str = "(an earlier answer that the client referred to by its id only; it is not stored here)";
+/// Beyond this, nothing is put into an id.
+const BYTES_MAX: usize = 6 << 10;
 
-/// Says name and id of the call, if the client may send only this back.
-pub(super) fn call_item(name: &str, call_id: &str, is_referred_to: bool) -> String {
-    if is_referred_to { format!("{CALL}{name}.{call_id}") } else { format!("fc_{}", short_id(name, call_id, 0)) }
+/// Says what is asked of which tool, if the client may send only this back.
+pub(super) fn call_item(call: &Call, call_id: &str, is_referred_to: bool) -> String {
+    if !is_referred_to {
+        return format!("fc_{}", short_id(&call.tool, call_id, 0));
+    }
+    let digest = u32::from_be_bytes(call.args_digest().0);
+    format!("{CALL}{digest:08x}.{}.{call_id}", call.tool)
+}
+
+/// The same for a call that the model made itself, which its history has to hold as it was.
+pub(super) fn direct_item(call: &ModelCall, call_id: &str, is_referred_to: bool) -> String {
+    let short = || short_id(&call.name, call_id, 0);
+    if !is_referred_to {
+        return format!("fc_{}", short());
+    }
+    let item = fields::written(call_id, call).to_string();
+    if item.len() <= BYTES_MAX {
+        format!("{DIRECT}{}", URL_SAFE_NO_PAD.encode(item))
+    } else {
+        format!("{LARGE}{}", short())
+    }
+}
+
+/// What stands for the arguments of a program's call.
+pub(super) fn digest(item: &Value) -> Option<ArgsDigest> {
+    let (digest, _) = fields::text_of(item, "id").strip_prefix(CALL)?.split_once('.')?;
+    Some(ArgsDigest(u32::from_str_radix(digest, 16).ok()?.to_be_bytes()))
 }
 
 pub(super) fn message_item(answer_id: &str, place: usize) -> String {
@@ -45,39 +74,14 @@ pub(super) fn later_item(answer: usize, id: &str) -> String {
     format!("{LATER}{answer}_{id}")
 }
 
-/// Number of the answer, and the id as it was.
-fn later(item: &Value) -> Option<(usize, &str)> {
-    let (answer, id) = fields::text_of(item, "id").strip_prefix(LATER)?.split_once('_')?;
-    Some((answer.parse().ok()?, id))
-}
-
-/// Drops thoughts whose answers were for us: a later answer of the same turn has thoughts of its own, and providers
-/// want each before what it led to.
-fn without_overtaken(items: Vec<(usize, Value)>) -> Vec<(usize, Value)> {
-    let mut answer = 0;
-    let mut kept = Vec::new();
-    for (at, mut item) in items.into_iter().rev() {
-        if fields::is_reasoning(&item) {
-            let (of, id) = later(&item).map_or((0, None), |(of, id)| (of, Some(id.to_owned())));
-            if of < answer {
-                continue;
-            }
-            answer = of;
-            if let Some(id) = id {
-                item["id"] = Value::from(id);
-            }
-        } else if !fields::is_said(&item) && !fields::is_call(&item) {
-            answer = 0;
-        }
-        kept.push((at, item));
-    }
-    kept.reverse();
-    kept
-}
-
 /// An id that brings the text back; `None` if it is too long.
 pub(super) fn text_item(text: &str) -> Option<String> {
-    (!text.is_empty() && text.len() <= TEXT_BYTES_MAX).then(|| format!("{TEXT}{}", URL_SAFE_NO_PAD.encode(text)))
+    (!text.is_empty() && text.len() <= BYTES_MAX).then(|| format!("{TEXT}{}", URL_SAFE_NO_PAD.encode(text)))
+}
+
+/// The text that an id brings back.
+pub(super) fn text(id: &str) -> Option<String> {
+    String::from_utf8(URL_SAFE_NO_PAD.decode(id.strip_prefix(TEXT)?).ok()?).ok()
 }
 
 pub(super) fn program_item(run: RunId, sealed: &str, is_referred_to: bool) -> String {
@@ -90,7 +94,7 @@ pub(super) fn search_items(seed: &str, number: usize) -> (String, String) {
     (format!("{SEARCH}{id}"), format!("{FOUND}{id}"))
 }
 
-fn is_search(item: &Value) -> bool {
+pub(super) fn is_search(item: &Value) -> bool {
     let id = fields::text_of(item, "id");
     id.starts_with(SEARCH) || id.starts_with(FOUND)
 }
@@ -99,59 +103,49 @@ pub(super) fn program_call(run: RunId) -> String {
     format!("{PROGRAM_CALL}{run}")
 }
 
+/// Run, round and number of a call, from an id that [`crate::Turn::open_ids`] gave it.
+pub(super) fn open_call(id: &str) -> Option<(RunId, u32, CallIndex)> {
+    let (run, numbers) = id.strip_prefix("call_")?.split_at_checked(RunId::CHARS)?;
+    let (round, call) = numbers.strip_prefix('_')?.split_once('_')?;
+    Some((RunId::parse(run)?, round.parse().ok()?, CallIndex(call.parse().ok()?)))
+}
+
 pub(super) fn result_item(program: &str) -> String {
     format!("{RESULT}{}", program.strip_prefix(PROGRAM_CALL).unwrap_or(program))
 }
 
-/// Items in the place of references to them, each with its place in the request. What nobody can bring back is left
-/// out.
-pub(super) fn resolved(items: Vec<Value>) -> Vec<(usize, Value)> {
-    let items = items.into_iter().enumerate().filter_map(|(at, item)| Some((at, resolved_item(item)?)));
-    without_overtaken(items.collect())
+/// Number of the answer that a thought is of, and the id as it was.
+pub(super) fn later(item: &Value) -> Option<(usize, &str)> {
+    let (answer, id) = fields::text_of(item, "id").strip_prefix(LATER)?.split_once('_')?;
+    Some((answer.parse().ok()?, id))
 }
 
-/// The same for a provider that may know what others refer to.
-pub(super) fn resolved_ours(items: Vec<Value>) -> Vec<Value> {
-    let is_others = |item: &Value| fields::kind(item) == "item_reference" && !is_ours(item);
-    let items = items.into_iter().filter_map(|item| if is_others(&item) { Some(item) } else { resolved_item(item) });
-    without_overtaken(items.map(|item| (0, item)).collect()).into_iter().map(|(_, item)| item).collect()
-}
-
-/// A program's state knows of searches.
-fn resolved_item(item: Value) -> Option<Value> {
-    match fields::kind(&item) {
-        _ if is_search(&item) => None,
-        "item_reference" => referred_to(fields::text_of(&item, "id")),
-        _ => Some(item),
+/// The call that an id brings back. Of a program's call it has no arguments: they are not needed where an answer is.
+pub(super) fn call_of(id: &str) -> Option<Value> {
+    if let Some(item) = id.strip_prefix(DIRECT) {
+        let item = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(item).ok()?).ok();
+        return item.filter(fields::is_call);
     }
+    let (_, call) = id.strip_prefix(CALL)?.split_once('.')?;
+    let (name, call_id) = call.rsplit_once('.')?;
+    let call = ModelCall { name: name.to_owned(), arguments: "{}".to_owned(), ..ModelCall::default() };
+    let mut item = fields::written(call_id, &call);
+    item["id"] = Value::from(id);
+    Some(item)
 }
 
-fn referred_to(id: &str) -> Option<Value> {
-    if let Some(item) = call_of(id) {
-        return Some(item);
-    }
+/// Was the call too large to be brought back?
+pub(super) fn is_large(id: &str) -> bool {
+    id.starts_with(LARGE)
+}
+
+/// The program, or its result, that an id brings back.
+pub(super) fn program_of(id: &str) -> Option<Value> {
     if let Some(run) = id.strip_prefix(RESULT) {
         return Some(json!({"type": "program_output", "id": id, "call_id": format!("{PROGRAM_CALL}{run}")}));
     }
-    if let Some(sealed) = id.strip_prefix(PROGRAM).filter(|sealed| Sealer::claims(sealed)) {
-        return Some(json!({"type": "program", "id": id, "fingerprint": sealed}));
-    }
-    if let Some(text) = id.strip_prefix(TEXT) {
-        let text = URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        return Some(fields::message(text.as_deref().unwrap_or(NOT_STORED)));
-    }
-    id.starts_with("msg_").then(|| fields::message(NOT_STORED))
-}
-
-/// Arguments are not needed where an answer is.
-fn call_of(id: &str) -> Option<Value> {
-    let (name, call_id) = id.strip_prefix(CALL)?.rsplit_once('.')?;
-    let mut item = json!({"type": "function_call", "call_id": call_id, "name": name, "arguments": "{}"});
-    if let Some((namespace, name)) = name.split_once('.') {
-        item["namespace"] = Value::from(namespace);
-        item["name"] = Value::from(name);
-    }
-    Some(item)
+    let sealed = id.strip_prefix(PROGRAM).filter(|sealed| Sealer::claims(sealed))?;
+    Some(json!({"type": "program", "id": id, "fingerprint": sealed}))
 }
 
 /// Is it a call of a program, or its answer?
@@ -172,7 +166,7 @@ pub(super) fn is_program(item: &Value) -> bool {
 /// Does it have something that no provider understands?
 pub(super) fn is_ours(item: &Value) -> bool {
     let id = fields::text_of(item, "id");
-    [CALL, MESSAGE, TEXT, REASONING, LATER].iter().any(|prefix| id.starts_with(prefix))
+    [CALL, DIRECT, LARGE, MESSAGE, TEXT, REASONING, LATER].iter().any(|prefix| id.starts_with(prefix))
         || carrier::unwrap(fields::text_of(item, "encrypted_content")).is_some()
         || Sealer::claims(fields::text_of(item, "fingerprint"))
         || id.strip_prefix(PROGRAM).is_some_and(Sealer::claims)

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::tools::{self, Named};
-use super::{explicit, fields, history, marks};
+use super::{explicit, fields, history, marks, references};
 use crate::conversation::Conversation;
 use crate::dialect::{Ask, Survey};
 use crate::plain::Seals;
@@ -83,20 +83,25 @@ pub(super) fn conversation(
             "cannot be had here: nothing is stored that could be asked for later; leave it out, and set `stream` if the answer takes long",
         ));
     }
+    if seals.is_some() {
+        tools::check_callers(body)?;
+    }
     let items = match body.insert("input".to_owned(), Value::Null) {
         Some(Value::Array(items)) => items,
         Some(Value::String(text)) => vec![json!({"type": "message", "role": "user", "content": text})],
         _ => Vec::new(),
     };
     match seals {
-        Some(seals) if explicit => explicit::read(items, seals),
-        seals => Ok(history::walk(marks::resolved(items).into_iter().map(|(_, item)| item), seals)),
+        Some(seals) if explicit => explicit::read(references::resolved(items)?, seals),
+        seals => Ok(history::walk(references::resolved(items)?.into_iter().map(|(_, item)| item), seals)),
     }
 }
 
 pub(super) fn call_ids(body: &Value) -> Vec<Vec<String>> {
     let items = body.get("input").and_then(Value::as_array).cloned().unwrap_or_default();
-    history::call_ids(marks::resolved(items).into_iter().map(|(_, item)| item))
+    // What is wrong with it is said when it is read.
+    let items = references::resolved(items).unwrap_or_default();
+    history::call_ids(items.into_iter().map(|(_, item)| item))
 }
 
 /// All that tools say of programs is this wire's own: they stay as they are.
@@ -106,7 +111,7 @@ pub(super) fn without_code_mode(mut body: Map<String, Value>, history: Option<Ve
         _ => None,
     });
     if let Some(items) = history {
-        let items = marks::resolved_ours(items).into_iter();
+        let items = references::resolved_ours(items).into_iter();
         body.insert("input".to_owned(), items.filter_map(marks::without_programs).collect());
     }
     Value::Object(body)

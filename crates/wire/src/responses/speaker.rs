@@ -119,26 +119,40 @@ impl ResponsesSpeaker {
     fn items(&self, said: &Said) -> Vec<Value> {
         if self.is_same_wire() {
             let output = said.native.get("output").and_then(Value::as_array).cloned().unwrap_or_default();
-            return output.into_iter().map(|item| self.own(item)).collect();
+            let mut calls = 0..;
+            let own = |item: Value| {
+                if !fields::is_call(&item) {
+                    return self.own(item);
+                }
+                self.direct(&fields::model_call(&item), calls.next().unwrap_or_default())
+            };
+            return output.into_iter().map(own).collect();
         }
         let (id, place) = (said.head.id.as_str(), self.out.items.len());
         let mut items = Vec::new();
         let opaque = Some(&said.saying.opaque).filter(|opaque| !opaque.is_empty());
         if opaque.is_some() || !said.reasoning.is_empty() {
-            items.push(thought(&marks::reasoning_item(id, place), &said.reasoning, opaque));
+            let id = self.out.thought_id(marks::reasoning_item(id, place));
+            items.push(thought(&id, &said.reasoning, opaque));
         }
         if let Some(text) = &said.saying.text {
             items.push(self.own(message(&marks::message_item(id, place + items.len()), text)));
         }
-        items.extend(said.saying.calls.iter().map(|call| self.direct(call)));
+        items.extend(self.direct_calls(&said.saying.calls));
         items
+    }
+
+    /// What led to a program, or to calls that we answer. What the model said aloud before them is not the answer.
+    fn led_to(&self, said: &Said) -> Vec<Value> {
+        let items = self.items(said).into_iter();
+        items.filter(|item| !fields::is_message(item) && !fields::is_call(item)).collect()
     }
 
     /// Puts into an item's id what a client needs that sends nothing else back.
     fn own(&self, mut item: Value) -> Value {
         let id = match fields::kind(&item) {
             "message" if self.refers => marks::text_item(&fields::said_text(&item)),
-            "function_call" | "custom_tool_call" => return self.direct(&fields::model_call(&item)),
+            "reasoning" => Some(self.out.thought_id(fields::text_of(&item, "id").to_owned())),
             _ => None,
         };
         if let Some(id) = id {
@@ -147,11 +161,18 @@ impl ResponsesSpeaker {
         item
     }
 
-    /// A call that the model made itself.
-    fn direct(&self, call: &ModelCall) -> Value {
+    fn direct_calls(&self, calls: &[ModelCall]) -> Vec<Value> {
+        calls.iter().enumerate().map(|(number, call)| self.direct(call, number)).collect()
+    }
+
+    /// A call that the model made itself, with its number among those of the answer.
+    fn direct(&self, call: &ModelCall, number: usize) -> Value {
         // Some providers give their calls no id, but clients need one.
         let id = match call.id.as_str() {
-            "" => format!("call_{}", short_id(&call.name, &call.arguments, 0)),
+            "" => {
+                let of = format!("{} {}", self.out.answer_id(), call.name);
+                format!("call_{}", short_id(&of, &call.arguments, number))
+            }
             id => id.to_owned(),
         };
         let mut item = if self.is_same_wire() && call.native.is_object() {
@@ -161,7 +182,7 @@ impl ResponsesSpeaker {
         };
         item["call_id"] = Value::from(id.as_str());
         if self.refers || fields::text_of(&item, "id").is_empty() {
-            item["id"] = Value::from(marks::call_item(&call.name, &id, self.refers));
+            item["id"] = Value::from(marks::direct_item(call, &id, self.refers));
         }
         item["status"] = Value::from("completed");
         item
@@ -172,7 +193,7 @@ impl ResponsesSpeaker {
         let catalog = self.toolbox.as_ref().map(|toolbox| toolbox.catalog());
         let (namespace, name) = marks::namespace_and_name(&call.tool, catalog);
         let mut item = json!({
-            "id": marks::call_item(&call.tool, id, self.refers),
+            "id": marks::call_item(call, id, self.refers),
             "type": "function_call",
             "status": "completed",
             "arguments": call.args.to_string(),
@@ -257,6 +278,19 @@ impl Speaker for ResponsesSpeaker {
         self.out.taken()
     }
 
+    fn aside(&mut self, said: &Said) -> Vec<Event> {
+        self.close(None);
+        if !self.has_passed {
+            self.led_to(said).into_iter().for_each(|item| self.out.item(item));
+        }
+        self.has_passed = true;
+        self.out.taken()
+    }
+
+    fn before_searches(&mut self, said: &Said) -> Vec<Event> {
+        self.aside(said)
+    }
+
     fn searched(&mut self, searched: &Searched<'_>) -> Vec<Event> {
         self.close(None);
         let (call, found) = marks::search_items(searched.seed, searched.number);
@@ -275,11 +309,10 @@ impl Speaker for ResponsesSpeaker {
     fn calls(&mut self, handing: &Handing<'_>) -> Vec<Event> {
         self.close(None);
         if let Some(said) = handing.said.filter(|_| !self.has_passed) {
-            // What it said aloud before a program is not the answer.
-            let items = self.items(said).into_iter().filter(|item| !fields::is_message(item) && !fields::is_call(item));
+            let items = self.led_to(said);
             let announced = self.out.items.last().is_some_and(|item| fields::kind(item) == "program");
             match (announced, self.manner.is_stream) {
-                (false, _) => items.for_each(|item| self.out.item(item)),
+                (false, _) => items.into_iter().for_each(|item| self.out.item(item)),
                 (true, false) => {
                     let at = self.out.items.len() - 1;
                     self.out.items.splice(at..at, items);
@@ -296,19 +329,15 @@ impl Speaker for ResponsesSpeaker {
         for (id, call) in handing.ids.iter().zip(handing.calls) {
             self.out.item(self.call(id, call, caller));
         }
-        for call in handing.direct {
-            self.out.item(self.direct(call));
+        for item in self.direct_calls(handing.direct) {
+            self.out.item(item);
         }
         self.out.taken()
     }
 
     fn answer(&mut self, said: &Said, passed: Passed) -> Vec<Event> {
         self.close(None);
-        let items = if self.has_passed {
-            said.saying.calls.iter().map(|call| self.direct(call)).collect()
-        } else {
-            self.items(said)
-        };
+        let items = if self.has_passed { self.direct_calls(&said.saying.calls) } else { self.items(said) };
         for item in items.into_iter().filter(|item| passed == Passed::All || !fields::is_call(item)) {
             self.out.item(item);
         }

@@ -16,8 +16,8 @@ pub(super) const PROGRAMS: &str = "programmatic_tool_calling";
 /// The provider's search for tools.
 const SEARCH: &str = "tool_search";
 
-/// Fields that have no meaning where programs are ours.
-const OURS: [&str; 2] = ["allowed_callers", "defer_loading"];
+const CALLERS: &str = "allowed_callers";
+const DEFERRED: &str = "defer_loading";
 
 /// A function, in or out of a namespace.
 #[derive(PartialEq, Eq)]
@@ -54,8 +54,7 @@ fn otherwise(explicit: bool) -> Callers {
 /// May the model call the function by itself?
 pub(super) fn is_direct(body: &Map<String, Value>, choice: &Value) -> bool {
     let otherwise = otherwise(declares_programs(body));
-    let is_direct =
-        |tool: &Value| Callers::of(tool.get("allowed_callers"), otherwise).is_ok_and(|callers| callers.direct);
+    let is_direct = |tool: &Value| Callers::of(tool.get(CALLERS), otherwise).is_ok_and(|callers| callers.direct);
     let wanted = Named::of(choice);
     entries(body).iter().any(|entry| match fields::kind(entry) {
         "function" => wanted == Named::of(entry) && is_direct(entry),
@@ -79,6 +78,7 @@ pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split<'
         Some(Value::Array(entries)) => entries,
         Some(_) => return Err(BadRequest::new("tools", "must be an array")),
     };
+    let mut search = None;
     for (at, entry) in entries.iter().enumerate() {
         let place = format!("tools[{at}]");
         match fields::kind(entry) {
@@ -89,19 +89,75 @@ pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split<'
                 }
                 if callers.direct {
                     split.direct.insert(fields::text_of(entry, "name").to_owned());
-                    split.passed.push(without_ours(entry));
+                    split.passed.push(without(entry, &[CALLERS]));
                 }
             }
             "namespace" => namespace(entry, &place, explicit, &mut split)?,
             PROGRAMS => {}
-            SEARCH if fields::text_of(entry, "execution") != "client" => split.search_tool = Some(SEARCH.to_owned()),
+            SEARCH if fields::text_of(entry, "execution") != "client" => search = Some((split.passed.len(), entry)),
             _ => {
                 split.direct.extend(direct_name(entry));
-                split.passed.push(without_ours(entry));
+                split.passed.push(without(entry, &[CALLERS]));
             }
         }
     }
+    if let Some((at, entry)) = search {
+        // The provider searches for what the model calls by itself, and we for what programs call.
+        let is_passed = split.passed.iter().any(is_deferred);
+        if is_passed {
+            split.passed.insert(at, entry.clone());
+        }
+        if !is_passed || !split.deferred.is_empty() {
+            split.search_tool = Some(SEARCH.to_owned());
+        }
+    }
+    let loaded = loaded(body, &split);
+    split.direct.extend(loaded);
     Ok(split)
+}
+
+/// Is something of the entry to be searched for?
+fn is_deferred(entry: &Value) -> bool {
+    entry.get(DEFERRED) == Some(&Value::Bool(true)) || members(entry).iter().any(is_deferred)
+}
+
+/// Names of functions that the client gave the model in the middle of the conversation. Programs know nothing of them.
+fn loaded(body: &Map<String, Value>, split: &Split<'_>) -> Vec<String> {
+    let of_programs: BTreeSet<String> = split
+        .tools
+        .iter()
+        .map(|tool| Named { namespace: fields::text_of(tool, "server"), ..Named::of(tool) }.to_string())
+        .collect();
+    let items = body.get("input").and_then(Value::as_array).into_iter().flatten();
+    let loads = items.filter(|item| match fields::kind(item) {
+        "additional_tools" => true,
+        "tool_search_output" => fields::text_of(item, "execution") == "client",
+        _ => false,
+    });
+    let tools = loads.filter_map(|item| item.get("tools")).flat_map(functions);
+    let is_direct = |tool: &Value| Callers::of(tool.get(CALLERS), Callers::DIRECT).is_ok_and(|callers| callers.direct);
+    let tools = tools.filter(|(name, tool)| is_direct(tool) && !of_programs.contains(name));
+    tools.map(|(name, _)| name).filter(|name| !name.is_empty()).collect()
+}
+
+/// Refuses what only programs may call, but cannot.
+pub(super) fn check_callers(body: &Map<String, Value>) -> Result<(), BadRequest> {
+    let check = |entry: &Value, place: String| {
+        let place = format!("{place}.{CALLERS}");
+        match Callers::of(entry.get(CALLERS), Callers::DIRECT) {
+            _ if matches!(fields::kind(entry), "function" | "namespace") => Ok(()),
+            Ok(callers) if callers.direct => Ok(()),
+            Ok(_) => Err(BadRequest::new(place, "only functions can be called by programs here; use [\"direct\"]")),
+            Err(message) => Err(BadRequest::new(place, message)),
+        }
+    };
+    for (at, entry) in entries(body).iter().enumerate() {
+        check(entry, format!("tools[{at}]"))?;
+        for (inner, tool) in members(entry).iter().enumerate().filter(|_| fields::kind(entry) == "namespace") {
+            check(tool, format!("tools[{at}].tools[{inner}]"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Its functions are functions of a server of that name, as the catalog sees it.
@@ -122,7 +178,7 @@ fn namespace<'a>(entry: &'a Value, place: &str, explicit: bool, split: &mut Spli
         }
         if callers.direct {
             split.direct.insert(Named { namespace, name: fields::text_of(tool, "name") }.to_string());
-            direct.push(without_ours(tool));
+            direct.push(without(tool, &[CALLERS]));
         }
     }
     if !direct.is_empty() {
@@ -133,16 +189,20 @@ fn namespace<'a>(entry: &'a Value, place: &str, explicit: bool, split: &mut Spli
     Ok(())
 }
 
+/// Fields that have no meaning where there are neither programs nor searches.
+const OURS: [&str; 2] = [CALLERS, DEFERRED];
+
 /// All but what only programs may call, and what only we understand.
 pub(super) fn ordinary(body: &Map<String, Value>, explicit: bool) -> Vec<Value> {
     let is_ordinary = |tool: &&Value| {
-        let callers = Callers::of(tool.get("allowed_callers"), otherwise(explicit));
+        let callers = Callers::of(tool.get(CALLERS), otherwise(explicit));
         callers.is_ok_and(|callers| callers.direct || !callers.are_given)
     };
     let entry = |entry: &Value| match fields::kind(entry) {
-        "function" => is_ordinary(&entry).then(|| without_ours(entry)),
+        "function" => is_ordinary(&entry).then(|| without(entry, &OURS)),
         "namespace" => {
-            let tools: Vec<Value> = members(entry).iter().filter(is_ordinary).map(without_ours).collect();
+            let tools: Vec<Value> =
+                members(entry).iter().filter(is_ordinary).map(|tool| without(tool, &OURS)).collect();
             let mut entry = entry.clone();
             let is_left = !tools.is_empty();
             entry["tools"] = Value::Array(tools);
@@ -156,7 +216,7 @@ pub(super) fn ordinary(body: &Map<String, Value>, explicit: bool) -> Vec<Value> 
 }
 
 fn for_programs<'a>(tool: Cow<'a, Value>, place: String, split: &mut Split<'a>) {
-    if tool.get("defer_loading") == Some(&Value::Bool(true)) {
+    if tool.get(DEFERRED) == Some(&Value::Bool(true)) {
         split.deferred.insert(split.tools.len());
     }
     split.tools.push(tool);
@@ -176,19 +236,19 @@ pub(super) fn functions(tools: &Value) -> impl Iterator<Item = (String, &Value)>
 }
 
 fn callers(entry: &Value, place: &str, explicit: bool) -> Result<Callers, BadRequest> {
-    let callers = Callers::of(entry.get("allowed_callers"), otherwise(explicit));
-    callers.map_err(|message| BadRequest::new(format!("{place}.allowed_callers"), message))
+    let callers = Callers::of(entry.get(CALLERS), otherwise(explicit));
+    callers.map_err(|message| BadRequest::new(format!("{place}.{CALLERS}"), message))
 }
 
 fn direct_name(entry: &Value) -> BTreeSet<String> {
     entry.get("name").and_then(Value::as_str).map(str::to_owned).into_iter().collect()
 }
 
-fn without_ours(entry: &Value) -> Value {
+fn without(entry: &Value, keys: &[&str]) -> Value {
     let mut entry = entry.clone();
     if let Some(fields) = entry.as_object_mut() {
-        for key in OURS {
-            fields.shift_remove(key);
+        for key in keys {
+            fields.shift_remove(*key);
         }
     }
     entry

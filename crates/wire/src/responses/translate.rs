@@ -115,7 +115,9 @@ pub(super) fn write(message: &Message) -> Vec<Value> {
         }
         match part {
             Part::Reasoning { opaque, .. } => {
-                items.extend(opaque.get("items").and_then(Value::as_array).cloned().unwrap_or_default());
+                let carried = opaque.get("items").and_then(Value::as_array).into_iter().flatten();
+                // What it said aloud, other wires have as text.
+                items.extend(carried.filter(|item| !fields::is_message(item)).cloned());
             }
             Part::Call(call) => items.push(fields::written(&call.id, call)),
             Part::Answer(answer) => items.push(write_answer(answer)),

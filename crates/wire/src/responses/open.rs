@@ -1,0 +1,133 @@
+//! A program of explicit mode, with what stands after it in the history.
+
+use std::collections::BTreeMap;
+
+use dacapo_replay::CallIndex;
+use serde_json::{Value, json};
+
+use super::explicit::wrong;
+use super::{fields, marks};
+use crate::conversation::{Block, Expected, Given, HandedOut, Round};
+use crate::plain::Seals;
+use crate::state::Asked;
+use crate::turn::BadRequest;
+
+pub(super) struct Open {
+    pub block: Block,
+    at: usize,
+    calls: u32,
+    /// Where each call stands, by its id.
+    places: BTreeMap<String, Place>,
+    answers: usize,
+    /// An answer has come since the last call.
+    is_answered: bool,
+    /// The first thing that is wrong.
+    fault: Option<BadRequest>,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Round(usize, usize),
+    Direct(usize),
+}
+
+impl Open {
+    /// `at` is its place in the request.
+    pub(super) fn new(block: Block, at: usize) -> Open {
+        Open { block, at, calls: 0, places: BTreeMap::new(), answers: 0, is_answered: false, fault: None }
+    }
+
+    /// What it is called, and where it stands.
+    pub(super) fn place(&self) -> String {
+        format!("{} (input[{}])", self.block.id, self.at)
+    }
+
+    pub(super) fn fault(&mut self, fault: BadRequest) {
+        self.fault.get_or_insert(fault);
+    }
+
+    pub(super) fn ended(self, is_last: bool) -> Result<Box<Block>, BadRequest> {
+        match self.fault {
+            Some(fault) if is_last && !self.block.is_closed => Err(fault),
+            _ => Ok(Box::new(self.block)),
+        }
+    }
+
+    pub(super) fn knows(&self, id: &str) -> bool {
+        self.places.contains_key(id)
+    }
+
+    /// The model's own call, beside the program's.
+    pub(super) fn direct(&mut self, item: Value) {
+        self.places.insert(fields::call_id(&item).to_owned(), Place::Direct(self.block.direct.len()));
+        self.block.direct.push(Given { call: item, answer: None });
+    }
+
+    /// A call of the program.
+    pub(super) fn call(&mut self, at: usize, item: &Value, seals: &Seals<'_>) {
+        let id = fields::call_id(item).to_owned();
+        if self.knows(&id) {
+            return;
+        }
+        let rounds = &self.block.rounds;
+        let last = rounds.last().map(|round| round.number);
+        // Calls with ids of others count in order, and an answer ends their round.
+        let next = last.map_or(0, |last| last + u32::from(self.is_answered));
+        let (number, index) = self.own_place(&id).unwrap_or((next, CallIndex(self.calls)));
+        self.calls = self.calls.max(index.0.saturating_add(1));
+        self.is_answered = false;
+        let asked = match (marks::digest(item), arguments(item)) {
+            (Some(args), _) => Expected::Digest(Asked { call: index, args }),
+            (None, Ok(args)) => Expected::Args(index, args),
+            (None, Err(error)) => return self.fault(wrong(at, "arguments", &format!("must be JSON: {error}"))),
+        };
+        let rounds = &mut self.block.rounds;
+        if last != Some(number) {
+            rounds.push(Round { number, answered: None, calls: Vec::new() });
+        }
+        let at = rounds.len() - 1;
+        self.places.insert(id.clone(), Place::Round(at, rounds[at].calls.len()));
+        let tool = fields::tool_name(item, seals.catalog);
+        rounds[at].calls.push(HandedOut { id, asked, tool, answer: None });
+    }
+
+    /// Round and number, if the id is one that we gave a call of this program.
+    pub(super) fn own_place(&self, id: &str) -> Option<(u32, CallIndex)> {
+        let (run, round, call) = marks::open_call(id)?;
+        (run == self.block.run).then_some((round, call))
+    }
+
+    pub(super) fn answer(&mut self, id: &str, item: Value) {
+        if let Some(place) = self.places.get(id).copied() {
+            self.answer_at(place, item);
+        }
+    }
+
+    /// An answer to a call that nobody knows of.
+    pub(super) fn stray(&mut self, at: usize, item: &Value) {
+        // A round of one call cannot be answered wrongly.
+        let last = self.block.rounds.last().filter(|round| round.calls.len() == 1 && round.calls[0].answer.is_none());
+        if last.is_some() {
+            return self.answer_at(Place::Round(self.block.rounds.len() - 1, 0), item.clone());
+        }
+        let message = format!("`{}` is not the id of a call of the program `{}`", fields::call_id(item), self.place());
+        self.fault(wrong(at, "call_id", &message));
+    }
+
+    fn answer_at(&mut self, place: Place, item: Value) {
+        self.is_answered = true;
+        match place {
+            Place::Direct(place) => _ = self.block.direct[place].answer.get_or_insert(item),
+            Place::Round(round, place) => {
+                self.answers += 1;
+                let answer = (self.answers, fields::answer(&item));
+                self.block.rounds[round].calls[place].answer.get_or_insert(answer);
+            }
+        }
+    }
+}
+
+fn arguments(call: &Value) -> Result<Value, serde_json::Error> {
+    let arguments = fields::model_call(call).arguments;
+    if arguments.trim().is_empty() { Ok(json!({})) } else { serde_json::from_str(&arguments) }
+}
