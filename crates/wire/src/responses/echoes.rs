@@ -9,10 +9,15 @@ use crate::state::RunState;
 
 /// The items that a state does not hold, so that the model hears the others once only.
 pub(super) fn unknown(items: Vec<Value>, state: &RunState) -> Vec<Value> {
-    items.into_iter().filter(|item| !is_known(item, &state.sayings)).collect()
+    items.into_iter().filter(|item| !is_known(item, state)).collect()
 }
 
-fn is_known(item: &Value, sayings: &[Saying]) -> bool {
+/// Is it something that the model said, and that the state holds?
+pub(super) fn is_known(item: &Value, state: &RunState) -> bool {
+    let sayings = &state.sayings;
+    if !fields::is_said(item) {
+        return false;
+    }
     if fields::is_message(item) {
         let text = fields::said_text(item);
         let is_said = |saying: &Saying| saying.text.as_ref().is_some_and(|said| said.contains(text.trim()));

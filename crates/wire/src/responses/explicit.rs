@@ -61,7 +61,7 @@ impl Reader {
         // What the client did for calls beside the program, and what it says beside their answers.
         if fields::is_client_output(&item) || fields::is_instruction(&item) {
             open.block.remarks.push(item);
-        } else if !fields::is_reasoning(&item) && !echoes::unknown(vec![item.clone()], &open.block.state).is_empty() {
+        } else if !fields::is_reasoning(&item) && !echoes::is_known(&item, &open.block.state) {
             // The conversation went on without its result.
             self.open = None;
             self.entries.push(Entry::Item(item));

@@ -19,6 +19,8 @@ pub(super) struct Open {
     /// Where each call stands, by its id.
     places: BTreeMap<String, Place>,
     answers: usize,
+    /// Answers that stand before their calls.
+    early: BTreeMap<String, Value>,
     /// An answer has come since the last call.
     is_answered: bool,
     /// The first thing that is wrong.
@@ -34,7 +36,8 @@ enum Place {
 impl Open {
     /// `at` is its place in the request.
     pub(super) fn new(block: Block, at: usize) -> Open {
-        Open { block, at, calls: 0, places: BTreeMap::new(), answers: 0, is_answered: false, fault: None }
+        let (places, early) = (BTreeMap::new(), BTreeMap::new());
+        Open { block, at, calls: 0, places, answers: 0, early, is_answered: false, fault: None }
     }
 
     /// What it is called, and where it stands.
@@ -86,9 +89,14 @@ impl Open {
             rounds.push(Round { number, answered: None, calls: Vec::new() });
         }
         let at = rounds.len() - 1;
-        self.places.insert(id.clone(), Place::Round(at, rounds[at].calls.len()));
+        let place = Place::Round(at, rounds[at].calls.len());
+        self.places.insert(id.clone(), place);
+        let answer = self.early.remove(&id);
         let tool = fields::tool_name(item, seals.catalog);
         rounds[at].calls.push(HandedOut { id, asked, tool, answer: None });
+        if let Some(answer) = answer {
+            self.answer_at(place, answer);
+        }
     }
 
     /// Round and number, if the id is one that we gave a call of this program.
@@ -105,12 +113,17 @@ impl Open {
 
     /// An answer to a call that nobody knows of.
     pub(super) fn stray(&mut self, at: usize, item: &Value) {
+        let id = fields::call_id(item);
+        if self.own_place(id).is_some() {
+            self.early.insert(id.to_owned(), item.clone());
+            return;
+        }
         // A round of one call cannot be answered wrongly.
         let last = self.block.rounds.last().filter(|round| round.calls.len() == 1 && round.calls[0].answer.is_none());
         if last.is_some() {
             return self.answer_at(Place::Round(self.block.rounds.len() - 1, 0), item.clone());
         }
-        let message = format!("`{}` is not the id of a call of the program `{}`", fields::call_id(item), self.place());
+        let message = format!("`{}` is not the id of a call of the program `{}`", id, self.place());
         self.fault(wrong(at, "call_id", &message));
     }
 

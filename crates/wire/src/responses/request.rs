@@ -117,9 +117,26 @@ pub(super) fn without_code_mode(mut body: Map<String, Value>, history: Option<Ve
     Value::Object(body)
 }
 
+/// Drops thoughts that nothing follows any more: no provider takes them.
+fn without_idle_thoughts(items: Vec<Value>) -> Vec<Value> {
+    let mut leads = false;
+    let mut kept: Vec<Value> = Vec::new();
+    for item in items.into_iter().rev() {
+        if !fields::is_reasoning(&item) {
+            let is_others = fields::is_message(&item) && !fields::is_said(&item);
+            leads = !is_others && !fields::is_output(&item) && !fields::is_client_output(&item);
+        } else if !leads {
+            continue;
+        }
+        kept.push(item);
+    }
+    kept.reverse();
+    kept
+}
+
 pub(super) fn ask(mut body: Map<String, Value>, ask: Ask<'_>) -> Value {
     let history = ask.history.iter().cloned().filter_map(marks::cleaned).collect();
-    body.insert("input".to_owned(), history);
+    body.insert("input".to_owned(), Value::Array(without_idle_thoughts(history)));
     if ask.is_same_wire || !ask.tools.is_empty() {
         body.insert("tools".to_owned(), Value::Array(ask.tools));
     }

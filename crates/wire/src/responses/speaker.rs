@@ -142,10 +142,14 @@ impl ResponsesSpeaker {
         items
     }
 
-    /// What led to a program, or to calls that we answer. What the model said aloud before them is not the answer.
+    /// What led to a program, or to calls that we answer. What the model said aloud right before them is not the
+    /// answer.
     fn led_to(&self, said: &Said) -> Vec<Value> {
-        let items = self.items(said).into_iter();
-        items.filter(|item| !fields::is_message(item) && !fields::is_call(item)).collect()
+        let mut items = self.items(said);
+        items.retain(|item| !fields::is_call(item));
+        let end = items.iter().rposition(|item| !fields::is_message(item)).map_or(0, |last| last + 1);
+        items.truncate(end);
+        items
     }
 
     /// Puts into an item's id what a client needs that sends nothing else back.

@@ -159,6 +159,16 @@ fn what_comes_late_reaches_its_program() {
     let live = noted.conversation.live().expect("the program goes on");
     assert_eq!((live.journal().expect("whole").entries().len(), &live.remarks), (1, &vec![note.clone()]));
 
+    // So does an answer that comes early, and the client says again what the model said.
+    let mut items = output.clone();
+    items.insert(2, answer.clone());
+    items.push(json!({"type": "message", "role": "assistant", "content": "Let me see."}));
+    let early = turn(Wire::Responses, explicit(&input(question(), items.clone())));
+    assert_eq!(early.conversation.live().expect("it goes on").journal().expect("whole").entries().len(), 1);
+    items.push(json!({"type": "message", "role": "user", "content": "see"}));
+    let overtaken = turn(Wire::Responses, explicit(&input(question(), items)));
+    assert_eq!((overtaken.conversation.live(), overtaken.conversation.items.len()), (None, 3));
+
     // Its later calls, and its result, belong to it too.
     let mut later = output[2].clone();
     later["call_id"] = json!(format!("call_{}_1_1", state.run()));

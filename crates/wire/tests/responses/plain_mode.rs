@@ -224,6 +224,17 @@ fn what_led_to_a_program_that_has_ended_is_told() {
     }
     let ids: Vec<&str> = output.iter().filter_map(|item| item["id"].as_str()).collect();
     assert_eq!(ids, ["rs_1", "ws_1", "rs_dcn_1_rs_2", "ws_1", "ws_1"]);
+    // Words are told that are surely not the beginning of a program.
+    let words =
+        json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me see."}]});
+    let said = response(&json!([words, search, words]));
+    speaker.begins();
+    speaker.aside(&said);
+    let more = items(&speaker.body(&Usage::default()).expect("a response"));
+    assert_eq!(
+        more[output.len()..].iter().map(|item| &item["type"]).collect::<Vec<_>>(),
+        ["message", "web_search_call"]
+    );
     // What a thought led to goes with it.
     let again = turn_of(&input(question(), output));
     let ids: Vec<Value> =

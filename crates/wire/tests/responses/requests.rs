@@ -277,3 +277,11 @@ fn what_was_said_goes_back_once_from_a_client_on_another_wire() {
         asked["input"].as_array().expect("items").iter().filter_map(|item| item["type"].as_str()).collect();
     assert_eq!(kinds, ["message", "reasoning", "message", "message"]);
 }
+
+#[test]
+fn thoughts_that_lead_to_nothing_are_left_out() {
+    let words = json!({"type": "message", "role": "assistant", "content": "Hi!"});
+    let history = json!([question(), thought(), question(), thought(), words, question(), thought()]);
+    let asked = asked(&turn(Wire::Responses, plain(&history)), "");
+    assert_eq!(asked["input"], json!([question(), question(), thought(), words, question()]));
+}
