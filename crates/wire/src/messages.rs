@@ -1,11 +1,15 @@
 //! Anthropic Messages.
 
+mod claims;
 mod draft;
+mod echo;
 mod fields;
 mod history;
 mod listener;
 mod program;
+mod reader;
 mod request;
+mod search;
 mod speaker;
 mod stream;
 mod tools;
@@ -59,7 +63,7 @@ impl Dialect for Messages {
             _ => Vec::new(),
         };
         Ok(match seals {
-            Some(seals) => history::read(messages, seals),
+            Some(seals) => history::read(messages, body, seals),
             None => history::read_off(messages),
         })
     }

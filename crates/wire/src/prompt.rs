@@ -13,10 +13,10 @@ use crate::saying::Mistake;
 pub const PROMPT_VERSION: u32 = 2;
 
 pub(crate) const EXECUTE: &str = "execute";
-const SEARCH: &str = "search";
+pub(crate) const SEARCH: &str = "search";
 /// For clients whose own direct tools have our names.
 const EXECUTE_OTHERWISE: &str = "execute_program";
-const SEARCH_OTHERWISE: &str = "search_functions";
+pub(crate) const SEARCH_OTHERWISE: &str = "search_functions";
 
 const RULES: &str = "\
 Runs a TypeScript program that calls functions, and answers with what it returns. This is the only way to call them.

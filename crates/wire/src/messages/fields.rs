@@ -116,7 +116,7 @@ pub(super) fn is_carrier(block: &Value) -> bool {
     carried_state(block).is_some() || foreign_reasoning(block).is_some()
 }
 
-/// Some clients make a call of theirs out of it.
+/// Whosever it is. Some clients make a call of theirs out of it.
 pub(super) fn is_program(block: &Value) -> bool {
     let is_server = kind(block) == SERVER_TOOL_USE || kind(block) == TOOL_USE && is_server_id(id(block));
     is_server && name(block) == PROGRAM
@@ -141,7 +141,7 @@ pub(super) fn sealed_in(program_id: &str) -> Option<&str> {
 }
 
 /// A name that we gave to a program.
-fn is_our_program_id(id: &str) -> bool {
+pub(super) fn is_our_program_id(id: &str) -> bool {
     sealed_in(id).is_some() || id.strip_prefix(SERVER_PREFIX).and_then(RunId::parse).is_some()
 }
 

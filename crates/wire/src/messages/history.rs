@@ -1,30 +1,51 @@
 //! Programs of a history, in either mode: a client may carry both kinds.
 
-use std::collections::BTreeSet;
-use std::iter;
+use std::iter::Peekable;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{fields, program};
-use crate::conversation::{Block, Conversation, Given, Item, Lost};
+use super::claims::Claims;
+use super::reader::Reader;
+use super::{fields, tools};
+use crate::conversation::{Conversation, Item};
 use crate::plain::{self, AnswerOf, CallOf, Exchange, Seals};
-use crate::saying::ECHOED;
-use crate::seal::{Sealer, Unsealed};
+use crate::seal::Sealer;
 
-pub(super) fn read(messages: Vec<Value>, seals: &Seals<'_>) -> Conversation {
-    let mut reader = Reader { conversation: Conversation::default(), structural: BTreeSet::new(), seals };
-    let mut messages = messages.into_iter().peekable();
-    while let Some(message) = messages.next() {
-        if fields::role(&message) == "assistant" && fields::blocks(&message).iter().any(is_ours) {
-            let mut heard = Answers::default();
-            if fields::blocks(&message).iter().any(is_handed_out) {
-                while let Some(answers) = messages.next_if(has_results) {
-                    heard.read(&answers);
+/// `body`: what the messages were taken from.
+pub(super) fn read(messages: Vec<Value>, body: &Map<String, Value>, seals: &Seals<'_>) -> Conversation {
+    let claims = Claims::new(&messages, tools::declares_programs(body));
+    let mut reader = Reader::new(claims, tools::search_name(body), seals);
+    let mut turns = turns(messages).into_iter().peekable();
+    while let Some(turn) = turns.next() {
+        if !is_of_model(&turn) || !has(&turn, |block| reader.claims.is_ours(block)) {
+            for message in turn {
+                pass_on(&mut reader.conversation, message);
+            }
+            continue;
+        }
+        let is_handed_out = has(&turn, |block| reader.claims.is_handed_out(block));
+        match answers(&mut turns, is_handed_out) {
+            None if is_handed_out => {
+                // Nobody answers, so that whatever the model says after its calls is something new.
+                for message in turn {
+                    if fields::blocks(&message).iter().any(|block| reader.claims.is_ours(block)) {
+                        reader.message(fields::content(&message).into_owned(), Answers::default());
+                    } else {
+                        pass_on(&mut reader.conversation, message);
+                    }
                 }
             }
-            reader.message(&message, heard);
-        } else {
-            pass_on(&mut reader.conversation, message);
+            heard => {
+                let is_text =
+                    |message: &&Value| fields::content(message).iter().all(|block| fields::kind(block) == "text");
+                let texts = turn.iter().take_while(is_text).count();
+                let before = reader.conversation.items.len();
+                reader.message(merged(&turn[texts..]), heard.unwrap_or_default());
+                let items = &mut reader.conversation.items;
+                let unsaid = turn.into_iter().take(texts).filter(|text| !is_said(text, items.get(before)));
+                let unsaid: Vec<Item> = unsaid.map(Item::Message).collect();
+                items.splice(before..before, unsaid);
+            }
         }
     }
     reader.conversation
@@ -33,52 +54,88 @@ pub(super) fn read(messages: Vec<Value>, seals: &Seals<'_>) -> Conversation {
 /// For a model that hears nothing of programs: their calls are calls like others.
 pub(super) fn read_off(messages: Vec<Value>) -> Conversation {
     let mut conversation = Conversation::default();
-    let mut messages = messages.into_iter().peekable();
-    while let Some(mut message) = messages.next() {
-        if let Some(content) = message.get_mut("content").and_then(Value::as_array_mut) {
-            let blocks = content.len();
-            content.retain(|block| {
-                !fields::is_our_program(block)
-                    && !fields::is_our_search(block)
-                    && fields::carried_state(block).is_none()
-            });
-            if content.is_empty() && blocks > 0 {
-                continue;
+    let messages = messages.into_iter().filter_map(without_ours).collect();
+    let mut turns = turns(messages).into_iter().peekable();
+    while let Some(turn) = turns.next() {
+        if !has(&turn, |block| is_call(block) && Sealer::claims(fields::id(block))) {
+            for message in turn {
+                pass_on(&mut conversation, message);
             }
+            continue;
         }
-        if fields::blocks(&message).iter().any(|block| is_call(block) && Sealer::claims(fields::id(block))) {
-            let mut heard = Answers::default();
-            while let Some(answers) = messages.next_if(has_results) {
-                heard.read(&answers);
-            }
-            let calls = fields::blocks(&message).iter().filter(|block| is_call(block)).map(call_of).collect();
-            let Answers { answers, remarks } = heard;
-            Exchange { message, calls, answers, remarks }.add_to(&mut conversation, None);
-        } else {
-            pass_on(&mut conversation, message);
-        }
+        let message = json!({"role": "assistant", "content": merged(&turn)});
+        let calls = fields::blocks(&message).iter().filter(|block| is_call(block)).map(call_of).collect();
+        let Answers { answers, remarks } = answers(&mut turns, true).unwrap_or_default();
+        Exchange { message, calls, answers, remarks }.add_to(&mut conversation, None);
     }
     conversation
 }
 
-fn is_call(block: &Value) -> bool {
+/// `None` if nothing is left.
+fn without_ours(mut message: Value) -> Option<Value> {
+    if let Some(content) = message.get_mut("content").and_then(Value::as_array_mut) {
+        let blocks = content.len();
+        content.retain(|block| {
+            !fields::is_our_program(block) && !fields::is_our_search(block) && fields::carried_state(block).is_none()
+        });
+        if content.is_empty() && blocks > 0 {
+            return None;
+        }
+    }
+    Some(message)
+}
+
+/// Neighbours of one role are one message to the provider.
+fn turns(messages: Vec<Value>) -> Vec<Vec<Value>> {
+    let mut turns: Vec<Vec<Value>> = Vec::new();
+    for message in messages {
+        match turns.last_mut() {
+            Some(turn) if is_of_model(turn) == is_of_model(std::slice::from_ref(&message)) => turn.push(message),
+            _ => turns.push(vec![message]),
+        }
+    }
+    turns
+}
+
+fn is_of_model(turn: &[Value]) -> bool {
+    turn.first().is_some_and(|message| fields::role(message) == "assistant")
+}
+
+fn has(turn: &[Value], test: impl Fn(&Value) -> bool) -> bool {
+    turn.iter().flat_map(fields::blocks).any(test)
+}
+
+fn merged(turn: &[Value]) -> Vec<Value> {
+    turn.iter().flat_map(|message| fields::content(message).into_owned()).collect()
+}
+
+/// What the client says next, if that answers any call.
+fn answers(turns: &mut Peekable<impl Iterator<Item = Vec<Value>>>, is_asked: bool) -> Option<Answers> {
+    let has_results = |turn: &Vec<Value>| has(turn, |block| fields::kind(block) == fields::TOOL_RESULT);
+    let turn = turns.next_if(|turn| is_asked && !is_of_model(turn) && has_results(turn))?;
+    let mut heard = Answers::default();
+    for message in turn {
+        heard.read(message);
+    }
+    Some(heard)
+}
+
+/// Does a program's state say it too?
+fn is_said(text: &Value, item: Option<&Item>) -> bool {
+    let text = fields::result_text(text.get("content"));
+    match item {
+        Some(Item::Block(block)) => {
+            let mut said = block.state.sayings.iter().filter_map(|saying| saying.text.as_deref());
+            said.any(|said| said.contains(text.trim()))
+        }
+        // The program goes on: the model has said nothing.
+        None => true,
+        Some(_) => false,
+    }
+}
+
+pub(super) fn is_call(block: &Value) -> bool {
     fields::kind(block) == fields::TOOL_USE
-}
-
-fn is_ours(block: &Value) -> bool {
-    is_handed_out(block)
-        || fields::is_program(block)
-        || fields::kind(block) == fields::PROGRAM_RESULT
-        || fields::is_our_search(block)
-}
-
-fn is_handed_out(block: &Value) -> bool {
-    is_call(block) && fields::is_of_program(block) || fields::carried_state(block).is_some()
-}
-
-fn has_results(message: &Value) -> bool {
-    fields::role(message) == "user"
-        && fields::blocks(message).iter().any(|block| fields::kind(block) == fields::TOOL_RESULT)
 }
 
 /// A message of no program. What it may still hold are answers that come late.
@@ -98,7 +155,7 @@ fn pass_on(conversation: &mut Conversation, mut message: Value) {
     conversation.items.push(Item::Message(message));
 }
 
-fn call_of(block: &Value) -> CallOf {
+pub(super) fn call_of(block: &Value) -> CallOf {
     CallOf { id: fields::id(block).to_owned(), name: fields::name(block).to_owned(), call: block.clone() }
 }
 
@@ -114,10 +171,15 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    fn read(&mut self, message: &Value) {
+    fn read(&mut self, message: Value) {
+        let is_result = |block: &Value| fields::kind(block) == fields::TOOL_RESULT;
+        if !fields::blocks(&message).iter().any(is_result) {
+            self.remarks.push(message);
+            return;
+        }
         let mut said = Vec::new();
-        for block in fields::content(message).into_owned() {
-            if fields::kind(&block) != fields::TOOL_RESULT {
+        for block in fields::content(&message).into_owned() {
+            if !is_result(&block) {
                 said.push(block);
                 continue;
             }
@@ -133,221 +195,11 @@ impl Answers {
     }
 
     /// Nobody waits for them.
-    fn pass_on(self, conversation: &mut Conversation) {
+    pub(super) fn pass_on(self, conversation: &mut Conversation) {
         if !self.answers.is_empty() {
             let answers: Vec<Value> = self.answers.into_iter().map(|answer| answer.answer).collect();
             pass_on(conversation, user(&answers));
         }
         conversation.items.extend(self.remarks.into_iter().map(Item::Message));
-    }
-}
-
-/// A part of an assistant message: what the model said, and the program that it wrote by it.
-#[derive(Default)]
-pub(super) struct Segment {
-    /// All that is neither program nor carrier.
-    pub said: Vec<Value>,
-    pub program: Option<Value>,
-    carried: Option<String>,
-}
-
-impl Segment {
-    pub(super) fn calls(&self) -> impl Iterator<Item = &Value> {
-        self.said.iter().filter(|block| is_call(block))
-    }
-
-    fn is_handed_out(&self) -> bool {
-        self.carried.is_some() || self.calls().any(fields::is_of_program)
-    }
-}
-
-struct Reader<'a> {
-    conversation: Conversation,
-    /// What clients call programs whose state is not sealed.
-    structural: BTreeSet<String>,
-    seals: &'a Seals<'a>,
-}
-
-impl Reader<'_> {
-    fn message(&mut self, message: &Value, heard: Answers) {
-        let mut segment = Segment::default();
-        for block in fields::content(message).into_owned() {
-            if fields::is_program(&block) {
-                if segment.program.is_some() || segment.is_handed_out() {
-                    self.segment(&std::mem::take(&mut segment), Answers::default());
-                }
-                segment.program = Some(block);
-            } else if fields::kind(&block) == fields::PROGRAM_RESULT {
-                if segment.program.is_some() {
-                    self.segment(&std::mem::take(&mut segment), Answers::default());
-                }
-                self.close(&block);
-            } else if let Some(state) = fields::carried_state(&block) {
-                segment.carried = Some(state.to_owned());
-            } else if fields::is_our_search(&block) {
-                // The model is not shown where they led.
-                segment.said.retain(|block| !fields::is_thought(block));
-            } else {
-                segment.said.push(block);
-            }
-        }
-        self.segment(&segment, heard);
-    }
-
-    fn segment(&mut self, segment: &Segment, heard: Answers) {
-        if segment.is_handed_out() && (segment.program.is_none() || segment.calls().any(is_sealed)) {
-            self.handed_out(segment, heard);
-        } else if segment.program.is_some() {
-            self.program(segment, heard);
-        } else {
-            if !segment.said.is_empty() {
-                let message = json!({"role": "assistant", "content": segment.said});
-                self.conversation.items.push(Item::Message(message));
-            }
-            heard.pass_on(&mut self.conversation);
-        }
-    }
-
-    /// Calls of a program, whose state should be in their ids.
-    fn handed_out(&mut self, segment: &Segment, heard: Answers) {
-        let Answers { answers, remarks } = heard;
-        let mut exchange = Exchange {
-            message: json!({"role": "assistant", "content": segment.said}),
-            calls: segment.calls().map(call_of).collect(),
-            answers,
-            remarks,
-        };
-        if let Some(carried) = &segment.carried {
-            self.mend(&mut exchange, carried);
-        }
-        if !exchange.calls.iter().any(|call| Sealer::claims(&call.id)) {
-            return self.structural_round(segment, exchange);
-        }
-        let heard = Answers { answers: copied(&exchange.answers), remarks: exchange.remarks.clone() };
-        let before = self.conversation.items.len();
-        exchange.add_to(&mut self.conversation, Some(self.seals));
-        if let (Some(Item::Lost(_)), Some(_)) = (self.conversation.items.get(before), &segment.program) {
-            // Not all is lost: the program itself is there.
-            self.conversation.items.truncate(before);
-            return self.program(segment, heard);
-        }
-        if let Some(Item::Block(block)) = self.conversation.items.last_mut() {
-            if let Some(program) = &segment.program {
-                fields::id(program).clone_into(&mut block.id);
-            }
-            echo(block, &segment.said);
-        }
-    }
-
-    /// Gives calls whose ids did not survive those that they had. Ours come first, in order.
-    fn mend(&self, exchange: &mut Exchange, carried: &str) {
-        if exchange.calls.iter().any(|call| call.id == carried) {
-            return;
-        }
-        let Some(Unsealed::Round { run, round, calls: asked, .. }) = self.seals.sealer.unseal(carried) else { return };
-        if asked.is_empty() || exchange.calls.len() < asked.len() {
-            return;
-        }
-        let ids = iter::once(carried.to_owned()).chain(Sealer::short(run, round, &asked).into_iter().skip(1));
-        for (call, id) in exchange.calls.iter_mut().zip(ids) {
-            for answer in exchange.answers.iter_mut().filter(|answer| answer.id == call.id) {
-                answer.id.clone_from(&id);
-            }
-            call.id = id;
-        }
-    }
-
-    /// Calls that say by whom they were made, and no more.
-    fn structural_round(&mut self, segment: &Segment, exchange: Exchange) {
-        let catalog = self.seals.catalog;
-        if let Some(Item::Block(block)) = self.conversation.items.last_mut()
-            && !block.is_closed
-            && self.structural.contains(&block.id)
-        {
-            program::round(block, segment, &exchange.answers, catalog);
-            block.remarks.extend(exchange.remarks);
-            return;
-        }
-        let given = |call: CallOf| {
-            let answer = exchange.answers.iter().find(|answer| answer.id == call.id);
-            Given { call: call.call, answer: answer.map(|answer| answer.answer.clone()) }
-        };
-        let calls: Vec<Given> = exchange.calls.into_iter().map(given).collect();
-        if calls.is_empty() {
-            // All calls were trimmed away, and only what had carried their state is left.
-            let said = exchange.message;
-            let is_empty = fields::blocks(&said).is_empty();
-            self.conversation.items.extend((!is_empty).then_some(Item::Message(said)));
-            Answers { answers: exchange.answers, remarks: Vec::new() }.pass_on(&mut self.conversation);
-        } else {
-            self.conversation.items.push(Item::Lost(Lost { message: exchange.message, calls }));
-        }
-        self.conversation.items.extend(exchange.remarks.into_iter().map(Item::Message));
-    }
-
-    /// A program that the client was told of.
-    fn program(&mut self, segment: &Segment, heard: Answers) {
-        let Some(written) = &segment.program else { return };
-        let id = fields::id(written);
-        let sealed = fields::sealed_in(id).and_then(|sealed| self.seals.sealer.unseal(sealed));
-        let mut block = if let Some(Unsealed::Round { state, .. }) = sealed {
-            let mut block = program::block(id, *state);
-            echo(&mut block, &segment.said);
-            block
-        } else {
-            self.structural.insert(id.to_owned());
-            program::structural(segment)
-        };
-        if segment.calls().next().is_some() {
-            program::round(&mut block, segment, &heard.answers, self.seals.catalog);
-        }
-        block.remarks = heard.remarks;
-        self.conversation.items.push(Item::Block(Box::new(block)));
-    }
-
-    /// A program's result, as the client was told it.
-    fn close(&mut self, result: &Value) {
-        let id = fields::tool_use_id(result);
-        let blocks = self.conversation.items.iter_mut().rev().filter_map(|item| match item {
-            Item::Block(block) => Some(block),
-            _ => None,
-        });
-        let mut known = blocks.filter(|block| block.id == id || fields::program_id(block.run) == id);
-        // Without its program nobody can make sense of it.
-        let Some(block) = known.next() else { return };
-        block.is_closed = true;
-        // Running it again gives the very bytes that the model saw, if all is there.
-        if self.structural.contains(id) || !program::is_complete(block) {
-            block.result = Some(program::read_result(result));
-        }
-    }
-}
-
-fn is_sealed(call: &Value) -> bool {
-    Sealer::claims(fields::id(call))
-}
-
-fn copied(answers: &[AnswerOf]) -> Vec<AnswerOf> {
-    let copy = |answer: &AnswerOf| AnswerOf {
-        id: answer.id.clone(),
-        said: answer.said.clone(),
-        answer: answer.answer.clone(),
-    };
-    answers.iter().map(copy).collect()
-}
-
-/// Thoughts that were too large for an id are where the client has put them.
-fn echo(block: &mut Block, said: &[Value]) {
-    let is_only = block.state.sayings.len() == 1;
-    let Some(saying) = block.state.sayings.last_mut() else { return };
-    if saying.opaque.contains_key(fields::BLOCKS) || saying.opaque.contains_key(ECHOED) {
-        return;
-    }
-    let thoughts = said.iter().filter(|block| fields::is_thought(block) && !fields::is_carrier(block));
-    // Of several messages, only the last thought is surely of the last.
-    let skipped = if is_only { 0 } else { thoughts.clone().count().saturating_sub(1) };
-    let thoughts: Vec<Value> = thoughts.skip(skipped).cloned().collect();
-    if !thoughts.is_empty() {
-        saying.opaque.insert(ECHOED.to_owned(), Value::Array(thoughts));
     }
 }

@@ -4,7 +4,7 @@ use dacapo_replay::{CallIndex, Catalog};
 use serde_json::{Value, json};
 
 use super::fields;
-use super::history::Segment;
+use super::reader::Segment;
 use crate::conversation::{Block, Expected, Given, HandedOut, Round};
 use crate::plain::{AnswerOf, tool_name};
 use crate::prompt::EXECUTE;

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields;
 use crate::message::{Input, Tool};
+use crate::prompt::{SEARCH, SEARCH_OTHERWISE};
 use crate::turn::{BadRequest, Callers, Split};
 
 /// Where an entry belongs in code mode.
@@ -42,6 +43,14 @@ fn is_search(entry: &Value) -> bool {
 fn is_toolset(entry: &Value) -> bool {
     let kind = fields::kind(entry);
     kind.ends_with("_toolset") || kind.contains("_toolset_")
+}
+
+/// What the model calls our search.
+pub(super) fn search_name(body: &Map<String, Value>) -> &'static str {
+    let explicit = declares_programs(body);
+    let is_direct = |entry: &Value| callers(entry, explicit).is_ok_and(|callers| callers.direct);
+    let is_taken = entries(body).iter().any(|entry| fields::name(entry) == SEARCH && is_direct(entry));
+    if is_taken { SEARCH_OTHERWISE } else { SEARCH }
 }
 
 fn is_of_client(entry: &Value) -> bool {

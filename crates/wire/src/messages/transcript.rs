@@ -2,24 +2,24 @@
 
 use serde_json::{Value, json};
 
-use super::fields;
+use super::{echo, fields};
 use crate::conversation::Given;
-use crate::saying::{ECHOED, Saying};
+use crate::saying::Saying;
 use crate::transcript::UNANSWERED;
 
 pub(super) fn saying(saying: &Saying, ids: &[String], results: &[String], direct: &[Given]) -> Vec<Value> {
-    let kept = |key: &str| saying.opaque.get(key).and_then(Value::as_array);
-    let mut content = Vec::new();
-    if let Some(blocks) = kept(fields::BLOCKS) {
-        content.extend(blocks.iter().cloned());
-    } else {
-        content.extend(kept(ECHOED).into_iter().flatten().cloned());
-        content.extend(saying.text.as_deref().map(fields::text_block));
-    }
+    let blocks = echo::echoed(saying, fields::BLOCKS).or_else(|| saying.opaque.get(fields::BLOCKS));
+    let mut content = match blocks.and_then(Value::as_array) {
+        Some(blocks) => blocks.clone(),
+        None => saying.text.as_deref().map(fields::text_block).into_iter().collect(),
+    };
     content.extend(ids.iter().zip(&saying.calls).map(|(id, call)| fields::written(id, call)));
     content.extend(direct.iter().map(|given| given.call.clone()));
-    let ours = ids.iter().zip(results).map(|(id, result)| answered(id, result));
-    let answers: Vec<Value> = ours.chain(direct.iter().map(answer_of)).collect();
+    let mut answers: Vec<Value> = ids.iter().zip(results).map(|(id, result)| answered(id, result)).collect();
+    if let (Some(cached), Some(last)) = (echo::echoed(saying, echo::CACHE_CONTROL), answers.last_mut()) {
+        last[echo::CACHE_CONTROL] = cached.clone();
+    }
+    answers.extend(direct.iter().map(answer_of));
     pair(&content, &answers)
 }
 

@@ -11,7 +11,9 @@ use serde_json::{Map, Value, json};
 mod broken;
 mod histories;
 mod requests;
+mod searches;
 mod streams;
+mod turns;
 
 const CODE: &str = "return await get_weather({city: \"Oslo\"})";
 
