@@ -20,10 +20,13 @@ fn sealer() -> Sealer {
 }
 
 fn read(upstream: Wire, body: Value) -> Result<Reading, BadRequest> {
+    read_with(Wire::Responses, upstream, &Kept::default(), body)
+}
+
+fn read_with(client: Wire, upstream: Wire, kept: &Kept, body: Value) -> Result<Reading, BadRequest> {
     let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000, custom_execute: false };
-    let (sealer, kept, toolboxes) = (sealer(), Kept::default(), Toolboxes::default());
-    let reader = Reader { upstream, header: None, defaults, sealer: &sealer, kept: &kept, toolboxes: &toolboxes };
-    reader.read(Wire::Responses, body)
+    let (sealer, toolboxes) = (sealer(), Toolboxes::default());
+    Reader { upstream, header: None, defaults, sealer: &sealer, kept, toolboxes: &toolboxes }.read(client, body)
 }
 
 fn turn(upstream: Wire, body: Value) -> Box<Turn> {

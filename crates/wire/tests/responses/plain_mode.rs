@@ -133,24 +133,16 @@ fn programs_and_direct_calls_stay_in_their_order() {
     let direct = |id: &str| json!({"type": "function_call", "call_id": id, "name": "ask", "arguments": "{}"});
     let sealed = sealer().seal(&state, 0, [0; 8], &[Asked::from(&call(0))]).remove(0);
     let short = Sealer::short(state.run(), 0, &[Asked::from(&call(0))]).remove(0);
-    for (upstream, id) in [(Wire::Responses, &sealed), (Wire::Responses, &short)] {
+    for id in [&sealed, &short] {
         let function = json!({"type": "function_call", "call_id": id, "name": "get_weather", "arguments": "{}"});
-        let history = json!([
-            question(),
-            direct("c1"),
-            output("c1", "1"),
-            function,
-            output(id, "sunny"),
-            direct("c2"),
-            output("c2", "2"),
-        ]);
-        let (sealer, toolboxes) = (sealer(), Toolboxes::default());
+        let before = [question(), direct("c1"), output("c1", "1")];
+        let after = [function, output(id, "sunny"), direct("c2"), output("c2", "2")];
+        let body = with_direct(plain(&before.into_iter().chain(after).collect()));
         let mut kept = Kept::default();
-        assert_eq!(Kept::wanted(Wire::Responses, &plain(&history)).len(), usize::from(*id == short));
+        assert_eq!(Kept::wanted(Wire::Responses, &body).len(), usize::from(*id == short));
         kept.insert(state.run(), 0, sealed.clone());
-        let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000, custom_execute: false };
-        let reader = Reader { upstream, header: None, defaults, sealer: &sealer, kept: &kept, toolboxes: &toolboxes };
-        let Ok(Reading::Turn(turn)) = reader.read(Wire::Responses, with_direct(plain(&history))) else { panic!() };
+        let read = read_with(Wire::Responses, Wire::Responses, &kept, body);
+        let Ok(Reading::Turn(turn)) = read else { panic!("{read:?}") };
         let kinds: Vec<bool> = turn
             .conversation
             .items
@@ -177,7 +169,7 @@ fn instructions_beside_answers_do_not_stop_a_program() {
         let remark = json!({"type": "message", "role": role, "content": "Remember the units."});
         let turn = beside(&remark);
         let live = turn.conversation.live().expect("the program goes on");
-        assert_eq!(live.remarks, [remark.clone()]);
+        assert_eq!(live.remarks, std::slice::from_ref(&remark));
         assert_eq!(asked(&turn, "sunny!")["input"].as_array().and_then(|items| items.last()), Some(&remark));
     }
     assert!(beside(&question()).conversation.live().is_none());

@@ -249,21 +249,12 @@ fn what_was_said_goes_back_once_from_a_client_on_another_wire() {
         thought(),
         {"type": "message", "id": "msg_1", "role": "assistant", "phase": "final_answer", "content": [{"type": "output_text", "text": "Four."}]},
     ]));
-    let (sealer, kept, toolboxes) = (sealer(), Kept::default(), Toolboxes::default());
-    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000, custom_execute: false };
-    let reader = Reader {
-        upstream: Wire::Responses,
-        header: None,
-        defaults,
-        sealer: &sealer,
-        kept: &kept,
-        toolboxes: &toolboxes,
-    };
-    let read = |messages: Value| match reader
-        .read(Wire::Messages, json!({"model": "m", "max_tokens": 9, "messages": messages}))
-    {
-        Ok(Reading::Turn(turn)) => turn,
-        other => panic!("{other:?}"),
+    let read = |messages: Value| {
+        let body = json!({"model": "m", "max_tokens": 9, "messages": messages});
+        match read_with(Wire::Messages, Wire::Responses, &Kept::default(), body) {
+            Ok(Reading::Turn(turn)) => turn,
+            other => panic!("{other:?}"),
+        }
     };
     let question = json!({"role": "user", "content": "How many?"});
     let mut speaker = read(json!([question])).speaker(CallDeltas::Whole);
