@@ -34,8 +34,11 @@ impl Kept {
             Wire::Chat => is(last("messages"), "role", "tool"),
             Wire::Responses => is(last("input"), "type", "function_call_output"),
             Wire::Messages => {
-                let blocks = last("messages").and_then(|message| message.get("content")?.as_array());
-                blocks.is_some_and(|blocks| blocks.iter().any(|block| block["type"] == "tool_result"))
+                // Neighbours of one role are one message.
+                let messages = body.get("messages").and_then(Value::as_array).into_iter().flatten().rev();
+                let of_client = messages.take_while(|message| message["role"] != "assistant");
+                let blocks = of_client.filter_map(|message| message.get("content")?.as_array()).flatten();
+                blocks.into_iter().any(|block| block["type"] == "tool_result")
             }
         }
     }

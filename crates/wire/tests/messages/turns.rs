@@ -44,7 +44,9 @@ fn neighbours_of_one_role_are_one_message() {
     let both = model(&json!([first, second]));
     let split = [text, model(&json!([thought])), model(&json!([carrier, first])), model(&json!([second]))];
     let asked_once = |messages: &[Value]| {
-        let turn = turn_for(Wire::Messages, plain(&history(messages)));
+        let body = plain(&history(messages));
+        assert!(Kept::is_vital(Wire::Messages, &body));
+        let turn = turn_for(Wire::Messages, body);
         assert_eq!(answered(&turn), Some(vec![0, 1]), "{messages:#?}");
         let asked = ask(&turn)["messages"].to_string();
         for once in ["s1", "Let me see.", "system-reminder"] {
