@@ -206,6 +206,8 @@ impl Running {
                 Intent::Respond => {
                     self.attempts += u32::from(said.saying.is_mistaken(offer));
                     let saying = said.saying.clone().normalized(offer, &self.so_far.sayings);
+                    self.outlet.head(&said.head);
+                    self.outlet.aside(&said).await?;
                     self.show_searches(&said).await?;
                     self.respond(saying).await?;
                 }
@@ -240,8 +242,13 @@ impl Running {
     async fn show_searches(&mut self, said: &Said) -> Result<(), TurnError> {
         let turn = Arc::clone(&self.turn);
         let Some(tool) = &turn.search_tool else { return Ok(()) };
+        let searches = said.saying.searches(&turn.offer);
+        if searches.is_empty() {
+            return Ok(());
+        }
         self.outlet.head(&said.head);
-        for search in said.saying.searches(&turn.offer) {
+        self.outlet.before_searches(said).await?;
+        for search in searches {
             let results = turn.toolbox().search(&search.query, search.limit, ANSWER_TOKENS_DEFAULT).0;
             let catalog = turn.toolbox().catalog();
             let found: Vec<String> =

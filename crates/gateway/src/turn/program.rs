@@ -58,6 +58,7 @@ impl Running {
         let (waiting, record) = (state.waiting(), self.so_far.record.clone());
         let run = self.blocking(move |blocks| blocks.run(waiting, &Journal::default(), &record)).await?;
         self.outlet.head(&said.head);
+        self.outlet.aside(&said).await?;
         if self.turn.explicit {
             let sealed = self.tenant.sealer.seal(&state, 0, [0; 8], &[]).remove(0);
             let is_finished = matches!(run, Run::Finished { .. });
