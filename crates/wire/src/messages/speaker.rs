@@ -26,6 +26,8 @@ pub(super) struct MessagesSpeaker {
     ending: Map<String, Value>,
     /// Some of the present answer of the model has gone out.
     has_passed: bool,
+    /// Its texts that have, or have begun to.
+    texts: usize,
     /// What it said before its searches has.
     has_led: bool,
     /// Searches of the present answer of the model.
@@ -46,6 +48,7 @@ impl MessagesSpeaker {
             stop_reason: "end_turn",
             ending: Map::new(),
             has_passed: false,
+            texts: 0,
             has_led: false,
             searches: 0,
         }
@@ -103,6 +106,7 @@ impl MessagesSpeaker {
 impl Speaker for MessagesSpeaker {
     fn begins(&mut self) {
         self.has_passed = false;
+        self.texts = 0;
         self.has_led = false;
         self.searches = 0;
         self.draft.begins();
@@ -117,8 +121,11 @@ impl Speaker for MessagesSpeaker {
     fn pass(&mut self, heard: Heard) -> Vec<Event> {
         self.has_passed = true;
         if self.draft.is_same_wire() {
+            let begins = |event: &Value| fields::kind(event) == "content_block_start";
+            self.texts += usize::from(heard.is_text && heard.native.as_ref().is_some_and(begins));
             return heard.native.map_or_else(Vec::new, |event| self.draft.adopted(event));
         }
+        self.texts = self.texts.max(usize::from(!heard.text.is_empty()));
         self.draft.translated(&heard)
     }
 
@@ -156,9 +163,12 @@ impl Speaker for MessagesSpeaker {
 
     fn before_searches(&mut self, said: &Said) -> Vec<Event> {
         let mut events = self.draft.close(Some(&said.saying.opaque));
-        if self.is_untold() {
-            events.extend(self.tell(self.said(said)));
+        let mut blocks = self.said(said);
+        if !self.is_untold() {
+            // Text at the end may have been held back, for what could have been a program.
+            blocks = blocks.into_iter().filter(|block| fields::kind(block) == "text").skip(self.texts).collect();
         }
+        events.extend(self.tell(blocks));
         self.has_led = true;
         events
     }

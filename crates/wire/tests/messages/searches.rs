@@ -92,3 +92,29 @@ fn searches_are_told_as_the_providers_and_made_again_for_the_model() {
     assert_eq!(asked["messages"][1]["content"][0], thinking("first"));
     assert_eq!(asked["messages"][3]["content"][0], thinking("second"));
 }
+
+#[test]
+fn text_that_was_held_back_is_told_before_searches() {
+    let mut body = deferred(&json!([{"role": "user", "content": "How is the weather?"}]));
+    body["stream"] = json!(true);
+    let turn = turn_for(Wire::Messages, body);
+    // The text of this stream comes last.
+    for held in [false, true] {
+        let mut speaker = turn.speaker(CallDeltas::Whole);
+        speaker.begins();
+        let mut listener = Wire::Messages.listener();
+        let mut told = Vec::new();
+        for event in events(STREAM, 100) {
+            let heard = listener.hear(&event).expect("in order");
+            listener.head().into_iter().for_each(|head| speaker.head(head));
+            if !heard.is_empty() && !(held && heard.is_text) {
+                told.extend(speaker.pass(heard));
+            }
+        }
+        let said = listener.finish().expect("a whole message");
+        told.extend(speaker.before_searches(&said));
+        told.extend(speaker.finish(&usage()));
+        let expected = said.native["content"].as_array().expect("a list");
+        assert_eq!(assembled(&told).native["content"], json!(expected[..4]));
+    }
+}
