@@ -37,26 +37,25 @@ static KEYS: LazyLock<Vec<&str>> = LazyLock::new(|| {
 });
 
 fuzz_target!(|data: &[u8]| {
-    for wire in Wire::ALL {
-        read(wire, data, None);
-        let mut input = Unstructured::new(data);
-        if let (Ok(header), Ok(body)) = (header(&mut input), body(wire, &mut input)) {
-            read(wire, body.to_string().as_bytes(), header);
-        }
+    // One pair of wires for each input: all of them would take long.
+    let number = data.iter().fold(0, |sum: usize, byte| sum + usize::from(*byte));
+    let (wire, upstream) = (Wire::ALL[number % 3], Wire::ALL[number / 3 % 3]);
+    read(wire, upstream, data, None);
+    let mut input = Unstructured::new(data);
+    if let (Ok(header), Ok(body)) = (header(&mut input), body(wire, &mut input)) {
+        read(wire, upstream, body.to_string().as_bytes(), header);
     }
 });
 
-fn read(wire: Wire, body: &[u8], header: Option<Switch>) {
+fn read(wire: Wire, upstream: Wire, body: &[u8], header: Option<Switch>) {
     let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 200, custom_execute: false };
     let Ok(json) = serde_json::from_slice::<Value>(body) else { return };
     let kept = Kept::default();
-    for upstream in Wire::ALL {
-        let reader = Reader { upstream, header, defaults, sealer: &SEALER, kept: &kept, toolboxes: &TOOLBOXES };
-        match reader.read(wire, json.clone()) {
-            Err(error) => assert!(!error.param.is_empty() && !error.message.is_empty(), "{error:?}"),
-            Ok(Reading::PassThrough(changed)) => check_ids(upstream, &changed.unwrap_or_else(|| json.clone())),
-            Ok(Reading::Turn(turn)) => check_turn(&turn),
-        }
+    let reader = Reader { upstream, header, defaults, sealer: &SEALER, kept: &kept, toolboxes: &TOOLBOXES };
+    match reader.read(wire, json.clone()) {
+        Err(error) => assert!(!error.param.is_empty() && !error.message.is_empty(), "{error:?}"),
+        Ok(Reading::PassThrough(changed)) => check_ids(upstream, &changed.unwrap_or(json)),
+        Ok(Reading::Turn(turn)) => check_turn(&turn),
     }
 }
 
@@ -86,7 +85,7 @@ fn check_turn(turn: &Turn) {
 fn check_ids(wire: Wire, body: &Value) {
     let check = |holder: &Value, key: &str| {
         let id = holder.get(key).and_then(Value::as_str).unwrap_or_default();
-        assert!(!Sealer::claims(id) || id.len() <= ID_CHARS_MAX, "{holder}");
+        assert!(!Sealer::claims(id) || id.len() <= ID_CHARS_MAX, "{holder} in {body}");
     };
     let entries = |key: &str| body[key].as_array().map_or(&[][..], Vec::as_slice);
     let inner = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -193,8 +192,11 @@ fn blocks(input: &mut Unstructured<'_>) -> Result<Value> {
     while input.ratio(3, 4)? && !input.is_empty() {
         let name = *input.choose(&["get_weather", "getWeather", "other", ""])?;
         let caller = json!({"type": "code_execution_20260120", "tool_id": "srvtoolu_1"});
-        blocks.push(match input.int_in_range(0..=8)? {
+        let kind = input.int_in_range(0..=8)?;
+        blocks.push(match kind {
             0 => json!({"type": "text", "text": input.arbitrary::<&str>()?}),
+            // Everybody knows whose calls are, and whose answers.
+            1..=7 if (role == "user") != matches!(kind, 3 | 4) => json!({"type": "text", "text": "x"}),
             1 => json!({"type": "tool_use", "id": id(input)?, "name": name, "input": {}}),
             2 => json!({"type": "tool_use", "id": id(input)?, "name": name, "input": {}, "caller": caller}),
             3 | 4 => json!({"type": "tool_result", "tool_use_id": id(input)?, "content": json::any(input, &KEYS)?}),

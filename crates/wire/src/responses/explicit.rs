@@ -9,7 +9,7 @@ use crate::conversation::{Block, Conversation, Given, Item, Lost};
 use crate::plain::Seals;
 use crate::prompt::EXECUTE;
 use crate::saying::{ModelCall, Saying};
-use crate::seal::Unsealed;
+use crate::seal::{Sealer, Unsealed};
 use crate::state::{RunState, arguments};
 use crate::turn::BadRequest;
 
@@ -93,7 +93,7 @@ impl Reader {
         };
         if let Some(open) = owner.and_then(|owner| self.program_at(owner)) {
             open.call(at, &item, seals);
-        } else if caller.is_some() {
+        } else if caller.is_some() || Sealer::claims(id) {
             self.lost(item);
         } else if let Some(open) = self.opened() {
             open.direct(item);

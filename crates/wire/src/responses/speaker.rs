@@ -313,17 +313,7 @@ impl Speaker for ResponsesSpeaker {
     fn calls(&mut self, handing: &Handing<'_>) -> Vec<Event> {
         self.close(None);
         if let Some(said) = handing.said.filter(|_| !self.has_passed) {
-            let items = self.led_to(said);
-            let announced = self.out.items.last().is_some_and(|item| fields::kind(item) == "program");
-            match (announced, self.manner.is_stream) {
-                (false, _) => items.into_iter().for_each(|item| self.out.item(item)),
-                (true, false) => {
-                    let at = self.out.items.len() - 1;
-                    self.out.items.splice(at..at, items);
-                }
-                // The stream is past them, and the program's state holds them.
-                (true, true) => {}
-            }
+            self.led_to(said).into_iter().for_each(|item| self.out.item(item));
         }
         let caller = match handing.program {
             "" => marks::program_call(handing.state.run()),
