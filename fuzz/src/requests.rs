@@ -65,6 +65,7 @@ fn check_turn(turn: &Turn) {
         match item {
             Item::Message(message) => transcript.message(message.clone()),
             Item::Lost(lost) => transcript.lost(lost),
+            Item::Search(saying) => transcript.saying(saying, &vec![String::new(); saying.calls.len()], &[]),
             Item::Block(block) => {
                 transcript.saying(&Saying::default(), &[], &block.direct);
                 for remark in &block.remarks {
@@ -103,9 +104,8 @@ fn check_ids(wire: Wire, body: &Value) {
         }
         Wire::Responses => {
             for item in entries("input") {
-                match item["type"].as_str() {
-                    Some("function_call" | "custom_tool_call" | "function_call_output") => check(item, "call_id"),
-                    _ => {}
+                if let Some("function_call" | "custom_tool_call" | "function_call_output") = item["type"].as_str() {
+                    check(item, "call_id");
                 }
             }
         }

@@ -78,6 +78,10 @@ impl Blocks<'_> {
                     transcript.message(message.clone());
                 }
                 Item::Lost(calls) => transcript.lost(calls),
+                Item::Search(saying) => {
+                    let told = self.respond(saying, |_| String::new());
+                    transcript.saying(saying, &told, &[]);
+                }
                 Item::Block(block) => {
                     let place = if at == last && !block.is_closed { Place::Last } else { Place::Earlier };
                     match self.tell_block(block, place, &mut records, transcript)? {
@@ -205,7 +209,7 @@ impl Blocks<'_> {
     }
 
     fn search(&self, query: &SearchQuery) -> String {
-        self.offer.toolbox().search(&query.query, query.limit, ANSWER_TOKENS_DEFAULT).1.text
+        self.offer.toolbox().search(&query.query, query.limit(), ANSWER_TOKENS_DEFAULT).1.text
     }
 
     pub(crate) fn run(&self, program: Program, journal: &Journal, record: &[Reused]) -> Result<Run, StepError> {

@@ -166,7 +166,7 @@ impl Running {
     /// Writes the history for the model, with what its programs come to.
     async fn tell(&mut self) -> Result<Position, TurnError> {
         let turn = Arc::clone(&self.turn);
-        let has_programs = turn.conversation.items.iter().any(|item| matches!(item, Item::Block(_)));
+        let has_programs = turn.conversation.items.iter().any(|item| matches!(item, Item::Block(_) | Item::Search(_)));
         let tell = move |blocks: &Blocks<'_>| {
             let mut transcript = turn.transcript();
             let position = blocks.tell(&turn.conversation, &mut transcript)?;
@@ -249,12 +249,14 @@ impl Running {
         self.outlet.head(&said.head);
         self.outlet.before_searches(said).await?;
         for search in searches {
-            let results = turn.toolbox().search(&search.query, search.limit, ANSWER_TOKENS_DEFAULT).0;
+            let results = turn.toolbox().search(&search.query, search.limit(), ANSWER_TOKENS_DEFAULT).0;
             let catalog = turn.toolbox().catalog();
             let found: Vec<String> =
                 results.hits.iter().map(|hit| catalog.qualified_name(hit.tool).to_owned()).collect();
             let (query, seed, number) = (search.query.as_str(), self.so_far.seed.clone(), self.so_far.searches);
-            self.outlet.searched(&Searched { tool, number, seed: &seed, query, found: &found }).await?;
+            self.outlet
+                .searched(&Searched { tool, number, seed: &seed, query, limit: search.limit, found: &found })
+                .await?;
             self.so_far.searches += 1;
         }
         Ok(())

@@ -4,6 +4,7 @@ use dacapo_replay::{Answer, CallIndex, Entry, Journal, JsonText};
 use serde_json::Value;
 
 use crate::ids::RunId;
+use crate::saying::Saying;
 use crate::state::{Asked, RunState};
 
 /// A client's history. What is not ours stays in the words of the client's wire.
@@ -18,6 +19,8 @@ pub enum Item {
     Message(Value),
     Block(Box<Block>),
     Lost(Lost),
+    /// A message of the model with calls that we answered, and answer again: searches.
+    Search(Saying),
 }
 
 /// A program with its rounds, as they stand in the history.

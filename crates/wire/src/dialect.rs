@@ -5,14 +5,16 @@ use std::sync::Arc;
 use dacapo_replay::Toolbox;
 use serde_json::{Map, Value};
 
+use crate::callers::Split;
 use crate::chat::Chat;
 use crate::conversation::{Conversation, Given};
 use crate::message::{Answered, Message, Tool, Wishes};
 use crate::plain::Seals;
+use crate::reader::BadRequest;
 use crate::said::{Listener, Said};
 use crate::saying::{ModelCall, Saying};
 use crate::speaker::{Manner, Speaker, Trouble};
-use crate::turn::{BadRequest, Demand, Split, Wanted};
+use crate::turn::{Demand, Wanted};
 use crate::usage::Tokens;
 use crate::wire::Wire;
 
@@ -137,6 +139,8 @@ pub(crate) struct Survey {
 
 /// What a model is asked with, in the words of its wire.
 pub(crate) struct Ask<'a> {
+    /// The client's body, with its own tools.
+    pub client: &'a Map<String, Value>,
     pub history: &'a [Value],
     /// Our tools, then the others that the model may call.
     pub tools: Vec<Value>,

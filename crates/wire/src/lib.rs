@@ -8,6 +8,7 @@
 //!
 //! Nothing here does I/O, reads a clock or runs a program. Start reading at [`Reader::read`].
 
+mod callers;
 mod carrier;
 mod chat;
 mod conversation;
@@ -17,6 +18,7 @@ mod message;
 mod messages;
 mod plain;
 mod prompt;
+mod reader;
 mod responses;
 mod said;
 mod saying;
@@ -33,6 +35,7 @@ pub use conversation::{Block, Conversation, Expected, Gap, Given, HandedOut, Ite
 pub use ids::RunId;
 pub use plain::Kept;
 pub use prompt::{Offer, PROMPT_VERSION, print_prompt};
+pub use reader::{BadRequest, Defaults, Reader, Reading, Switch};
 pub use said::{Finish, Head, Heard, Listener, Said, Unheard};
 pub use saying::{Intent, ModelCall, Response, Saying, SearchQuery};
 pub use seal::{Sealer, Unsealed};
@@ -40,6 +43,6 @@ pub use speaker::{Announced, CallDeltas, Ended, Handing, Manner, Passed, Searche
 pub use sse::{Event, SseError, SseReader};
 pub use state::{Asked, RunState};
 pub use transcript::Transcript;
-pub use turn::{BadRequest, Defaults, Demand, Reader, Reading, Switch, Turn, Urge, Wanted};
+pub use turn::{Demand, Turn, Urge, Wanted};
 pub use usage::Usage;
 pub use wire::Wire;

@@ -19,14 +19,16 @@ mod wishes;
 
 use serde_json::{Map, Value, json};
 
+use crate::callers::Split;
 use crate::conversation::{Conversation, Given};
 use crate::dialect::{Ask, Dialect, Survey};
 use crate::message::{Answered, Message, Tool, Wishes};
 use crate::plain::Seals;
+use crate::reader::BadRequest;
 use crate::said::{Listener, Said};
 use crate::saying::{ModelCall, Saying};
 use crate::speaker::{Manner, Speaker, Trouble};
-use crate::turn::{BadRequest, Split, Wanted};
+use crate::turn::Wanted;
 use crate::usage::Tokens;
 
 pub(crate) struct Messages;

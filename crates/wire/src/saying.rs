@@ -42,7 +42,17 @@ pub struct ModelCall {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchQuery {
     pub query: String,
-    pub limit: usize,
+    /// As the model said; else [`SearchQuery::LIMIT_DEFAULT`].
+    pub limit: Option<usize>,
+}
+
+impl SearchQuery {
+    pub const LIMIT_DEFAULT: usize = 5;
+    const LIMIT_MAX: usize = 50;
+
+    pub fn limit(&self) -> usize {
+        self.limit.unwrap_or(SearchQuery::LIMIT_DEFAULT)
+    }
 }
 
 /// What a model wants by a message.
@@ -98,9 +108,6 @@ enum Meaning {
     Direct,
     Mistake(Mistake),
 }
-
-const LIMIT_DEFAULT: usize = 5;
-const LIMIT_MAX: usize = 50;
 
 /// Under this key stand arguments that are not JSON: no provider takes them as they are.
 const BROKEN: &str = "not_json";
@@ -310,8 +317,11 @@ impl ModelCall {
         let object = self.object()?;
         let query = object.get("query")?.as_str()?.trim().to_owned();
         let limit = match object.get("limit") {
-            None | Some(Value::Null) => LIMIT_DEFAULT,
-            Some(limit) => usize::try_from(limit.as_u64()?).ok().filter(|limit| (1..=LIMIT_MAX).contains(limit))?,
+            None | Some(Value::Null) => None,
+            Some(limit) => {
+                let is_fitting = |limit: &usize| (1..=SearchQuery::LIMIT_MAX).contains(limit);
+                Some(usize::try_from(limit.as_u64()?).ok().filter(is_fitting)?)
+            }
         };
         (!query.is_empty()).then_some(SearchQuery { query, limit })
     }
@@ -354,7 +364,8 @@ impl Mistake {
             }
             Mistake::NoQuery => {
                 format!(
-                    "search needs {{\"query\": \"what the tool should do\"}}, and takes \"limit\" from 1 to {LIMIT_MAX}"
+                    "search needs {{\"query\": \"what the tool should do\"}}, and takes \"limit\" from 1 to {}",
+                    SearchQuery::LIMIT_MAX
                 )
             }
         };

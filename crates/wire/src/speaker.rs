@@ -76,6 +76,8 @@ pub struct Searched<'a> {
     /// Where in the conversation the turn stands.
     pub seed: &'a str,
     pub query: &'a str,
+    /// How many tools, if the model said so.
+    pub limit: Option<usize>,
     /// Names of tools.
     pub found: &'a [String],
 }

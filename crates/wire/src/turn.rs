@@ -1,77 +1,20 @@
-//! A client's request: what it asks for, and what of it we take over.
+//! A turn: what a client asks for, and what its model is asked.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use dacapo_replay::{Call, Toolbox, Toolboxes};
+use dacapo_replay::{Call, Toolbox};
 use serde_json::{Map, Value};
 
-use crate::conversation::{Conversation, Item};
-use crate::dialect::{Ask, Survey};
+use crate::conversation::Conversation;
+use crate::dialect::Ask;
 use crate::ids::RunId;
-use crate::message::{Effort, Input, Tool};
-use crate::plain::{Kept, Seals};
+use crate::message::{Input, Tool};
 use crate::prompt::Offer;
 use crate::saying::Saying;
-use crate::seal::{Sealer, tools_digest};
 use crate::speaker::{CallDeltas, Manner, Speaker};
 use crate::transcript::Transcript;
 use crate::wire::Wire;
-
-/// A request that cannot be served, and where it is wrong.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{param}: {message}")]
-pub struct BadRequest {
-    pub param: String,
-    pub message: String,
-}
-
-impl BadRequest {
-    pub(crate) fn new(param: impl Into<String>, message: impl Into<String>) -> BadRequest {
-        BadRequest { param: param.into(), message: message.into() }
-    }
-}
-
-/// What the header `x-dacapo-mode` and the configuration say about code mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Switch {
-    Off,
-    Plain,
-    Explicit,
-    /// Clients that declare programs get those of the model's provider; for others it is [`Switch::Plain`].
-    Native,
-}
-
-impl Switch {
-    pub fn parse(text: &str) -> Option<Switch> {
-        match text {
-            "off" => Some(Switch::Off),
-            "plain" => Some(Switch::Plain),
-            "explicit" => Some(Switch::Explicit),
-            "native" => Some(Switch::Native),
-            _ => None,
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Switch::Off => "off",
-            Switch::Plain => "plain",
-            Switch::Explicit => "explicit",
-            Switch::Native => "native",
-        }
-    }
-}
-
-/// What holds where a request says nothing.
-#[derive(Debug, Clone, Copy)]
-pub struct Defaults {
-    pub switch: Switch,
-    pub declarations_tokens_max: usize,
-    /// Whether models write programs as plain text, where their wire has tools for that.
-    pub custom_execute: bool,
-}
 
 /// What the client says about calls in the answer, whatever the model would rather do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,27 +48,6 @@ pub enum Urge {
     ToEnd,
 }
 
-/// What a request is read with.
-#[derive(Debug, Clone, Copy)]
-pub struct Reader<'a> {
-    /// Of the model that will be asked.
-    pub upstream: Wire,
-    /// What `x-dacapo-mode` says.
-    pub header: Option<Switch>,
-    pub defaults: Defaults,
-    pub sealer: &'a Sealer,
-    pub kept: &'a Kept,
-    pub toolboxes: &'a Toolboxes,
-}
-
-/// A request, read.
-#[derive(Debug)]
-pub enum Reading {
-    /// Code mode has no part in it. `None`: the body goes on byte for byte.
-    PassThrough(Option<Value>),
-    Turn(Box<Turn>),
-}
-
 /// A request that we answer, or have to translate.
 #[derive(Debug)]
 pub struct Turn {
@@ -139,198 +61,17 @@ pub struct Turn {
     pub explicit: bool,
     pub wanted: Wanted,
     /// The request with everything that we do not understand, in place.
-    body: Map<String, Value>,
+    pub(crate) body: Map<String, Value>,
     /// Entries of `tools` that stay as they are.
-    passed_tools: Vec<Value>,
+    pub(crate) passed_tools: Vec<Value>,
     /// What the model's wire cannot carry.
     pub dropped: Vec<String>,
     /// What the client calls its provider's search for tools: it is told of ours under this name.
     pub search_tool: Option<String>,
     /// Names of the client's tools that take text.
-    custom: BTreeSet<String>,
+    pub(crate) custom: BTreeSet<String>,
     /// Whether the model writes programs as plain text.
-    custom_execute: bool,
-}
-
-const CODE_MODE: &str = "code_mode";
-
-impl Reader<'_> {
-    /// Reads a request body.
-    pub fn read(&self, wire: Wire, body: Value) -> Result<Reading, BadRequest> {
-        let dialect = wire.dialect();
-        let Value::Object(mut body) = body else {
-            return Err(BadRequest::new("body", "must be a JSON object"));
-        };
-        let switch = switch(&body, self.header, self.defaults.switch)?;
-        let had_switch = body.shift_remove(CODE_MODE).is_some();
-        let Survey { has_sealed, has_programs, declares_programs } = dialect.survey(&body)?;
-        let is_native = switch == Switch::Native && declares_programs && wire == self.upstream;
-        // A conversation that began in plain mode stays in it, unless its wire seals ids in both.
-        let can_begin = !has_sealed || wire == Wire::Messages;
-        let explicit = has_programs || declares_programs || switch == Switch::Explicit && can_begin;
-        let split = dialect.split(&body, declares_programs)?;
-        // Where nobody stops, nothing has to be promised.
-        let is_moot = |key: &&str| key.starts_with("stop") && self.upstream == Wire::Responses;
-        let unpromised = dialect.unpromised(&body).filter(|key| !is_moot(key));
-        let is_explicit = has_programs || declares_programs && switch != Switch::Off && !is_native;
-        if let Some(key) = unpromised.filter(|_| is_explicit) {
-            return Err(BadRequest::new(
-                key,
-                "cannot be had together with programs, which cannot promise it; leave it out, or switch code mode off",
-            ));
-        }
-        if has_programs && !declares_programs {
-            if switch == Switch::Off {
-                return Err(BadRequest::new(CODE_MODE, "is off, but the history has programs"));
-            }
-        } else if is_native
-            || switch == Switch::Off
-            || split.tools.is_empty() && !declares_programs
-            || unpromised.is_some()
-        {
-            let passing = Passing { had_switch, has_sealed, has_ours: split.has_ours, is_native };
-            return self.without_code_mode(wire, body, declares_programs, &passing);
-        }
-        let tools = serde_json::to_string(&split.tools).unwrap_or_default();
-        let toolbox =
-            self.toolboxes.get(&tools).map_err(|error| BadRequest::new(split.path(&error.path), error.message))?;
-        let tokens_max = self.defaults.declarations_tokens_max;
-        let mut offer =
-            Offer::new(Arc::clone(&toolbox), split.direct, tokens_max).with_open_toolset(split.has_open_toolset);
-        if !split.deferred.is_empty() {
-            let declared = split.tools.iter().enumerate().filter(|(at, _)| !split.deferred.contains(at));
-            let declared: Vec<&Value> = declared.map(|(_, tool)| tool.as_ref()).collect();
-            let declared = serde_json::to_string(&declared).unwrap_or_default();
-            let declared = self.toolboxes.get(&declared).map_err(|error| BadRequest::new("tools", error.message))?;
-            offer = offer.declaring(declared, tokens_max);
-        }
-        let (passed, search_tool) = (split.passed, split.search_tool);
-        let seals = Seals { sealer: self.sealer, kept: self.kept, catalog: toolbox.catalog() };
-        let conversation = dialect.conversation(&mut body, explicit, Some(&seals))?;
-        Ok(Reading::Turn(Box::new(Turn {
-            search_tool,
-            tools: if explicit { [0; 8] } else { tools_digest(&tools) },
-            explicit,
-            ..self.turn(wire, body, conversation, offer, passed)
-        })))
-    }
-
-    fn turn(
-        &self,
-        wire: Wire,
-        body: Map<String, Value>,
-        conversation: Conversation,
-        offer: Offer,
-        passed_tools: Vec<Value>,
-    ) -> Turn {
-        let wanted = wire.dialect().wanted(&body);
-        let is_text = |tool: &Tool| matches!(tool.input, Input::Text { .. });
-        let custom = passed_tools.iter().filter_map(|entry| wire.dialect().read_tool(entry)).filter(is_text);
-        let custom = if wire == self.upstream { BTreeSet::new() } else { custom.map(|tool| tool.name).collect() };
-        let dropped =
-            if wire == self.upstream { Vec::new() } else { dropped(wire, self.upstream, &body, &passed_tools) };
-        Turn {
-            wire,
-            upstream: self.upstream,
-            conversation,
-            offer,
-            tools: [0; 8],
-            explicit: false,
-            wanted,
-            body,
-            passed_tools,
-            dropped,
-            search_tool: None,
-            custom,
-            custom_execute: self.defaults.custom_execute && self.upstream == Wire::Responses,
-        }
-    }
-
-    /// On the same wire the body goes on as it came, but for what only we understand.
-    fn without_code_mode(
-        &self,
-        wire: Wire,
-        mut body: Map<String, Value>,
-        declares_programs: bool,
-        passing: &Passing,
-    ) -> Result<Reading, BadRequest> {
-        let dialect = wire.dialect();
-        let is_same_wire = wire == self.upstream;
-        if is_same_wire && passing.is_native {
-            return Ok(Reading::PassThrough(passing.had_switch.then_some(Value::Object(body))));
-        }
-        if let Demand::Tool(name) = dialect.wanted(&body).demand
-            && !dialect.ordinary_tools(&body, declares_programs).iter().any(|tool| is_called(tool, &name))
-            && passing.has_ours
-        {
-            let message = format!("`{name}` may only be called by programs, so that the model cannot be made to");
-            return Err(BadRequest::new("tool_choice", message));
-        }
-        if is_same_wire && !passing.had_switch && !passing.has_sealed && !passing.has_ours {
-            return Ok(Reading::PassThrough(None));
-        }
-        if is_same_wire {
-            let history = if passing.has_sealed {
-                let mut transcript = Transcript::new(wire, wire);
-                for item in dialect.conversation(&mut body, false, None)?.items {
-                    match item {
-                        Item::Message(message) => transcript.message(message),
-                        Item::Lost(calls) => transcript.off(&calls),
-                        Item::Block(_) => {}
-                    }
-                }
-                Some(transcript.into_entries())
-            } else {
-                None
-            };
-            return Ok(Reading::PassThrough(Some(dialect.without_code_mode(body, history))));
-        }
-        let tools = dialect.ordinary_tools(&body, declares_programs);
-        let conversation = dialect.conversation(&mut body, false, None)?;
-        let nothing = self.toolboxes.get("[]").map_err(|error| BadRequest::new("tools", error.message))?;
-        Ok(Reading::Turn(Box::new(self.turn(wire, body, conversation, Offer::off(nothing), tools))))
-    }
-}
-
-/// What is known of a request without code mode.
-#[expect(clippy::struct_excessive_bools, reason = "each says whether one thing is there")]
-struct Passing {
-    had_switch: bool,
-    has_sealed: bool,
-    has_ours: bool,
-    is_native: bool,
-}
-
-fn is_called(tool: &Value, name: &str) -> bool {
-    let names = [tool.get("name"), tool.pointer("/function/name"), tool.pointer("/custom/name")];
-    names.into_iter().flatten().any(|known| known == name)
-}
-
-/// Fields and tools that the model's wire cannot carry.
-fn dropped(client: Wire, upstream: Wire, body: &Map<String, Value>, passed_tools: &[Value]) -> Vec<String> {
-    let (client, upstream) = (client.dialect(), upstream.dialect());
-    let wishes = client.wishes(body);
-    // What is not there any more when it is read back has no place.
-    let carried = upstream.wishes(&upstream.body(&wishes));
-    let lost = [
-        (wishes.temperature.is_some() && carried.temperature.is_none(), "temperature"),
-        (wishes.top_p.is_some() && carried.top_p.is_none(), "top_p"),
-        (wishes.stops != carried.stops, "stop"),
-        (wishes.effort > Some(Effort::None) && carried.effort.is_none(), "reasoning effort"),
-        (wishes.format.is_some() && carried.format.is_none(), "response format"),
-        (wishes.user.is_some() && carried.user.is_none(), "user"),
-    ];
-    let is_choice_lost =
-        body.get("tool_choice").is_some_and(Value::is_object) && client.wanted(body).demand == Demand::Nothing;
-    let is_auto = body.get("tool_choice").is_some_and(|choice| choice["type"] == "auto");
-    let lost = lost.into_iter().chain([(is_choice_lost && !is_auto, "tool_choice")]);
-    let lost = lost.filter(|(is_lost, _)| *is_lost).map(|(_, name)| name.to_owned());
-    let tools = passed_tools.iter().filter(|entry| client.read_tool(entry).is_none());
-    let tools = tools.map(|entry| {
-        let name = entry.get("type").or_else(|| entry.get("name")).and_then(Value::as_str).unwrap_or("?");
-        format!("tools: {name}")
-    });
-    wishes.dropped.iter().cloned().chain(lost).chain(tools).collect()
+    pub(crate) custom_execute: bool,
 }
 
 impl Turn {
@@ -387,6 +128,13 @@ impl Turn {
         }
     }
 
+    /// The body, but for the tools, of which the model is shown others.
+    fn without_tools(&self) -> Map<String, Value> {
+        let copy =
+            |(key, value): (&String, &Value)| (key.clone(), if key == "tools" { Value::Null } else { value.clone() });
+        self.body.iter().map(copy).collect()
+    }
+
     /// The request for the model.
     pub fn ask(&self, transcript: &Transcript, urge: Urge) -> Value {
         let (client, upstream) = (self.wire.dialect(), self.upstream.dialect());
@@ -397,7 +145,7 @@ impl Turn {
             upstream.write_tool(&Tool { name: name.to_owned(), description: Some(description), input })
         });
         let (mut body, passed): (_, Vec<Value>) = if is_same_wire {
-            (self.body.clone(), self.passed_tools.clone())
+            (self.without_tools(), self.passed_tools.clone())
         } else {
             let tools = self.passed_tools.iter().filter_map(|entry| client.read_tool(entry));
             (upstream.body(&client.wishes(&self.body)), tools.map(|tool| upstream.write_tool(&tool)).collect())
@@ -415,6 +163,7 @@ impl Turn {
         upstream.ask(
             body,
             Ask {
+                client: &self.body,
                 history: transcript.entries(),
                 tools: ours.chain(passed).collect(),
                 demand,
@@ -423,95 +172,5 @@ impl Turn {
                 is_same_wire,
             },
         )
-    }
-}
-
-/// The client's tools by who may call them.
-#[derive(Debug, Default)]
-pub(crate) struct Split<'a> {
-    /// For programs.
-    pub tools: Vec<Cow<'a, Value>>,
-    /// Where each of them stands in the request.
-    pub places: Vec<String>,
-    /// Names of those that the model may call by itself, the provider's included.
-    pub direct: BTreeSet<String>,
-    /// Entries that the model sees as they are.
-    pub passed: Vec<Value>,
-    /// One of them declares tools without their names.
-    pub has_open_toolset: bool,
-    /// Some entry has a field that no provider understands.
-    pub has_ours: bool,
-    /// Positions among the tools for programs of those that the model is to search for.
-    pub deferred: BTreeSet<usize>,
-    /// What the client calls its provider's search for tools, which we do instead.
-    pub search_tool: Option<String>,
-}
-
-impl Split<'_> {
-    /// A place among the tools for programs, as a place in the request.
-    fn path(&self, path: &str) -> String {
-        let moved = || {
-            let (number, rest) = path.strip_prefix("tools[")?.split_once(']')?;
-            let place = self.places.get(number.parse::<usize>().ok()?)?;
-            Some(format!("{place}{rest}"))
-        };
-        moved().unwrap_or_else(|| path.to_owned())
-    }
-}
-
-/// Who may call a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Callers {
-    pub direct: bool,
-    pub programs: bool,
-    pub are_given: bool,
-}
-
-impl Callers {
-    /// `otherwise` holds where the entry says nothing.
-    pub(crate) fn of(callers: Option<&Value>, otherwise: Callers) -> Result<Callers, String> {
-        let names = match callers {
-            None | Some(Value::Null) => return Ok(otherwise),
-            Some(Value::Array(names)) if !names.is_empty() => names,
-            Some(_) => return Err("must be an array of \"direct\" and \"programmatic\"".to_owned()),
-        };
-        let mut callers = Callers { direct: false, programs: false, are_given: true };
-        for name in names {
-            match name.as_str() {
-                Some("direct") => callers.direct = true,
-                Some("programmatic" | "execute") => callers.programs = true,
-                Some(name) if name.starts_with("code_execution") => callers.programs = true,
-                _ => return Err(format!("{name} is not known; use \"direct\" or \"programmatic\"")),
-            }
-        }
-        Ok(callers)
-    }
-
-    pub(crate) const PROGRAMS: Callers = Callers { direct: false, programs: true, are_given: false };
-    pub(crate) const DIRECT: Callers = Callers { direct: true, programs: false, are_given: false };
-}
-
-/// What the request itself says goes before the header, and that before the configuration.
-fn switch(body: &Map<String, Value>, header: Option<Switch>, default: Switch) -> Result<Switch, BadRequest> {
-    let on = || match header.unwrap_or(default) {
-        Switch::Off => Switch::Plain,
-        on => on,
-    };
-    match body.get(CODE_MODE) {
-        None | Some(Value::Null) => Ok(header.unwrap_or(default)),
-        Some(Value::Bool(false)) => Ok(Switch::Off),
-        Some(Value::Bool(true)) => Ok(on()),
-        Some(Value::Object(fields)) => {
-            if let Some(key) = fields.keys().find(|key| *key != "explicit") {
-                return Err(BadRequest::new(format!("{CODE_MODE}.{key}"), "is not known; the only key is `explicit`"));
-            }
-            match fields.get("explicit") {
-                Some(Value::Bool(true)) => Ok(Switch::Explicit),
-                Some(Value::Bool(false)) => Ok(Switch::Plain),
-                None => Ok(on()),
-                Some(_) => Err(BadRequest::new("code_mode.explicit", "must be true or false")),
-            }
-        }
-        Some(_) => Err(BadRequest::new(CODE_MODE, "must be true, false or {\"explicit\": true}")),
     }
 }

@@ -46,7 +46,7 @@ fn asked(turn: &Turn) -> Value {
         match item {
             Item::Message(message) => transcript.message(message.clone()),
             Item::Lost(lost) => transcript.lost(lost),
-            Item::Block(_) => {}
+            Item::Block(_) | Item::Search(_) => {}
         }
     }
     turn.ask(&transcript, Urge::AsTheClientSays)["messages"].clone()

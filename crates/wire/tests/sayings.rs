@@ -30,7 +30,7 @@ fn a_search_that_asks_for_a_wrong_number_is_told_so() {
         let arguments = format!(r#"{{"query": "sky"{limit}}}"#);
         let calls = vec![ModelCall { name: "search".to_owned(), arguments, ..ModelCall::default() }];
         let saying = Saying { calls, ..Saying::default() };
-        saying.responses(&offer, &|query| format!("{} of {}", query.limit, query.query)).remove(0)
+        saying.responses(&offer, &|query| format!("{} of {}", query.limit(), query.query)).remove(0)
     };
     let found = |limit: usize| Response::Now(format!("{limit} of sky"));
     assert_eq!([search(""), search(r#", "limit": null"#), search(r#", "limit": 50"#)], [found(5), found(5), found(50)]);

@@ -84,8 +84,8 @@ impl Running {
                     }
                 })?;
                 if let Some(head) = listener.head() {
-                    let head = self.own_head(head);
-                    self.outlet.head(&head);
+                    let around = self.own_head(head);
+                    self.outlet.head(&around);
                 }
                 if listener.is_over() {
                     is_over = true;

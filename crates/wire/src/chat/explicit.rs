@@ -11,9 +11,9 @@ use crate::conversation::{Block, Conversation, Expected, Given, HandedOut, Item,
 use crate::ids::RunId;
 use crate::plain::tool_name;
 use crate::prompt::EXECUTE;
+use crate::reader::BadRequest;
 use crate::saying::{ModelCall, Saying};
 use crate::state::{RunState, arguments};
-use crate::turn::BadRequest;
 
 pub(super) const CODE: &str = "code";
 pub(super) const CODE_RESULT: &str = "code_result";

@@ -5,11 +5,13 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::{explicit, fields};
+use crate::callers::{Callers, Split};
 use crate::conversation::{Conversation, Item};
 use crate::dialect::{Ask, Survey};
 use crate::plain::{self, AnswerOf, CallOf, Exchange, Seals};
+use crate::reader::BadRequest;
 use crate::seal::Sealer;
-use crate::turn::{BadRequest, Callers, Demand, Split, Wanted};
+use crate::turn::{Demand, Wanted};
 
 pub(super) fn survey(body: &Map<String, Value>) -> Result<Survey, BadRequest> {
     let messages = match body.get("messages") {

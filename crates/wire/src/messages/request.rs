@@ -4,8 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::{fields, tools};
 use crate::dialect::{Ask, Survey};
+use crate::reader::BadRequest;
 use crate::seal::Sealer;
-use crate::turn::{BadRequest, Demand, Wanted};
+use crate::turn::{Demand, Wanted};
 
 /// What the names of our containers begin with. There is nothing in them.
 pub(super) const CONTAINER_PREFIX: &str = "container_dc_";
@@ -98,8 +99,8 @@ pub(super) fn ask(mut body: Map<String, Value>, ask: Ask<'_>) -> Value {
     let history = ask.history.to_vec();
     let is_forced = matches!(ask.demand, Demand::Calls | Demand::Program | Demand::Tool(_));
     let history = if ask.is_same_wire {
-        tools::keep_cache_breakpoint(&body, &mut tools);
-        if tools::declares_programs(&body) || has_our_container(&body) {
+        tools::keep_cache_breakpoint(ask.client, &mut tools);
+        if tools::declares_programs(ask.client) || has_our_container(&body) {
             body.shift_remove("container");
         }
         history.into_iter().filter_map(without_carriers).collect()

@@ -177,7 +177,8 @@ impl Speaker for MessagesSpeaker {
         let id = fields::search_id(&short_id(searched.seed, searched.query, searched.number), self.searches);
         self.searches += 1;
         let key = if searched.tool.ends_with("regex") { "pattern" } else { "query" };
-        let input = Map::from_iter([(key.to_owned(), Value::from(searched.query))]);
+        let mut input = Map::from_iter([(key.to_owned(), Value::from(searched.query))]);
+        input.extend(searched.limit.map(|limit| ("limit".to_owned(), Value::from(limit))));
         let found = searched.found.iter().map(|name| json!({"type": "tool_reference", "tool_name": name}));
         let found: Vec<Value> = found.collect();
         let mut events =

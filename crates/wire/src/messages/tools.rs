@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::fields;
+use crate::callers::{Callers, Split};
 use crate::message::{Input, Tool};
 use crate::prompt::{SEARCH, SEARCH_OTHERWISE};
-use crate::turn::{BadRequest, Callers, Split};
+use crate::reader::BadRequest;
 
 /// Where an entry belongs in code mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

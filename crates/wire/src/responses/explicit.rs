@@ -8,10 +8,10 @@ use crate::carrier;
 use crate::conversation::{Block, Conversation, Given, Item, Lost};
 use crate::plain::Seals;
 use crate::prompt::EXECUTE;
+use crate::reader::BadRequest;
 use crate::saying::{ModelCall, Saying};
 use crate::seal::{Sealer, Unsealed};
 use crate::state::{RunState, arguments};
-use crate::turn::BadRequest;
 
 /// Reads items, each with its place in the request.
 pub(super) fn read(items: Vec<(usize, Value)>, seals: &Seals<'_>) -> Result<Conversation, BadRequest> {

@@ -9,8 +9,8 @@ use super::explicit::wrong;
 use super::{fields, marks};
 use crate::conversation::{Block, Expected, Given, HandedOut, Round};
 use crate::plain::Seals;
+use crate::reader::BadRequest;
 use crate::state::Asked;
-use crate::turn::BadRequest;
 
 pub(super) struct Open {
     pub block: Block,

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{fields, marks};
+use crate::reader::BadRequest;
 use crate::saying::ModelCall;
 use crate::seal::Sealer;
-use crate::turn::BadRequest;
 
 const NOT_STORED: &str = "(an earlier answer that the client referred to by its id only; it is not stored here)";
 const TOO_LARGE: &str = "the arguments of this call are not stored here, and are too large for its id; set \

@@ -7,7 +7,8 @@ use super::{explicit, fields, history, marks, references};
 use crate::conversation::Conversation;
 use crate::dialect::{Ask, Survey};
 use crate::plain::Seals;
-use crate::turn::{BadRequest, Demand, Wanted};
+use crate::reader::BadRequest;
+use crate::turn::{Demand, Wanted};
 
 const ENCRYPTED: &str = "reasoning.encrypted_content";
 

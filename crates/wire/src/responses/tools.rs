@@ -7,8 +7,9 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use super::fields;
+use crate::callers::{Callers, Split};
 use crate::message::{Input, Tool};
-use crate::turn::{BadRequest, Callers, Split};
+use crate::reader::BadRequest;
 
 /// The tool by which clients declare that programs may be written.
 pub(super) const PROGRAMS: &str = "programmatic_tool_calling";

@@ -93,6 +93,7 @@ fn ask(turn: &Turn) -> Value {
         match item {
             Item::Message(message) => transcript.message(message.clone()),
             Item::Lost(lost) => transcript.lost(lost),
+            Item::Search(saying) => transcript.saying(saying, &vec!["found".to_owned(); saying.calls.len()], &[]),
             Item::Block(block) => {
                 for saying in &block.state.sayings {
                     transcript.saying(saying, &["done".to_owned()], &block.direct);

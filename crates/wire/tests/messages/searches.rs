@@ -24,7 +24,7 @@ fn told(turn: &Turn, queries: &[&str]) -> Value {
     speaker.before_searches(&model);
     for (number, query) in queries.iter().enumerate() {
         let found = ["get_weather".to_owned()];
-        speaker.searched(&Searched { tool, number, seed: "seed", query, found: &found });
+        speaker.searched(&Searched { tool, number, seed: "seed", query, limit: None, found: &found });
     }
     speaker.begins();
     let model = said(answer(&json!([thinking("second"), {"type": "text", "text": "No idea."}]), "end_turn"));
@@ -63,10 +63,9 @@ fn searches_are_told_as_the_providers_and_made_again_for_the_model() {
         arguments: json!({"query": query}).to_string(),
         ..ModelCall::default()
     };
-    let read = blocks(&turn);
-    let [search] = read[..] else { panic!("{read:?}") };
-    assert_eq!(search.state.sayings[0].calls, [call("weather"), call("sky")]);
-    assert!(search.is_closed && turn.conversation.live().is_none());
+    let Item::Search(search) = &turn.conversation.items[1] else { panic!("{:?}", turn.conversation) };
+    assert_eq!(search.calls, [call("weather"), call("sky")]);
+    assert!(turn.conversation.live().is_none());
     let asked = ask(&turn);
     let said = asked["messages"][1]["content"].as_array().expect("a list");
     assert_eq!(said[..2], [thinking("first"), json!({"type": "text", "text": "Let me look."})]);
@@ -76,7 +75,7 @@ fn searches_are_told_as_the_providers_and_made_again_for_the_model() {
 
     // The state of a program has the searches before it, and only what came after them is of its own message.
     let mut state = state(&json!({}));
-    state.sayings.insert(0, search.state.sayings[0].clone());
+    state.sayings.insert(0, search.clone());
     let ids = sealer().seal(&state, 0, [0; 8], &[super::asked(0)]);
     let mut content = content.as_array().expect("a list").clone();
     content.pop();

@@ -104,6 +104,7 @@ fn handed_out(turn: &Turn, said: &Said, state: &RunState, calls: &[Call]) -> Val
     speaker.head(&said.head);
     if turn.explicit {
         let sealed = sealer().seal(state, 0, [0; 8], &[]).remove(0);
+        speaker.aside(said);
         speaker.program(&Announced { state, sealed: &sealed, is_finished: false });
     }
     speaker.calls(&Handing { said: Some(said), state, program: "", ids: &ids, calls, direct: &[] });
@@ -123,6 +124,7 @@ fn asked(turn: &Turn, result: &str) -> Value {
         match item {
             Item::Message(message) => transcript.message(message.clone()),
             Item::Lost(lost) => transcript.lost(lost),
+            Item::Search(saying) => transcript.saying(saying, &vec![result.to_owned(); saying.calls.len()], &[]),
             Item::Block(block) => {
                 for saying in &block.state.sayings {
                     transcript.saying(saying, &vec![result.to_owned(); saying.calls.len()], &block.direct);
