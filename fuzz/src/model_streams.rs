@@ -37,7 +37,7 @@ fn check_pieces(data: &[u8]) {
     assert_eq!(whole, events(stream.chunks(1)));
     hear(&whole);
     if let Ok(body) = serde_json::from_slice(stream) {
-        check_whole(body);
+        check_whole(&body);
     }
 }
 
@@ -53,7 +53,7 @@ fn check_chunks(input: &mut Unstructured<'_>) -> Result<()> {
     while input.ratio(7, 8)? && !input.is_empty() {
         chunks.push(chunk(input)?);
     }
-    check_whole(json!({"id": "x", "choices": chunks.first().map(|chunk| &chunk["choices"])}));
+    check_whole(&json!({"id": "x", "choices": chunks.first().map(|chunk| &chunk["choices"])}));
     let event = |chunk: Value| Event { name: None, data: chunk.to_string() };
     let events: Vec<Event> = chunks.into_iter().map(event).collect();
     hear(&events);
@@ -96,7 +96,7 @@ fn hear(events: &[Event]) {
     }
 }
 
-fn check_whole(body: Value) {
+fn check_whole(body: &Value) {
     for wire in Wire::ALL {
         if let Ok(said) = wire.said(body.clone()) {
             check_saying(&said.saying);
