@@ -7,10 +7,8 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use common::Served;
+use dacapo_wire::Wire;
 use serde_json::{Value, json};
-
-/// The wires that the gateway speaks, as `clients.json` names them.
-const WIRES: [&str; 3] = ["chat", "messages", "responses"];
 
 /// Those of a client that has no `scenarios` of its own.
 const SCENARIOS: [&str; 4] = ["parallel", "sequential", "failing", "thinking"];
@@ -20,6 +18,8 @@ struct Run {
     name: String,
     argv: Vec<String>,
     scenario: String,
+    /// Of the model.
+    upstream: Wire,
 }
 
 fn root() -> PathBuf {
@@ -32,9 +32,7 @@ fn runs() -> Vec<Run> {
     let clients: Vec<Value> = serde_json::from_str(&list).expect("JSON");
     let mut runs = Vec::new();
     for client in clients {
-        if !WIRES.contains(&client["wire"].as_str().expect("a wire")) {
-            continue;
-        }
+        let wire = Wire::parse(client["wire"].as_str().expect("a wire")).expect("one of three");
         let argv: Vec<String> = serde_json::from_value(client["argv"].clone()).expect("a command");
         let is_installed = !argv[0].contains('/') || root().join(&argv[0]).exists();
         assert!(is_installed || client["core"] == false, "run scripts/test-tools first: {} is missing", argv[0]);
@@ -43,25 +41,43 @@ fn runs() -> Vec<Run> {
                 Value::Null => SCENARIOS.map(str::to_owned).to_vec(),
                 scenarios => serde_json::from_value(scenarios.clone()).expect("a list of scenarios"),
             };
-            let run = |scenario| Run { name: client["name"].to_string(), argv: argv.clone(), scenario };
+            let run = |scenario: String| {
+                let upstream = upstream(wire, &scenario);
+                Run { name: client["name"].to_string(), argv: argv.clone(), scenario, upstream }
+            };
             runs.extend(scenarios.into_iter().map(run));
         }
     }
     runs
 }
 
+/// Models are on the client's own wire, where thoughts have to come back as they were, or on each of the others.
+fn upstream(client: Wire, scenario: &str) -> Wire {
+    let at = Wire::ALL.iter().position(|wire| *wire == client).expect("one of three");
+    let further = match scenario {
+        "sequential" => 1,
+        "failing" => 2,
+        _ => 0,
+    };
+    Wire::ALL[(at + further) % Wire::ALL.len()]
+}
+
 #[test]
 fn every_client_gets_the_right_answer_from_its_own_tools() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients.toml");
-    let gateway = Served::start(&["--script", script.to_str().expect("UTF-8")]);
+    let gateway = |wire: Wire| Served::start(&["--script", script.to_str().expect("UTF-8"), "--wire", wire.name()]);
+    let gateways = Wire::ALL.map(|wire| (wire, gateway(wire)));
     let waiting = Mutex::new(runs());
     let wrong = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while let Some(run) = { waiting.lock().expect("no panic").pop() } {
-                    if let Err(reason) = run.is_right(&gateway.url) {
-                        wrong.lock().expect("no panic").push(format!("{} {}: {reason}", run.name, run.scenario));
+                    let gateway = gateways.iter().find(|(wire, _)| *wire == run.upstream);
+                    let url = gateway.map_or("", |(_, gateway)| gateway.url.as_str());
+                    if let Err(reason) = run.is_right(url) {
+                        let run = format!("{} {}, {} model", run.name, run.scenario, run.upstream);
+                        wrong.lock().expect("no panic").push(format!("{run}: {reason}"));
                     }
                 }
             });
