@@ -8,133 +8,35 @@ mod speaker;
 mod transcript;
 mod translate;
 
-use serde_json::{Map, Value, json};
+use crate::dialect::Dialect;
 
-use crate::callers::Split;
-use crate::conversation::{Conversation, Given};
-use crate::dialect::{Ask, Dialect, Survey};
-use crate::message::{Answered, Message, Tool, Wishes};
-use crate::plain::Seals;
-use crate::reader::BadRequest;
-use crate::said::{Listener, Said};
-use crate::saying::{ModelCall, Saying};
-use crate::speaker::{Manner, Speaker, Trouble};
-use crate::turn::Wanted;
-use crate::usage::Tokens;
+pub(crate) static DIALECT: Dialect = Dialect {
+    survey: request::survey,
+    split: |body, _| request::split(body),
+    ordinary_tools: |body, _| request::ordinary_tools(body),
+    unpromised: request::unpromised,
+    wanted: request::wanted,
+    conversation: request::conversation,
+    call_ids: request::call_ids,
+    without_code_mode: request::without_code_mode,
+    preface: |_| Vec::new(),
+    read: translate::read,
+    read_tool: translate::read_tool,
+    wishes: translate::wishes,
+    speaker: |manner, _, _| Box::new(speaker::ChatSpeaker::new(manner)),
+    error: translate::error,
+    write: translate::write,
+    saying: transcript::saying,
+    ordinary: transcript::ordinary,
+    read_given: translate::read_given,
+    write_given: translate::write_given,
+    write_tool: translate::write_tool,
+    body: translate::body,
+    ask: request::ask,
+    listener: || Box::new(listener::ChatListener::default()),
+    said: listener::said,
+    tokens: translate::tokens,
+    usage: translate::usage,
+};
 
-pub(crate) struct Chat;
-
-impl Dialect for Chat {
-    fn survey(&self, body: &Map<String, Value>) -> Result<Survey, BadRequest> {
-        request::survey(body)
-    }
-
-    fn split<'a>(&self, body: &'a Map<String, Value>, _: bool) -> Result<Split<'a>, BadRequest> {
-        request::split(body)
-    }
-
-    fn ordinary_tools(&self, body: &Map<String, Value>, _: bool) -> Vec<Value> {
-        request::ordinary_tools(body)
-    }
-
-    fn unpromised(&self, body: &Map<String, Value>) -> Option<&'static str> {
-        request::unpromised(body)
-    }
-
-    fn wanted(&self, body: &Map<String, Value>) -> Wanted {
-        request::wanted(body)
-    }
-
-    fn conversation(
-        &self,
-        body: &mut Map<String, Value>,
-        explicit: bool,
-        seals: Option<&Seals<'_>>,
-    ) -> Result<Conversation, BadRequest> {
-        request::conversation(body, explicit, seals)
-    }
-
-    fn call_ids(&self, body: &Value) -> Vec<Vec<String>> {
-        let messages = body.get("messages").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let ids =
-            |message: &Value| fields::tool_calls(message).iter().map(|call| fields::id(call).to_owned()).collect();
-        messages.iter().map(ids).collect()
-    }
-
-    fn without_code_mode(&self, body: Map<String, Value>, history: Option<Vec<Value>>) -> Value {
-        request::without_code_mode(body, history)
-    }
-
-    fn preface(&self, _: &Map<String, Value>) -> Vec<Message> {
-        Vec::new()
-    }
-
-    fn read(&self, entry: &Value) -> Vec<Message> {
-        translate::read(entry)
-    }
-
-    fn read_tool(&self, entry: &Value) -> Option<Tool> {
-        translate::read_tool(entry)
-    }
-
-    fn wishes(&self, body: &Map<String, Value>) -> Wishes {
-        translate::wishes(body)
-    }
-
-    fn speaker(&self, manner: Manner) -> Box<dyn Speaker> {
-        Box::new(speaker::ChatSpeaker::new(manner))
-    }
-
-    fn error(&self, trouble: &Trouble<'_>) -> Value {
-        json!({"error": {"message": trouble.message, "type": trouble.kind, "param": trouble.param, "code": trouble.code}})
-    }
-
-    fn write(&self, message: &Message) -> Vec<Value> {
-        translate::write(message)
-    }
-
-    fn saying(&self, saying: &Saying, ids: &[String], results: &[String], direct: &[Given]) -> Vec<Value> {
-        transcript::saying(saying, ids, results, direct)
-    }
-
-    fn ordinary(&self, message: &Value, calls: &[Given], ids: &[String], note: Option<&str>) -> Vec<Value> {
-        transcript::ordinary(message, calls, ids, note)
-    }
-
-    fn read_given(&self, given: &Given) -> (ModelCall, Option<Answered>) {
-        let answer = given.answer.as_ref().map(translate::answered);
-        (fields::model_call(&given.call), answer)
-    }
-
-    fn write_given(&self, call: &ModelCall, answer: Option<&Answered>) -> Given {
-        Given { call: fields::written(&call.id, call), answer: answer.map(translate::write_answer) }
-    }
-
-    fn write_tool(&self, tool: &Tool) -> Value {
-        translate::write_tool(tool)
-    }
-
-    fn body(&self, wishes: &Wishes) -> Map<String, Value> {
-        translate::body(wishes)
-    }
-
-    fn ask(&self, body: Map<String, Value>, ask: Ask<'_>) -> Value {
-        request::ask(body, ask)
-    }
-
-    fn listener(&self) -> Box<dyn Listener> {
-        Box::new(listener::ChatListener::default())
-    }
-
-    fn said(&self, body: Value) -> Result<Said, String> {
-        listener::said(body)
-    }
-
-    fn tokens(&self, usage: &Map<String, Value>) -> Tokens {
-        translate::tokens(usage)
-    }
-
-    fn usage(&self, tokens: Tokens) -> Map<String, Value> {
-        translate::usage(tokens)
-    }
-}
+pub(crate) use translate::error;

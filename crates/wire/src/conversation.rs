@@ -101,6 +101,21 @@ pub enum Gap {
 }
 
 impl Block {
+    /// A program of which nothing has been heard yet.
+    pub(crate) fn new(id: &str, state: RunState) -> Block {
+        Block {
+            run: state.run(),
+            id: id.to_owned(),
+            state,
+            rounds: Vec::new(),
+            direct: Vec::new(),
+            result: None,
+            is_orphan: false,
+            is_closed: false,
+            remarks: Vec::new(),
+        }
+    }
+
     /// The answers, in the order in which the client gave them. Whoever answers twice is not heard again.
     pub fn journal(&self) -> Result<Journal, Gap> {
         let mut answered = std::collections::BTreeSet::new();
@@ -157,6 +172,19 @@ impl HandedOut {
             Expected::Digest(asked) => Entry::with_digest(asked.call, &self.tool, asked.args, answer),
             Expected::Args(call, args) => Entry::new(*call, &self.tool, Some(args), answer),
         }
+    }
+}
+
+/// Text of a message's or an answer's content; what is not text stays JSON.
+pub(crate) fn text(content: Option<&Value>) -> String {
+    match content {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect();
+            texts.map_or_else(|| Value::to_string(&Value::Array(parts.clone())), |texts| texts.concat())
+        }
+        Some(other) => other.to_string(),
     }
 }
 

@@ -6,7 +6,6 @@ use dacapo_replay::Toolbox;
 use serde_json::{Map, Value};
 
 use crate::callers::Split;
-use crate::chat::Chat;
 use crate::conversation::{Conversation, Given};
 use crate::message::{Answered, Message, Tool, Wishes};
 use crate::plain::Seals;
@@ -17,112 +16,85 @@ use crate::speaker::{Manner, Speaker, Trouble};
 use crate::turn::{Demand, Wanted};
 use crate::usage::Tokens;
 use crate::wire::Wire;
+use crate::{chat, messages, responses};
+
+/// A request's or an answer's fields.
+type Fields = Map<String, Value>;
+type WriteSaying = fn(&Saying, &[String], &[String], &[Given]) -> Vec<Value>;
+type WriteOrdinary = fn(&Value, &[Given], &[String], Option<&str>) -> Vec<Value>;
 
 /// One wire. A client's side reads requests and speaks answers; a model's side writes requests and hears answers.
-pub(crate) trait Dialect: Sync {
+pub(crate) struct Dialect {
     /// Looks through a body once, and checks its shape.
-    fn survey(&self, body: &Map<String, Value>) -> Result<Survey, BadRequest>;
-
-    /// The client's tools by who may call them. `explicit`: the client declares that programs may be written.
-    fn split<'a>(&self, body: &'a Map<String, Value>, explicit: bool) -> Result<Split<'a>, BadRequest>;
-
-    /// Entries of `tools` that a model without programs sees.
-    fn ordinary_tools(&self, body: &Map<String, Value>, explicit: bool) -> Vec<Value>;
-
+    pub survey: fn(&Fields) -> Result<Survey, BadRequest>,
+    /// The client's tools by who may call them, and whether the client declares that programs may be written.
+    pub split: for<'a> fn(&'a Fields, bool) -> Result<Split<'a>, BadRequest>,
+    /// Entries of `tools` that a model without programs sees; the second as above.
+    pub ordinary_tools: fn(&Fields, bool) -> Vec<Value>,
     /// The first field that asks for what a program cannot promise.
-    fn unpromised(&self, body: &Map<String, Value>) -> Option<&'static str>;
-
-    fn wanted(&self, body: &Map<String, Value>) -> Wanted;
-
-    /// Takes the history out of the body. With `seals` programs are read, else their calls are calls like others.
-    fn conversation(
-        &self,
-        body: &mut Map<String, Value>,
-        explicit: bool,
-        seals: Option<&Seals<'_>>,
-    ) -> Result<Conversation, BadRequest>;
-
+    pub unpromised: fn(&Fields) -> Option<&'static str>,
+    pub wanted: fn(&Fields) -> Wanted,
+    /// Takes the history out of the body, in explicit mode or not. With seals programs are read, else their calls are
+    /// calls like others.
+    pub conversation: fn(&mut Fields, bool, Option<&Seals<'_>>) -> Result<Conversation, BadRequest>,
     /// Ids of calls in the history, by the message that holds them.
-    fn call_ids(&self, body: &Value) -> Vec<Vec<String>>;
-
+    pub call_ids: fn(&Value) -> Vec<Vec<String>>,
     /// Puts a history into a body that is sent without code mode, and takes out what only we understand. `None`: the
     /// history stays as it is.
-    fn without_code_mode(&self, body: Map<String, Value>, history: Option<Vec<Value>>) -> Value;
-
+    pub without_code_mode: fn(Fields, Option<Vec<Value>>) -> Value,
     /// What of the body comes before the history.
-    fn preface(&self, body: &Map<String, Value>) -> Vec<Message>;
-
+    pub preface: fn(&Fields) -> Vec<Message>,
     /// An entry of the history in our words.
-    fn read(&self, entry: &Value) -> Vec<Message>;
-
+    pub read: fn(&Value) -> Vec<Message>,
     /// A tool of the client in our words; `None` for those that only providers of this wire have.
-    fn read_tool(&self, entry: &Value) -> Option<Tool>;
-
-    fn wishes(&self, body: &Map<String, Value>) -> Wishes;
-
-    fn speaker(&self, manner: Manner) -> Box<dyn Speaker>;
-
-    /// The same, where an answer repeats what was asked.
-    fn speaker_for(&self, manner: Manner, _body: &Map<String, Value>, _toolbox: &Arc<Toolbox>) -> Box<dyn Speaker> {
-        self.speaker(manner)
-    }
-
-    fn error(&self, trouble: &Trouble<'_>) -> Value;
-
+    pub read_tool: fn(&Value) -> Option<Tool>,
+    pub wishes: fn(&Fields) -> Wishes,
+    /// For a client that asked this, with these tools for programs.
+    pub speaker: fn(Manner, &Fields, &Arc<Toolbox>) -> Box<dyn Speaker>,
+    pub error: fn(&Trouble<'_>) -> Value,
     /// Entries of the history for a message from another wire.
-    fn write(&self, message: &Message) -> Vec<Value>;
-
-    /// A message of the model as it stands in its history: its calls have these ids and results, and `direct` are the
+    pub write: fn(&Message) -> Vec<Value>,
+    /// A message of the model as it stands in its history: its calls have these ids and results, and the last are the
     /// calls beside them that the client executed.
-    fn saying(&self, saying: &Saying, ids: &[String], results: &[String], direct: &[Given]) -> Vec<Value>;
-
-    /// Calls that a client executed for a program, as ordinary ones with other ids. `note` is put to what the message
-    /// says.
-    fn ordinary(&self, message: &Value, calls: &[Given], ids: &[String], note: Option<&str>) -> Vec<Value>;
-
+    pub saying: WriteSaying,
+    /// Calls of a message that a client executed for a program, as ordinary ones with these ids. The note is put to what
+    /// the message says.
+    pub ordinary: WriteOrdinary,
     /// A call and its answer, as [`Given`] holds them, in our words.
-    fn read_given(&self, given: &Given) -> (ModelCall, Option<Answered>);
-
-    fn write_given(&self, call: &ModelCall, answer: Option<&Answered>) -> Given;
-
-    fn write_tool(&self, tool: &Tool) -> Value;
-
+    pub read_given: fn(&Given) -> (ModelCall, Option<Answered>),
+    pub write_given: fn(&ModelCall, Option<&Answered>) -> Given,
+    pub write_tool: fn(&Tool) -> Value,
     /// The body of a request that comes from another wire, but for its history and tools.
-    fn body(&self, wishes: &Wishes) -> Map<String, Value>;
-
-    fn ask(&self, body: Map<String, Value>, ask: Ask<'_>) -> Value;
-
-    fn listener(&self) -> Box<dyn Listener>;
-
+    pub body: fn(&Wishes) -> Fields,
+    pub ask: fn(Fields, Ask<'_>) -> Value,
+    pub listener: fn() -> Box<dyn Listener>,
     /// Reads an answer that came whole.
-    fn said(&self, body: Value) -> Result<Said, String>;
-
-    fn tokens(&self, usage: &Map<String, Value>) -> Tokens;
-
-    fn usage(&self, tokens: Tokens) -> Map<String, Value>;
+    pub said: fn(Value) -> Result<Said, String>,
+    pub tokens: fn(&Fields) -> Tokens,
+    pub usage: fn(Tokens) -> Fields,
 }
 
 impl Wire {
-    pub(crate) fn dialect(self) -> &'static dyn Dialect {
+    pub(crate) fn dialect(self) -> &'static Dialect {
         match self {
-            Wire::Chat => &Chat,
-            Wire::Messages => &crate::messages::Messages,
-            Wire::Responses => &crate::responses::Responses,
+            Wire::Chat => &chat::DIALECT,
+            Wire::Responses => &responses::DIALECT,
+            Wire::Messages => &messages::DIALECT,
         }
     }
 
     /// An error in the words of this wire.
     pub fn error(self, trouble: &Trouble<'_>) -> Value {
-        self.dialect().error(trouble)
+        (self.dialect().error)(trouble)
     }
 
     pub fn listener(self) -> Box<dyn Listener> {
-        self.dialect().listener()
+        (self.dialect().listener)()
     }
 
     /// Reads an answer that came whole.
     pub fn said(self, body: Value) -> Result<Said, String> {
-        self.dialect().said(body)
+        (self.dialect().said)(body)
     }
 }
 

@@ -55,6 +55,31 @@ pub(crate) struct Answered {
     pub is_custom: bool,
 }
 
+impl Answered {
+    /// With what the tool said.
+    pub(crate) fn saying(mut self, parts: Vec<Part>) -> Answered {
+        for part in parts {
+            match part {
+                Part::Text(text) => self.text.push_str(&text),
+                Part::Media(media) => self.media.push(media),
+                _ => {}
+            }
+        }
+        self
+    }
+}
+
+/// Content that is a text, or a list of what `part` reads.
+pub(crate) fn content(content: Option<&Value>, part: fn(&Value) -> Part) -> Vec<Part> {
+    match content {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::String(text)) if text.is_empty() => Vec::new(),
+        Some(Value::String(text)) => vec![Part::Text(text.clone())],
+        Some(Value::Array(parts)) => parts.iter().map(part).collect(),
+        Some(other) => vec![Part::Text(other.to_string())],
+    }
+}
+
 /// An image or a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Media {

@@ -23,7 +23,7 @@ impl Kept {
             let short = ids.iter().find_map(|id| Sealer::run_and_round(id));
             short.filter(|_| !is_sealed)
         };
-        wire.dialect().call_ids(body).into_iter().filter_map(wanted).collect()
+        (wire.dialect().call_ids)(body).into_iter().filter_map(wanted).collect()
     }
 
     /// Does the history end with answers, so that a program would go on now?

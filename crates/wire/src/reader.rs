@@ -102,15 +102,15 @@ impl Reader<'_> {
         };
         let switch = switch(&body, self.header, self.defaults.switch)?;
         let had_switch = body.shift_remove(CODE_MODE).is_some();
-        let Survey { has_sealed, has_programs, declares_programs } = dialect.survey(&body)?;
+        let Survey { has_sealed, has_programs, declares_programs } = (dialect.survey)(&body)?;
         let is_native = switch == Switch::Native && declares_programs && wire == self.upstream;
         // A conversation that began in plain mode stays in it, unless its wire seals ids in both.
         let can_begin = !has_sealed || wire == Wire::Messages;
         let explicit = has_programs || declares_programs || switch == Switch::Explicit && can_begin;
-        let split = dialect.split(&body, declares_programs)?;
+        let split = (dialect.split)(&body, declares_programs)?;
         // Where nobody stops, nothing has to be promised.
         let is_moot = |key: &&str| key.starts_with("stop") && self.upstream == Wire::Responses;
-        let unpromised = dialect.unpromised(&body).filter(|key| !is_moot(key));
+        let unpromised = (dialect.unpromised)(&body).filter(|key| !is_moot(key));
         let is_explicit = has_programs || declares_programs && switch != Switch::Off && !is_native;
         if let Some(key) = unpromised.filter(|_| is_explicit) {
             return Err(BadRequest::new(
@@ -145,7 +145,7 @@ impl Reader<'_> {
         }
         let (passed, search_tool) = (split.passed, split.search_tool);
         let seals = Seals { sealer: self.sealer, kept: self.kept, catalog: toolbox.catalog() };
-        let conversation = dialect.conversation(&mut body, explicit, Some(&seals))?;
+        let conversation = (dialect.conversation)(&mut body, explicit, Some(&seals))?;
         Ok(Reading::Turn(Box::new(Turn {
             search_tool,
             tools: if explicit { [0; 8] } else { tools_digest(&tools) },
@@ -162,9 +162,9 @@ impl Reader<'_> {
         offer: Offer,
         passed_tools: Vec<Value>,
     ) -> Turn {
-        let wanted = wire.dialect().wanted(&body);
+        let wanted = (wire.dialect().wanted)(&body);
         let is_text = |tool: &Tool| matches!(tool.input, Input::Text { .. });
-        let custom = passed_tools.iter().filter_map(|entry| wire.dialect().read_tool(entry)).filter(is_text);
+        let custom = passed_tools.iter().filter_map(|entry| (wire.dialect().read_tool)(entry)).filter(is_text);
         let custom = if wire == self.upstream { BTreeSet::new() } else { custom.map(|tool| tool.name).collect() };
         let dropped =
             if wire == self.upstream { Vec::new() } else { dropped(wire, self.upstream, &body, &passed_tools) };
@@ -198,8 +198,8 @@ impl Reader<'_> {
         if is_same_wire && passing.is_native {
             return Ok(Reading::PassThrough(passing.had_switch.then_some(Value::Object(body))));
         }
-        if let Demand::Tool(name) = dialect.wanted(&body).demand
-            && !dialect.ordinary_tools(&body, declares_programs).iter().any(|tool| is_called(tool, &name))
+        if let Demand::Tool(name) = (dialect.wanted)(&body).demand
+            && !(dialect.ordinary_tools)(&body, declares_programs).iter().any(|tool| is_called(tool, &name))
             && passing.has_ours
         {
             let message = format!("`{name}` may only be called by programs, so that the model cannot be made to");
@@ -211,7 +211,7 @@ impl Reader<'_> {
         if is_same_wire {
             let history = if passing.has_sealed {
                 let mut transcript = Transcript::new(wire, wire);
-                for item in dialect.conversation(&mut body, false, None)?.items {
+                for item in (dialect.conversation)(&mut body, false, None)?.items {
                     match item {
                         Item::Message(message) => transcript.message(message),
                         Item::Lost(calls) => transcript.off(&calls),
@@ -222,10 +222,10 @@ impl Reader<'_> {
             } else {
                 None
             };
-            return Ok(Reading::PassThrough(Some(dialect.without_code_mode(body, history))));
+            return Ok(Reading::PassThrough(Some((dialect.without_code_mode)(body, history))));
         }
-        let tools = dialect.ordinary_tools(&body, declares_programs);
-        let conversation = dialect.conversation(&mut body, false, None)?;
+        let tools = (dialect.ordinary_tools)(&body, declares_programs);
+        let conversation = (dialect.conversation)(&mut body, false, None)?;
         let nothing = self.toolboxes.get("[]").map_err(|error| BadRequest::new("tools", error.message))?;
         Ok(Reading::Turn(Box::new(self.turn(wire, body, conversation, Offer::off(nothing), tools))))
     }
@@ -248,9 +248,9 @@ fn is_called(tool: &Value, name: &str) -> bool {
 /// Fields and tools that the model's wire cannot carry.
 fn dropped(client: Wire, upstream: Wire, body: &Map<String, Value>, passed_tools: &[Value]) -> Vec<String> {
     let (client, upstream) = (client.dialect(), upstream.dialect());
-    let wishes = client.wishes(body);
+    let wishes = (client.wishes)(body);
     // What is not there any more when it is read back has no place.
-    let carried = upstream.wishes(&upstream.body(&wishes));
+    let carried = (upstream.wishes)(&(upstream.body)(&wishes));
     let lost = [
         (wishes.temperature.is_some() && carried.temperature.is_none(), "temperature"),
         (wishes.top_p.is_some() && carried.top_p.is_none(), "top_p"),
@@ -260,11 +260,11 @@ fn dropped(client: Wire, upstream: Wire, body: &Map<String, Value>, passed_tools
         (wishes.user.is_some() && carried.user.is_none(), "user"),
     ];
     let is_choice_lost =
-        body.get("tool_choice").is_some_and(Value::is_object) && client.wanted(body).demand == Demand::Nothing;
+        body.get("tool_choice").is_some_and(Value::is_object) && (client.wanted)(body).demand == Demand::Nothing;
     let is_auto = body.get("tool_choice").is_some_and(|choice| choice["type"] == "auto");
     let lost = lost.into_iter().chain([(is_choice_lost && !is_auto, "tool_choice")]);
     let lost = lost.filter(|(is_lost, _)| *is_lost).map(|(_, name)| name.to_owned());
-    let tools = passed_tools.iter().filter(|entry| client.read_tool(entry).is_none());
+    let tools = passed_tools.iter().filter(|entry| (client.read_tool)(entry).is_none());
     let tools = tools.map(|entry| {
         let name = entry.get("type").or_else(|| entry.get("name")).and_then(Value::as_str).unwrap_or("?");
         format!("tools: {name}")

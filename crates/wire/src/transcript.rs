@@ -51,7 +51,7 @@ impl Transcript {
             self.entries.push(entry);
             return;
         }
-        for mut message in self.client.dialect().read(&entry) {
+        for mut message in (self.client.dialect().read)(&entry) {
             message.parts.iter_mut().for_each(|part| self.fit(part));
             // On this wire an answer is many entries, on others one: calls made together stay together.
             if self.client == Wire::Responses && message.role == Role::Assistant {
@@ -69,14 +69,14 @@ impl Transcript {
             last.unwrap_or_else(|| (self.entries.len(), Message { role: Role::Assistant, parts: Vec::new() }));
         said.parts.extend(message.parts);
         self.entries.truncate(at);
-        self.entries.extend(self.upstream.dialect().write(&said));
+        self.entries.extend((self.upstream.dialect().write)(&said));
         self.last = Some((at, said));
     }
 
     pub(crate) fn messages(&mut self, messages: &[Message]) {
         self.last = None;
         for message in messages {
-            self.entries.extend(self.upstream.dialect().write(message));
+            self.entries.extend((self.upstream.dialect().write)(message));
         }
     }
 
@@ -87,11 +87,11 @@ impl Transcript {
         self.calls += ids.len();
         let dialect = self.upstream.dialect();
         if self.client == self.upstream {
-            self.entries.extend(dialect.saying(saying, &ids, results, direct));
+            self.entries.extend((dialect.saying)(saying, &ids, results, direct));
             return;
         }
         let translated: Vec<Given> = direct.iter().map(|given| self.translated(given)).collect();
-        self.entries.extend(dialect.saying(saying, &ids, results, &translated));
+        self.entries.extend((dialect.saying)(saying, &ids, results, &translated));
     }
 
     /// Calls that were a program's, as ordinary ones, with a line that says so.
@@ -111,25 +111,25 @@ impl Transcript {
             .iter()
             .zip(self.calls..)
             .map(|(given, position)| {
-                let (call, _) = client.read_given(given);
+                let (call, _) = (client.read_given)(given);
                 short_id(&call.name, &call.arguments, position)
             })
             .collect();
         self.calls += ids.len();
-        for entry in client.ordinary(&lost.message, &lost.calls, &ids, note) {
+        for entry in (client.ordinary)(&lost.message, &lost.calls, &ids, note) {
             self.message(entry);
         }
     }
 
     /// A call and its answer in the words of the model's wire.
     fn translated(&self, given: &Given) -> Given {
-        let (mut call, mut answer) = self.client.dialect().read_given(given);
+        let (mut call, mut answer) = (self.client.dialect().read_given)(given);
         call.id = self.fitting(std::mem::take(&mut call.id));
         if let Some(answer) = &mut answer {
             answer.id = self.fitting(std::mem::take(&mut answer.id));
             answer.is_custom |= call.is_custom;
         }
-        self.upstream.dialect().write_given(&call, answer.as_ref())
+        (self.upstream.dialect().write_given)(&call, answer.as_ref())
     }
 
     /// Ids that the provider takes, and answers of the kind that their calls are.

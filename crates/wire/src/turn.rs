@@ -87,7 +87,7 @@ impl Turn {
     pub fn transcript(&self) -> Transcript {
         let mut transcript = Transcript::new(self.wire, self.upstream);
         if self.wire != self.upstream {
-            transcript.messages(&self.wire.dialect().preface(&self.body));
+            transcript.messages(&(self.wire.dialect().preface)(&self.body));
         }
         transcript
     }
@@ -100,7 +100,7 @@ impl Turn {
             include_usage: self.wanted.include_usage,
             deltas,
         };
-        self.wire.dialect().speaker_for(manner, &self.body, self.toolbox())
+        (self.wire.dialect().speaker)(manner, &self.body, self.toolbox())
     }
 
     /// Do the ids of a program's calls carry its state? Elsewhere an item of the history does.
@@ -142,13 +142,13 @@ impl Turn {
         let ours = self.offer.tools().into_iter().map(|(name, description, schema)| {
             let is_text = self.custom_execute && name == self.offer.execute();
             let input = if is_text { Input::Text { format: None } } else { Input::Schema(schema) };
-            upstream.write_tool(&Tool { name: name.to_owned(), description: Some(description), input })
+            (upstream.write_tool)(&Tool { name: name.to_owned(), description: Some(description), input })
         });
         let (mut body, passed): (_, Vec<Value>) = if is_same_wire {
             (self.without_tools(), self.passed_tools.clone())
         } else {
-            let tools = self.passed_tools.iter().filter_map(|entry| client.read_tool(entry));
-            (upstream.body(&client.wishes(&self.body)), tools.map(|tool| upstream.write_tool(&tool)).collect())
+            let tools = self.passed_tools.iter().filter_map(|entry| (client.read_tool)(entry));
+            ((upstream.body)(&(client.wishes)(&self.body)), tools.map(|tool| (upstream.write_tool)(&tool)).collect())
         };
         if urge == Urge::Freely {
             body.shift_remove("tool_choice");
@@ -160,7 +160,7 @@ impl Turn {
             _ if is_same_wire => Demand::Nothing,
             demand => demand.clone(),
         };
-        upstream.ask(
+        (upstream.ask)(
             body,
             Ask {
                 client: &self.body,

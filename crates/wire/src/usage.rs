@@ -43,9 +43,9 @@ impl Usage {
         let mut usage = if client == upstream {
             self.sum.clone()
         } else {
-            client.dialect().usage(upstream.dialect().tokens(&self.sum))
+            (client.dialect().usage)((upstream.dialect().tokens)(&self.sum))
         };
-        for (key, zero) in client.dialect().usage(Tokens::default()) {
+        for (key, zero) in (client.dialect().usage)(Tokens::default()) {
             usage.entry(key).or_insert(zero);
         }
         usage.insert("dacapo".to_owned(), self.ours());

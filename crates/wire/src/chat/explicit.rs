@@ -145,18 +145,7 @@ impl Reader {
         sayings.push(saying);
         let seed = text("seed")?.unwrap_or_else(|| id.clone());
         let state = RunState { seed, started_at_ms, tools: [0; 8], continues, sayings, at: 0, code };
-        let (rounds, direct) = (Vec::new(), Vec::new());
-        Ok(Block {
-            run: state.run(),
-            id,
-            state,
-            rounds,
-            direct,
-            result: None,
-            is_orphan,
-            is_closed: false,
-            remarks: Vec::new(),
-        })
+        Ok(Block { is_orphan, ..Block::new(&id, state) })
     }
 }
 

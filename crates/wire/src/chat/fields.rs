@@ -41,19 +41,6 @@ pub(super) fn arguments(call: &Value) -> String {
     }
 }
 
-/// Text of a message's content; what is not text stays JSON.
-pub(super) fn text(content: Option<&Value>) -> String {
-    match content {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(parts)) => {
-            let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect();
-            texts.map_or_else(|| Value::to_string(&Value::Array(parts.clone())), |texts| texts.concat())
-        }
-        Some(other) => other.to_string(),
-    }
-}
-
 /// What a model says aloud: of content in parts, the text.
 pub(super) fn said_text(content: Option<&Value>) -> String {
     match content {
@@ -68,7 +55,7 @@ pub(super) fn said_text(content: Option<&Value>) -> String {
 
 pub(super) fn answer(message: &Value) -> Answer {
     let is_error = message.get("is_error") == Some(&Value::Bool(true));
-    conversation::answer(text(message.get("content")), is_error)
+    conversation::answer(conversation::text(message.get("content")), is_error)
 }
 
 /// What a provider wants back, of all that a message or a saying has.

@@ -134,6 +134,12 @@ pub(super) fn conversation(
     }
 }
 
+pub(super) fn call_ids(body: &Value) -> Vec<Vec<String>> {
+    let messages = body.get("messages").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let ids = |message: &Value| fields::tool_calls(message).iter().map(|call| fields::id(call).to_owned()).collect();
+    messages.iter().map(ids).collect()
+}
+
 /// Reads the programs of plain mode. Without `seals` their calls are calls like others.
 pub(super) fn walk(messages: Vec<Value>, seals: Option<&Seals<'_>>) -> Conversation {
     let mut conversation = Conversation::default();

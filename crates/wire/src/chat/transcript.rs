@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{explicit, fields};
-use crate::conversation::Given;
+use crate::conversation::{self, Given};
 use crate::saying::Saying;
 use crate::transcript::UNANSWERED;
 
@@ -30,7 +30,7 @@ pub(super) fn ordinary(message: &Value, calls: &[Given], ids: &[String], note: O
     let content = match note {
         None => message.get("content").cloned().unwrap_or(Value::Null),
         Some(note) => {
-            let said = fields::text(message.get("content"));
+            let said = conversation::text(message.get("content"));
             Value::from(if said.is_empty() { note.to_owned() } else { format!("{said}\n{note}") })
         }
     };

@@ -3,13 +3,17 @@
 use serde_json::{Map, Value, json};
 
 use super::fields;
+use crate::conversation::Given;
 use crate::message::{
-    Answered, Effort, Format, Input, Media, MediaKind, Message, Part, Role, Source, Tool, Wishes, says_something,
+    Answered, Effort, Format, Input, Media, MediaKind, Message, Part, Role, Source, Tool, Wishes, content,
+    says_something,
 };
+use crate::saying::ModelCall;
+use crate::speaker::Trouble;
 use crate::usage::Tokens;
 
 pub(super) fn read(message: &Value) -> Vec<Message> {
-    let parts = content(message.get("content"));
+    let parts = content(message.get("content"), content_part);
     let (role, parts) = match fields::role(message) {
         "system" | "developer" => (Role::System, parts),
         "assistant" => {
@@ -27,29 +31,12 @@ pub(super) fn read(message: &Value) -> Vec<Message> {
 }
 
 pub(super) fn answered(message: &Value) -> Answered {
-    let mut answered = Answered {
+    let answered = Answered {
         id: fields::tool_call_id(message).to_owned(),
         is_error: message.get("is_error") == Some(&Value::Bool(true)),
         ..Answered::default()
     };
-    for part in content(message.get("content")) {
-        match part {
-            Part::Text(text) => answered.text.push_str(&text),
-            Part::Media(media) => answered.media.push(media),
-            _ => {}
-        }
-    }
-    answered
-}
-
-fn content(content: Option<&Value>) -> Vec<Part> {
-    match content {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::String(text)) if text.is_empty() => Vec::new(),
-        Some(Value::String(text)) => vec![Part::Text(text.clone())],
-        Some(Value::Array(parts)) => parts.iter().map(content_part).collect(),
-        Some(other) => vec![Part::Text(other.to_string())],
-    }
+    answered.saying(content(message.get("content"), content_part))
 }
 
 fn content_part(part: &Value) -> Part {
@@ -141,6 +128,19 @@ pub(super) fn write_answer(answer: &Answered) -> Value {
         answer.text.clone()
     };
     json!({"role": "tool", "tool_call_id": answer.id, "content": content})
+}
+
+pub(super) fn read_given(given: &Given) -> (ModelCall, Option<Answered>) {
+    (fields::model_call(&given.call), given.answer.as_ref().map(answered))
+}
+
+pub(super) fn write_given(call: &ModelCall, answer: Option<&Answered>) -> Given {
+    Given { call: fields::written(&call.id, call), answer: answer.map(write_answer) }
+}
+
+/// An error in `OpenAI`'s words.
+pub(crate) fn error(trouble: &Trouble<'_>) -> Value {
+    json!({"error": {"message": trouble.message, "type": trouble.kind, "param": trouble.param, "code": trouble.code}})
 }
 
 pub(super) fn read_tool(entry: &Value) -> Option<Tool> {

@@ -74,22 +74,9 @@ pub(super) fn is_blank(block: &Value) -> bool {
     kind(block) == "text" && text_of(block, "text").trim().is_empty()
 }
 
-/// Text of a result; what is not text stays JSON.
-pub(super) fn result_text(content: Option<&Value>) -> String {
-    match content {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(parts)) => {
-            let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect();
-            texts.map_or_else(|| Value::to_string(&Value::Array(parts.clone())), |texts| texts.concat())
-        }
-        Some(other) => other.to_string(),
-    }
-}
-
 pub(super) fn answer(block: &Value) -> Answer {
     let is_error = block.get("is_error") == Some(&Value::Bool(true));
-    conversation::answer(result_text(block.get("content")), is_error)
+    conversation::answer(conversation::text(block.get("content")), is_error)
 }
 
 pub(super) fn is_thought(block: &Value) -> bool {

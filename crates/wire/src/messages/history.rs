@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::claims::Claims;
 use super::reader::Reader;
 use super::{fields, tools};
-use crate::conversation::{Conversation, Item};
+use crate::conversation::{self, Conversation, Item};
 use crate::plain::{self, AnswerOf, CallOf, Exchange, Seals};
 use crate::seal::Sealer;
 
@@ -122,7 +122,7 @@ fn answers(turns: &mut Peekable<impl Iterator<Item = Vec<Value>>>, is_asked: boo
 
 /// Does a program's state say it too?
 fn is_said(text: &Value, item: Option<&Item>) -> bool {
-    let text = fields::result_text(text.get("content"));
+    let text = conversation::text(text.get("content"));
     match item {
         Some(Item::Block(block)) => {
             let mut said = block.state.sayings.iter().filter_map(|saying| saying.text.as_deref());

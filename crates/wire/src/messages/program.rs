@@ -11,20 +11,6 @@ use crate::prompt::EXECUTE;
 use crate::saying::ModelCall;
 use crate::state::{RunState, arguments};
 
-pub(super) fn block(id: &str, state: RunState) -> Block {
-    Block {
-        run: state.run(),
-        id: id.to_owned(),
-        state,
-        rounds: Vec::new(),
-        direct: Vec::new(),
-        result: None,
-        is_orphan: false,
-        is_closed: false,
-        remarks: Vec::new(),
-    }
-}
-
 /// A program whose state is what the history says, and no more.
 pub(super) fn structural(segment: &Segment) -> Block {
     let program = segment.program.as_ref().unwrap_or(&Value::Null);
@@ -41,7 +27,7 @@ pub(super) fn structural(segment: &Segment) -> Block {
         at: 0,
         code,
     };
-    block(id, state)
+    Block::new(id, state)
 }
 
 /// Calls that a program made, counted in order, and the model's own beside them.

@@ -9,7 +9,7 @@ use super::claims::Claims;
 use super::history::{Answers, call_of, is_call};
 use super::search::Search;
 use super::{echo, fields, program};
-use crate::conversation::{Conversation, Given, Item, Lost};
+use crate::conversation::{Block, Conversation, Given, Item, Lost};
 use crate::plain::{AnswerOf, CallOf, Exchange, Kept, Seals};
 use crate::seal::{Sealer, Unsealed};
 
@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
         let id = fields::id(written);
         let sealed = fields::sealed_in(id).and_then(|sealed| self.seals.sealer.unseal(sealed));
         let mut block = if let Some(Unsealed::Round { state, .. }) = sealed {
-            let mut block = program::block(id, *state);
+            let mut block = Block::new(id, *state);
             echo::take_back(&mut block, &segment.said, !segment.searched.is_empty());
             block
         } else {

@@ -2,8 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{fields, tools};
+use super::{fields, history, tools};
+use crate::conversation::Conversation;
 use crate::dialect::{Ask, Survey};
+use crate::plain::Seals;
 use crate::reader::BadRequest;
 use crate::seal::Sealer;
 use crate::turn::{Demand, Wanted};
@@ -92,6 +94,26 @@ fn without_carriers(mut message: Value) -> Option<Value> {
     let content = message.get_mut("content").and_then(Value::as_array_mut)?;
     content.retain(|block| !fields::is_carrier(block));
     if content.is_empty() { None } else { Some(message) }
+}
+
+pub(super) fn conversation(body: &mut Map<String, Value>, seals: Option<&Seals<'_>>) -> Conversation {
+    let messages = match body.insert("messages".to_owned(), Value::Null) {
+        Some(Value::Array(messages)) => messages,
+        _ => Vec::new(),
+    };
+    match seals {
+        Some(seals) => history::read(messages, body, seals),
+        None => history::read_off(messages),
+    }
+}
+
+pub(super) fn call_ids(body: &Value) -> Vec<Vec<String>> {
+    let messages = body.get("messages").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let ids = |message: &Value| {
+        let calls = fields::blocks(message).iter().filter(|block| fields::kind(block) == fields::TOOL_USE);
+        calls.map(|call| fields::id(call).to_owned()).collect()
+    };
+    messages.iter().map(ids).collect()
 }
 
 pub(super) fn ask(mut body: Map<String, Value>, ask: Ask<'_>) -> Value {

@@ -5,7 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::fields;
+use crate::conversation::{self, Given};
 use crate::message::{Answered, Media, MediaKind, Message, Part, Role, Source};
+use crate::saying::ModelCall;
 
 /// What a request says before its history.
 pub(super) fn preface(system: Option<&Value>) -> Vec<Message> {
@@ -59,7 +61,7 @@ fn media(block: &Value) -> Part {
         }
         Some("url") => text("/source/url").map(Source::Url),
         Some("text") => return Part::Text(text("/source/data").unwrap_or_default()),
-        Some("content") => return Part::Text(fields::result_text(block.pointer("/source/content"))),
+        Some("content") => return Part::Text(conversation::text(block.pointer("/source/content"))),
         _ => None,
     };
     match source {
@@ -147,4 +149,12 @@ pub(super) fn write_answer(answer: &Answered) -> Value {
         block["is_error"] = Value::Bool(true);
     }
     block
+}
+
+pub(super) fn read_given(given: &Given) -> (ModelCall, Option<Answered>) {
+    (fields::model_call(&given.call), given.answer.as_ref().map(answered))
+}
+
+pub(super) fn write_given(call: &ModelCall, answer: Option<&Answered>) -> Given {
+    Given { call: fields::written(&call.id, call), answer: answer.map(write_answer) }
 }

@@ -243,17 +243,7 @@ impl Reader {
                 (state, run, id.to_owned())
             }
         };
-        Ok(Block {
-            run,
-            id,
-            state,
-            rounds: Vec::new(),
-            direct: Vec::new(),
-            result: None,
-            is_orphan: false,
-            is_closed: false,
-            remarks: Vec::new(),
-        })
+        Ok(Block { run, ..Block::new(&id, state) })
     }
 }
 

@@ -95,21 +95,6 @@ pub(super) fn caller_id(item: &Value) -> Option<&str> {
     caller.get("caller_id")?.as_str()
 }
 
-/// Text of an output; what is not text stays JSON.
-pub(super) fn text(output: Option<&Value>) -> String {
-    match output {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(parts)) => {
-            let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect();
-            let each =
-                |part: &Value| part.get("text").and_then(Value::as_str).map_or_else(|| part.to_string(), str::to_owned);
-            texts.map_or_else(|| parts.iter().map(each).collect::<Vec<_>>().join("\n"), |texts| texts.concat())
-        }
-        Some(other) => other.to_string(),
-    }
-}
-
 /// What a message says aloud.
 pub(super) fn said_text(item: &Value) -> String {
     match item.get("content") {
@@ -131,7 +116,7 @@ pub(super) fn thoughts(item: &Value) -> String {
 }
 
 pub(super) fn answer(item: &Value) -> Answer {
-    conversation::answer(text(item.get("output")), false)
+    conversation::answer(conversation::text(item.get("output")), false)
 }
 
 /// Functions of a namespace are known by both names.

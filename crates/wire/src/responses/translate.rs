@@ -4,7 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::fields;
 use crate::carrier;
-use crate::message::{Answered, Effort, Format, Media, MediaKind, Message, Part, Role, Source, Wishes, says_something};
+use crate::conversation::Given;
+use crate::message::{
+    Answered, Effort, Format, Media, MediaKind, Message, Part, Role, Source, Wishes, content, says_something,
+};
 use crate::saying::ModelCall;
 use crate::usage::Tokens;
 
@@ -27,7 +30,7 @@ pub(super) fn read(item: &Value) -> Vec<Message> {
                 "assistant" => Role::Assistant,
                 _ => Role::User,
             };
-            (role, content(item.get("content")))
+            (role, content(item.get("content"), content_part))
         }
         "reasoning" => (Role::Assistant, vec![thought(item)]),
         "function_call" | "custom_tool_call" => (Role::Assistant, vec![Part::Call(call(item))]),
@@ -57,29 +60,12 @@ fn thought(item: &Value) -> Part {
 }
 
 pub(super) fn answered(item: &Value) -> Answered {
-    let mut answered = Answered {
+    let answered = Answered {
         id: fields::call_id(item).to_owned(),
         is_custom: fields::kind(item) == "custom_tool_call_output",
         ..Answered::default()
     };
-    for part in content(item.get("output")) {
-        match part {
-            Part::Text(text) => answered.text.push_str(&text),
-            Part::Media(media) => answered.media.push(media),
-            _ => {}
-        }
-    }
-    answered
-}
-
-fn content(content: Option<&Value>) -> Vec<Part> {
-    match content {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::String(text)) if text.is_empty() => Vec::new(),
-        Some(Value::String(text)) => vec![Part::Text(text.clone())],
-        Some(Value::Array(parts)) => parts.iter().map(content_part).collect(),
-        Some(other) => vec![Part::Text(other.to_string())],
-    }
+    answered.saying(content(item.get("output"), content_part))
 }
 
 fn content_part(part: &Value) -> Part {
@@ -273,4 +259,12 @@ pub(super) fn usage(tokens: Tokens) -> Map<String, Value> {
         Value::Object(usage) => usage,
         _ => Map::new(),
     }
+}
+
+pub(super) fn read_given(given: &Given) -> (ModelCall, Option<Answered>) {
+    (call(&given.call), given.answer.as_ref().map(answered))
+}
+
+pub(super) fn write_given(call: &ModelCall, answer: Option<&Answered>) -> Given {
+    Given { call: fields::written(&call.id, call), answer: answer.map(write_answer) }
 }
