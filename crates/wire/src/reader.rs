@@ -30,6 +30,19 @@ impl BadRequest {
     }
 }
 
+/// The entries of a history that must be there.
+pub(crate) fn entries<'a>(body: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], BadRequest> {
+    let entries = match body.get(key) {
+        Some(Value::Array(entries)) => entries,
+        Some(_) => return Err(BadRequest::new(key, "must be an array")),
+        None => return Err(BadRequest::new(key, "is missing")),
+    };
+    match entries.iter().position(|entry| !entry.is_object()) {
+        Some(at) => Err(BadRequest::new(format!("{key}[{at}]"), "must be an object")),
+        None => Ok(entries),
+    }
+}
+
 /// What the header `x-dacapo-mode` and the configuration say about code mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Switch {

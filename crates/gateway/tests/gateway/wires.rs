@@ -84,7 +84,7 @@ fn cut(line: &str) -> String {
 const BREAKS: &str = r#"
 [[turn]]
 when = { user = "refused" }
-error = { status = 429, message = "Slow down.", type = "rate_limit_error", retry_after = 77 }
+error = { status = 429, message = "Slow down.", type = "rate_limit_error", code = "slow", retry_after = 77 }
 
 [[turn]]
 when = { user = "in the middle" }
@@ -109,6 +109,13 @@ program = "return await web_search({ query: 'x' });"
 finish_reason = "length"
 "#;
 
+fn refused_request(wire: Wire, stream: bool) -> (&'static str, Value) {
+    let mut talk = Talk::new(wire, &[]);
+    talk.extra = json!({"stream": stream});
+    talk.user("refused");
+    talk.request()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_breaks_on_any_wire_is_told_in_the_words_of_the_client() {
     for upstream in Wire::ALL {
@@ -131,6 +138,12 @@ async fn what_breaks_on_any_wire_is_told_in_the_words_of_the_client() {
                 let refused = ask("refused", stream).await;
                 assert_eq!((refused.status, refused.headers["retry-after"].to_str().unwrap()), (429, "77"), "{name}");
                 assert_eq!(error(&refused.json()), (json!("rate_limit_error"), json!("Slow down.")), "{name}");
+                if client == upstream {
+                    // As it came.
+                    let (path, body) = refused_request(client, stream);
+                    let direct = post_to(&format!("{}{path}", model.url), &body).await;
+                    assert_eq!(refused.json()["error"], direct.json()["error"], "{name}");
+                }
                 let page = ask("no json", stream).await;
                 assert_eq!(page.status, 502, "{name}: {}", page.text);
                 error(&page.json());

@@ -9,19 +9,12 @@ use crate::callers::{Callers, Split};
 use crate::conversation::{Conversation, Item};
 use crate::dialect::{Ask, Survey};
 use crate::plain::{self, AnswerOf, CallOf, Exchange, Seals};
-use crate::reader::BadRequest;
+use crate::reader::{BadRequest, entries};
 use crate::seal::Sealer;
 use crate::turn::{Demand, Wanted};
 
 pub(super) fn survey(body: &Map<String, Value>) -> Result<Survey, BadRequest> {
-    let messages = match body.get("messages") {
-        Some(Value::Array(messages)) => messages,
-        Some(_) => return Err(BadRequest::new("messages", "must be an array")),
-        None => return Err(BadRequest::new("messages", "is missing")),
-    };
-    if let Some(at) = messages.iter().position(|message| !message.is_object()) {
-        return Err(BadRequest::new(format!("messages[{at}]"), "must be an object"));
-    }
+    let messages = entries(body, "messages")?;
     let has_sealed = messages.iter().any(|message| {
         fields::tool_calls(message).iter().any(|call| Sealer::claims(fields::id(call)))
             || Sealer::claims(fields::tool_call_id(message))

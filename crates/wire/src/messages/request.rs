@@ -6,7 +6,7 @@ use super::{fields, history, tools};
 use crate::conversation::Conversation;
 use crate::dialect::{Ask, Survey};
 use crate::plain::Seals;
-use crate::reader::BadRequest;
+use crate::reader::{BadRequest, entries};
 use crate::seal::Sealer;
 use crate::turn::{Demand, Wanted};
 
@@ -14,14 +14,7 @@ use crate::turn::{Demand, Wanted};
 pub(super) const CONTAINER_PREFIX: &str = "container_dc_";
 
 pub(super) fn survey(body: &Map<String, Value>) -> Result<Survey, BadRequest> {
-    let messages = match body.get("messages") {
-        Some(Value::Array(messages)) => messages,
-        Some(_) => return Err(BadRequest::new("messages", "must be an array")),
-        None => return Err(BadRequest::new("messages", "is missing")),
-    };
-    if let Some(at) = messages.iter().position(|message| !message.is_object()) {
-        return Err(BadRequest::new(format!("messages[{at}]"), "must be an object"));
-    }
+    let messages = entries(body, "messages")?;
     let is_sealed = |block: &Value| {
         Sealer::claims(fields::id(block))
             || Sealer::claims(fields::tool_use_id(block))
