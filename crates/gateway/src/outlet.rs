@@ -79,11 +79,6 @@ impl Outlet {
         self.send(events).await
     }
 
-    pub(crate) async fn before_searches(&mut self, said: &Said) -> Result<(), TurnError> {
-        let events = self.speaker.before_searches(said);
-        self.send(events).await
-    }
-
     pub(crate) async fn searched(&mut self, searched: &Searched<'_>) -> Result<(), TurnError> {
         let events = self.speaker.searched(searched);
         self.send(events).await

@@ -242,20 +242,15 @@ impl Running {
     async fn show_searches(&mut self, said: &Said) -> Result<(), TurnError> {
         let turn = Arc::clone(&self.turn);
         let Some(tool) = &turn.search_tool else { return Ok(()) };
-        let searches = said.saying.searches(&turn.offer);
-        if searches.is_empty() {
-            return Ok(());
-        }
         self.outlet.head(&said.head);
-        self.outlet.before_searches(said).await?;
-        for search in searches {
+        for search in said.saying.searches(&turn.offer) {
             let results = turn.toolbox().search(&search.query, search.limit(), ANSWER_TOKENS_DEFAULT).0;
             let catalog = turn.toolbox().catalog();
             let found: Vec<String> =
                 results.hits.iter().map(|hit| catalog.qualified_name(hit.tool).to_owned()).collect();
             let (query, seed, number) = (search.query.as_str(), self.so_far.seed.clone(), self.so_far.searches);
             self.outlet
-                .searched(&Searched { tool, number, seed: &seed, query, limit: search.limit, found: &found })
+                .searched(&Searched { said, tool, number, seed: &seed, query, limit: search.limit, found: &found })
                 .await?;
             self.so_far.searches += 1;
         }

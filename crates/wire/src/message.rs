@@ -170,6 +170,17 @@ pub(crate) enum Format {
     Schema { name: String, schema: Value, strict: Option<bool> },
 }
 
+impl Format {
+    /// A schema with its name, as both of `OpenAI`'s wires have it.
+    pub(crate) fn schema(format: &Value) -> Format {
+        Format::Schema {
+            name: format.get("name").and_then(Value::as_str).unwrap_or("answer").to_owned(),
+            schema: format.get("schema").cloned().unwrap_or_else(|| Value::Object(Map::new())),
+            strict: format.get("strict").and_then(Value::as_bool),
+        }
+    }
+}
+
 impl Effort {
     pub(crate) fn parse(name: &str) -> Option<Effort> {
         match name {

@@ -115,6 +115,9 @@ impl Reader<'_> {
         };
         let switch = switch(&body, self.header, self.defaults.switch)?;
         let had_switch = body.shift_remove(CODE_MODE).is_some();
+        if wire != self.upstream {
+            check_wishes(&body)?;
+        }
         let Survey { has_sealed, has_programs, declares_programs } = (dialect.survey)(&body)?;
         let is_native = switch == Switch::Native && declares_programs && wire == self.upstream;
         // A conversation that began in plain mode stays in it, unless its wire seals ids in both.
@@ -256,6 +259,35 @@ struct Passing {
 fn is_called(tool: &Value, name: &str) -> bool {
     let names = [tool.get("name"), tool.pointer("/function/name"), tool.pointer("/custom/name")];
     names.into_iter().flatten().any(|known| known == name)
+}
+
+/// Of a request that we write anew nobody else would say what is wrong.
+fn check_wishes(body: &Map<String, Value>) -> Result<(), BadRequest> {
+    let is_wrong = |key: &&str, is_right: fn(&Value) -> bool| {
+        body.get(*key).is_some_and(|value| !value.is_null() && !is_right(value))
+    };
+    let tokens = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+    let is_count = |value: &Value| value.as_u64().is_some_and(|count| count > 0);
+    if let Some(key) = tokens.into_iter().find(|key| is_wrong(key, is_count)) {
+        return Err(BadRequest::new(key, "must be a whole number above 0"));
+    }
+    if let Some(key) = ["temperature", "top_p"].into_iter().find(|key| is_wrong(key, Value::is_number)) {
+        return Err(BadRequest::new(key, "must be a number"));
+    }
+    if is_wrong(&"stream", Value::is_boolean) {
+        return Err(BadRequest::new("stream", "must be true or false"));
+    }
+    let inner = |key: &str, name: &str| body.get(key).and_then(|value| value.get(name));
+    let efforts = [
+        ("reasoning_effort", body.get("reasoning_effort")),
+        ("reasoning.effort", inner("reasoning", "effort")),
+        ("output_config.effort", inner("output_config", "effort")),
+    ];
+    let is_unknown = |value: &Value| !value.is_null() && value.as_str().and_then(Effort::parse).is_none();
+    match efforts.into_iter().find(|(_, value)| value.is_some_and(is_unknown)) {
+        Some((key, _)) => Err(BadRequest::new(key, "must be none, minimal, low, medium, high, xhigh or max")),
+        None => Ok(()),
+    }
 }
 
 /// Fields and tools that the model's wire cannot carry.

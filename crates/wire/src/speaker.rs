@@ -69,6 +69,8 @@ pub struct Ended<'a> {
 /// A search for tools, as a client knows it.
 #[derive(Debug)]
 pub struct Searched<'a> {
+    /// The message that it is a call of.
+    pub said: &'a Said,
     /// What the client calls the search.
     pub tool: &'a str,
     /// Where in the turn it stands.
@@ -123,11 +125,6 @@ pub trait Speaker: Send + Sync + std::fmt::Debug {
 
     /// What led to calls that we answer, or to a program that is at its end already: more of the model follows.
     fn aside(&mut self, _: &Said) -> Vec<Event> {
-        Vec::new()
-    }
-
-    /// What the model said before searches that the client is told of: no id carries it.
-    fn before_searches(&mut self, _: &Said) -> Vec<Event> {
         Vec::new()
     }
 

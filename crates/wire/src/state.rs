@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::ids::{RunId, short_id};
 use crate::prompt::EXECUTE;
-use crate::saying::{ECHOED, Saying};
+use crate::saying::{ECHOED, ModelCall, Saying};
 
 /// The part of a run's state that is the same in every round.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,6 +64,20 @@ fn is_zero(number: &usize) -> bool {
 impl RunState {
     /// When a program without a start time believes to run: 2026-01-01T00:00:00Z.
     pub(crate) const STARTED_AT_DEFAULT_MS: u64 = 1_767_225_600_000;
+
+    /// Of a program that stands in a history without a state of ours: all that is known is what the model said.
+    pub(crate) fn written(id: &str, code: &str, mut saying: Saying) -> RunState {
+        saying.calls = vec![ModelCall { name: EXECUTE.to_owned(), arguments: arguments(code), ..ModelCall::default() }];
+        RunState {
+            seed: id.to_owned(),
+            started_at_ms: RunState::STARTED_AT_DEFAULT_MS,
+            tools: [0; 8],
+            continues: None,
+            sayings: vec![saying],
+            at: 0,
+            code: code.to_owned(),
+        }
+    }
 
     /// A short seed for programs that a provider's answer of this id holds, at this place in a conversation.
     pub fn seed_of(answer_id: &str, place: usize) -> String {

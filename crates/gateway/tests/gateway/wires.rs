@@ -450,6 +450,15 @@ async fn what_the_models_wire_cannot_carry_is_told() {
     body["tools"].as_array_mut().unwrap().push(json!({"type": "web_search_20250305", "name": "web_search_2"}));
     let answered = post_to(&format!("{}{path}", gateway.url), &body).await;
     assert_eq!(answered.headers["x-dacapo-dropped"].to_str().unwrap(), "top_k, tools: web_search_20250305");
+    for (key, wrong) in
+        [("temperature", json!("hot")), ("max_tokens", json!(-1)), ("output_config", json!({"effort": "huge"}))]
+    {
+        let mut body = body.clone();
+        body[key] = wrong;
+        let refused = post_to(&format!("{}{path}", gateway.url), &body).await;
+        let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(refused.status == 400 && message.starts_with(key), "{message}");
+    }
     let asked = model.asked().remove(0);
     assert_eq!(asked["messages"][0], json!({"role": "system", "content": "Be short."}));
     assert_eq!((asked["temperature"].clone(), asked["max_completion_tokens"].clone()), (json!(0.5), json!(4096)));

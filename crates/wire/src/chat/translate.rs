@@ -240,14 +240,7 @@ pub(super) fn wishes(body: &Map<String, Value>) -> Wishes {
 fn format(format: &Value) -> Option<Format> {
     match format.get("type").and_then(Value::as_str)? {
         "json_object" => Some(Format::Json),
-        "json_schema" => {
-            let schema = format.get("json_schema")?;
-            Some(Format::Schema {
-                name: schema.get("name").and_then(Value::as_str).unwrap_or("answer").to_owned(),
-                schema: schema.get("schema").cloned().unwrap_or_else(|| json!({})),
-                strict: schema.get("strict").and_then(Value::as_bool),
-            })
-        }
+        "json_schema" => format.get("json_schema").map(Format::schema),
         _ => None,
     }
 }

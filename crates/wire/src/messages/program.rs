@@ -7,26 +7,14 @@ use super::fields;
 use super::reader::Segment;
 use crate::conversation::{Block, Expected, Given, HandedOut, Round};
 use crate::plain::{AnswerOf, tool_name};
-use crate::prompt::EXECUTE;
-use crate::saying::ModelCall;
-use crate::state::{RunState, arguments};
+use crate::state::RunState;
 
 /// A program whose state is what the history says, and no more.
 pub(super) fn structural(segment: &Segment) -> Block {
     let program = segment.program.as_ref().unwrap_or(&Value::Null);
     let id = fields::id(program);
-    let code = program.pointer("/input/code").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut saying = fields::saying(&segment.said);
-    saying.calls = vec![ModelCall { name: EXECUTE.to_owned(), arguments: arguments(&code), ..ModelCall::default() }];
-    let state = RunState {
-        seed: id.to_owned(),
-        started_at_ms: RunState::STARTED_AT_DEFAULT_MS,
-        tools: [0; 8],
-        continues: None,
-        sayings: vec![saying],
-        at: 0,
-        code,
-    };
+    let code = program.pointer("/input/code").and_then(Value::as_str).unwrap_or_default();
+    let state = RunState::written(id, code, fields::saying(&segment.said));
     Block::new(id, state)
 }
 

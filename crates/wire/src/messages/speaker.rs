@@ -101,6 +101,19 @@ impl MessagesSpeaker {
     fn is_untold(&self) -> bool {
         !self.has_led && (!self.draft.manner.is_stream || !self.has_passed)
     }
+
+    /// What the model said before it searched: no id carries it.
+    fn lead_to_searches(&mut self, said: &Said) -> Vec<Event> {
+        let mut events = self.draft.close(Some(&said.saying.opaque));
+        let mut blocks = self.said(said);
+        if !self.is_untold() {
+            // Text at the end may have been held back, for what could have been a program.
+            blocks = blocks.into_iter().filter(|block| fields::kind(block) == "text").skip(self.texts).collect();
+        }
+        events.extend(self.tell(blocks));
+        self.has_led = true;
+        events
+    }
 }
 
 impl Speaker for MessagesSpeaker {
@@ -161,19 +174,8 @@ impl Speaker for MessagesSpeaker {
         self.draft.block(program::result(&id, ended.shown))
     }
 
-    fn before_searches(&mut self, said: &Said) -> Vec<Event> {
-        let mut events = self.draft.close(Some(&said.saying.opaque));
-        let mut blocks = self.said(said);
-        if !self.is_untold() {
-            // Text at the end may have been held back, for what could have been a program.
-            blocks = blocks.into_iter().filter(|block| fields::kind(block) == "text").skip(self.texts).collect();
-        }
-        events.extend(self.tell(blocks));
-        self.has_led = true;
-        events
-    }
-
     fn searched(&mut self, searched: &Searched<'_>) -> Vec<Event> {
+        let mut events = if self.has_led { Vec::new() } else { self.lead_to_searches(searched.said) };
         let id = fields::search_id(&short_id(searched.seed, searched.query, searched.number), self.searches);
         self.searches += 1;
         let key = if searched.tool.ends_with("regex") { "pattern" } else { "query" };
@@ -181,8 +183,8 @@ impl Speaker for MessagesSpeaker {
         input.extend(searched.limit.map(|limit| ("limit".to_owned(), Value::from(limit))));
         let found = searched.found.iter().map(|name| json!({"type": "tool_reference", "tool_name": name}));
         let found: Vec<Value> = found.collect();
-        let mut events =
-            self.draft.block(json!({"type": fields::SERVER_TOOL_USE, "id": id, "name": searched.tool, "input": input}));
+        let search = json!({"type": fields::SERVER_TOOL_USE, "id": id, "name": searched.tool, "input": input});
+        events.extend(self.draft.block(search));
         let content = json!({"type": "tool_search_tool_search_result", "tool_references": found});
         events.extend(
             self.draft.block(json!({"type": "tool_search_tool_result", "tool_use_id": id, "content": content})),

@@ -7,11 +7,10 @@ use super::{echoes, fields, history, marks};
 use crate::carrier;
 use crate::conversation::{Block, Conversation, Given, Item, Lost};
 use crate::plain::Seals;
-use crate::prompt::EXECUTE;
 use crate::reader::BadRequest;
-use crate::saying::{ModelCall, Saying};
+use crate::saying::Saying;
 use crate::seal::{Sealer, Unsealed};
-use crate::state::{RunState, arguments};
+use crate::state::RunState;
 
 /// Reads items, each with its place in the request.
 pub(super) fn read(items: Vec<(usize, Value)>, seals: &Seals<'_>) -> Result<Conversation, BadRequest> {
@@ -261,17 +260,8 @@ fn written(id: &str, code: &str, before: Vec<Value>) -> RunState {
     if items.iter().any(|item| !fields::is_message(item)) {
         opaque.insert("items".to_owned(), Value::Array(items));
     }
-    let call = ModelCall { name: EXECUTE.to_owned(), arguments: arguments(code), ..ModelCall::default() };
-    let saying = Saying { text: Some(text).filter(|text| !text.is_empty()), opaque, calls: vec![call] };
-    RunState {
-        seed: id.to_owned(),
-        started_at_ms: RunState::STARTED_AT_DEFAULT_MS,
-        tools: [0; 8],
-        continues: None,
-        sayings: vec![saying],
-        at: 0,
-        code: code.to_owned(),
-    }
+    let text = Some(text).filter(|text| !text.is_empty());
+    RunState::written(id, code, Saying { text, opaque, calls: Vec::new() })
 }
 
 /// What the model was shown. Results of others need not have our form.

@@ -291,12 +291,8 @@ impl Speaker for ResponsesSpeaker {
         self.out.taken()
     }
 
-    fn before_searches(&mut self, said: &Said) -> Vec<Event> {
-        self.aside(said)
-    }
-
     fn searched(&mut self, searched: &Searched<'_>) -> Vec<Event> {
-        self.close(None);
+        let mut events = self.aside(searched.said);
         let (call, found) = marks::search_items(searched.seed, searched.number);
         let tools = self.out.repeated.functions(searched.found);
         let item =
@@ -307,7 +303,8 @@ impl Speaker for ResponsesSpeaker {
         output["tools"] = Value::Array(tools);
         self.out.item(search);
         self.out.item(output);
-        self.out.taken()
+        events.extend(self.out.taken());
+        events
     }
 
     fn calls(&mut self, handing: &Handing<'_>) -> Vec<Event> {

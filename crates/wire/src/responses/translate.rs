@@ -202,11 +202,7 @@ pub(super) fn wishes(body: &Map<String, Value>) -> Wishes {
 fn format(format: &Value) -> Option<Format> {
     match fields::text_of(format, "type") {
         "json_object" => Some(Format::Json),
-        "json_schema" => Some(Format::Schema {
-            name: format.get("name").and_then(Value::as_str).unwrap_or("answer").to_owned(),
-            schema: format.get("schema").cloned().unwrap_or_else(|| json!({})),
-            strict: format.get("strict").and_then(Value::as_bool),
-        }),
+        "json_schema" => Some(Format::schema(format)),
         _ => None,
     }
 }

@@ -21,10 +21,9 @@ fn told(turn: &Turn, queries: &[&str]) -> Value {
     speaker.begins();
     let model = said(answer(&json!([thinking("first"), {"type": "text", "text": "Let me look."}]), "tool_use"));
     speaker.head(&model.head);
-    speaker.before_searches(&model);
     for (number, query) in queries.iter().enumerate() {
         let found = ["get_weather".to_owned()];
-        speaker.searched(&Searched { tool, number, seed: "seed", query, limit: None, found: &found });
+        speaker.searched(&Searched { said: &model, tool, number, seed: "seed", query, limit: None, found: &found });
     }
     speaker.begins();
     let model = said(answer(&json!([thinking("second"), {"type": "text", "text": "No idea."}]), "end_turn"));
@@ -111,9 +110,13 @@ fn text_that_was_held_back_is_told_before_searches() {
             }
         }
         let said = listener.finish().expect("a whole message");
-        told.extend(speaker.before_searches(&said));
+        let tool = turn.search_tool.as_deref().expect("it is declared");
+        let search = Searched { said: &said, tool, number: 0, seed: "seed", query: "sky", limit: None, found: &[] };
+        told.extend(speaker.searched(&search));
         told.extend(speaker.finish(&usage()));
         let expected = said.native["content"].as_array().expect("a list");
-        assert_eq!(assembled(&told).native["content"], json!(expected[..4]));
+        let content = assembled(&told).native["content"].as_array().expect("a list").clone();
+        assert_eq!(content[..4], expected[..4]);
+        assert_eq!((content.len(), &content[4]["name"]), (6, &json!(tool)));
     }
 }
