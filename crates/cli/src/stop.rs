@@ -1,7 +1,6 @@
 //! When to stop serving.
 
 use std::io;
-#[cfg(unix)]
 use std::task::Poll;
 
 use dacapo_mcp::CancellationToken;
@@ -24,10 +23,8 @@ pub(crate) fn stopping() -> io::Result<CancellationToken> {
     Ok(stopping)
 }
 
-#[cfg(unix)]
 struct Signals(Vec<tokio::signal::unix::Signal>);
 
-#[cfg(unix)]
 impl Signals {
     fn new() -> io::Result<Signals> {
         use tokio::signal::unix::{SignalKind, signal};
@@ -48,40 +45,22 @@ impl Signals {
 }
 
 /// Whoever started us with `nohup` wants us to stay.
-#[cfg(unix)]
 fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
-#[cfg(not(unix))]
-struct Signals;
-
-#[cfg(not(unix))]
-impl Signals {
-    fn new() -> io::Result<Signals> {
-        Ok(Signals)
-    }
-
-    async fn next(&mut self) {
-        tokio::signal::ctrl_c().await.unwrap_or_default();
-    }
-}
-
 /// Ends on ctrl-c, or when the system asks us to stop.
 pub(crate) async fn stop() {
     let interrupt = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    {
-        let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-        if let Ok(mut terminate) = terminate {
-            tokio::select! {
-                _ = interrupt => {}
-                _ = terminate.recv() => {}
-            }
-            return;
+    let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+    if let Ok(mut terminate) = terminate {
+        tokio::select! {
+            _ = interrupt => {}
+            _ = terminate.recv() => {}
         }
+        return;
     }
     interrupt.await.unwrap_or_default();
 }

@@ -128,7 +128,6 @@ fn dacapo_does_not_start_itself_again_and_again() {
     assert_eq!(text(&output.stderr), "mcp.json: the server `all` is dacapo itself and is left out\n");
 }
 
-#[cfg(unix)]
 #[test]
 fn a_server_that_starts_dacapo_with_its_own_file_is_told_so() {
     let us = format!("echo started >> starts; exec {} mcp --config mcp.json", env!("CARGO_BIN_EXE_dacapo"));
@@ -180,12 +179,10 @@ fn a_client_that_leaves_without_a_word_ends_the_server() {
 }
 
 /// A server that says on stderr who it is, and nothing else.
-#[cfg(unix)]
 fn mute() -> Value {
     json!({ "mcpServers": { "mute": { "command": "/bin/sh", "args": ["-c", "echo $$ > pid; echo hello >&2; exec sleep 1000"] } } })
 }
 
-#[cfg(unix)]
 #[test]
 fn servers_end_with_the_command_that_started_them_whatever_ends_it() {
     let send = |signal: &str, pid: &str| {
@@ -211,14 +208,12 @@ fn servers_end_with_the_command_that_started_them_whatever_ends_it() {
 }
 
 /// As Linux tells it of this process, and so of those that it starts: the first bit is for the first signal.
-#[cfg(unix)]
 fn hangups_are_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
-#[cfg(unix)]
 fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..1_000 {
         if let Some(found) = look() {
@@ -229,7 +224,6 @@ fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
     panic!("it did not happen in ten seconds")
 }
 
-#[cfg(unix)]
 #[test]
 fn variables_that_are_not_text_are_of_no_concern_except_for_our_own() {
     use std::ffi::OsStr;
@@ -242,7 +236,6 @@ fn variables_that_are_not_text_are_of_no_concern_except_for_our_own() {
     assert_eq!((text(&output.stderr), output.status.code()), ("dacapo: DACAPO_MCP_TOKEN is not UTF-8\n", Some(2)));
 }
 
-#[cfg(unix)]
 #[test]
 fn what_servers_say_on_stderr_is_shown_to_those_who_want_more() {
     let talker = json!({ "command": "/bin/sh", "args": ["-c", "echo hello >&2; exit 1"] });
