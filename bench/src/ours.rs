@@ -7,9 +7,10 @@ use std::time::Instant;
 use anyhow::{anyhow, ensure};
 use cpu_time::ThreadTime;
 use dacapo_replay::{
-    Answer, CallIndex, Entry, JsonText, Outcome, Program, Request, Step, Stepper, Toolbox, WarmPrograms, read_tools,
+    Answer, CallIndex, JournalEntry, JsonText, Outcome, Program, Step, StepRequest, Stepper, Toolbox, WarmPrograms,
+    read_tools,
 };
-use dacapo_sandbox::{AnswerKind, Asked, Host, Level, Names, Rest, Sandbox, World};
+use dacapo_sandbox::{AnswerKind, CallDecision, Host, IdleState, LogLevel, Names, Sandbox, VmConfig};
 use serde_json::json;
 
 use crate::sample::Sample;
@@ -19,12 +20,12 @@ use crate::work;
 struct Counter(u32);
 
 impl Host for Counter {
-    fn call(&mut self, _: u32, _: &str) -> Asked {
+    fn call(&mut self, _: u32, _: &str) -> CallDecision {
         self.0 += 1;
-        Asked::Issued
+        CallDecision::Issued
     }
 
-    fn log(&mut self, _: Level, _: &str) -> ControlFlow<()> {
+    fn log(&mut self, _: LogLevel, _: &str) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
@@ -35,7 +36,7 @@ impl Host for Counter {
 
 pub(crate) struct Bench {
     sandbox: Sandbox<Counter>,
-    world: World,
+    world: VmConfig,
     names: Names,
     cold: Stepper,
     warm: Stepper,
@@ -53,7 +54,7 @@ impl Bench {
             "city": { "type": "string" }, "days": { "type": "integer", "minimum": 1, "maximum": 14 } } } }]))?;
         Ok(Bench {
             sandbox: Sandbox::new(16)?,
-            world: World {
+            world: VmConfig {
                 entropy: [7; 40],
                 started_at_ms: 1.76e12,
                 fuel: 20_000_000_000,
@@ -83,10 +84,10 @@ impl Bench {
             let mut vm = self.sandbox.new_vm(&self.world, Counter(0))?;
             let mut rest = vm.start(&self.world, &[&self.names], &javascript, PATIENT);
             for (call, answer) in work::TWO_TOOLS_ANSWERS.iter().enumerate() {
-                ensure!(rest == Ok(Rest::Pending), "{rest:?}");
+                ensure!(rest == Ok(IdleState::Pending), "{rest:?}");
                 rest = vm.settle(call as u32, AnswerKind::Json, answer, PATIENT);
             }
-            ensure!(rest == Ok(Rest::Fulfilled), "{rest:?}");
+            ensure!(rest == Ok(IdleState::Fulfilled), "{rest:?}");
             let ending = vm.finish(PATIENT).map_err(|stop| anyhow!("{stop:?}"))?;
             ensure!(ending.outcome.as_deref() == Ok(work::TWO_TOOLS_RESULT), "{ending:?}");
             Ok(())
@@ -141,9 +142,9 @@ impl Bench {
         Sample::cpu(runs, || {
             let mut vm = self.sandbox.new_vm(&self.world, Counter(0))?;
             let started = vm.start(&self.world, &[&self.names], &javascript, PATIENT);
-            ensure!(started == Ok(Rest::Pending), "{started:?}");
+            ensure!(started == Ok(IdleState::Pending), "{started:?}");
             let rest = vm.settle(0, AnswerKind::Json, &answer, PATIENT);
-            ensure!(rest == Ok(Rest::Fulfilled), "{rest:?}");
+            ensure!(rest == Ok(IdleState::Fulfilled), "{rest:?}");
             vm.finish(PATIENT).map(drop).map_err(|stop| anyhow!("{stop:?}"))
         })
     }
@@ -160,12 +161,12 @@ impl Bench {
         Ok(stepper)
     }
 
-    fn request(&self, code: &str) -> Request {
-        Request::new(Program::new(code), Arc::clone(&self.toolbox))
+    fn request(&self, code: &str) -> StepRequest {
+        StepRequest::new(Program::new(code), Arc::clone(&self.toolbox))
     }
 }
 
-fn chain(stepper: &Stepper, mut request: Request, calls: usize) -> anyhow::Result<()> {
+fn chain(stepper: &Stepper, mut request: StepRequest, calls: usize) -> anyhow::Result<()> {
     for call in 0..calls {
         let step = stepper.step(&request, PATIENT)?;
         let Outcome::Paused { calls } = &step.outcome else { return Err(anyhow!("{step:?}")) };
@@ -175,12 +176,17 @@ fn chain(stepper: &Stepper, mut request: Request, calls: usize) -> anyhow::Resul
     expect(&stepper.step(&request, PATIENT)?, &calls.to_string())
 }
 
-fn answer_all(request: &mut Request, step: &Step, answers: &[&str]) {
+fn answer_all(request: &mut StepRequest, step: &Step, answers: &[&str]) {
     let Outcome::Paused { calls } = &step.outcome else { return };
     for (call, answer) in calls.iter().zip(answers) {
         let answer = JsonText::parse(*answer).map(Answer::Ok);
         if let Some(answer) = answer {
-            request.journal.push(Entry::new(CallIndex(call.call.0), call.tool.clone(), Some(&call.args), answer));
+            request.journal.push(JournalEntry::new(
+                CallIndex(call.call.0),
+                call.tool.clone(),
+                Some(&call.args),
+                answer,
+            ));
         }
     }
 }

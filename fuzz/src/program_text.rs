@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use dacapo_replay::{Limit, Program, Request, Stepper, Toolbox, WarmPrograms, read_tools};
+use dacapo_replay::{Limit, Program, StepRequest, Stepper, Toolbox, WarmPrograms, read_tools};
 use dacapo_script::SourceMap;
 use libfuzzer_sys::fuzz_target;
 
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
     if dacapo_script::prepare(text).is_ok() {
         assert!(SourceMap::new(text).is_some(), "what can be prepared can be mapped");
     }
-    let mut request = Request::new(Program::new(text), Arc::clone(&TOOLBOX));
+    let mut request = StepRequest::new(Program::new(text), Arc::clone(&TOOLBOX));
     request.limits.set(Limit::Fuel, 20_000_000).expect("in range");
     let step = serde_json::to_string(&STEPPER.step(&request, &|| true).expect("a step")).expect("JSON");
     assert!(!step.contains(r#""kind":"internal""#), "{step}");

@@ -27,7 +27,7 @@ fn main() {
 }
 
 /// A query, and the groups of tools it needs; one of each group is enough.
-struct Question {
+struct SearchQuestion {
     query: String,
     groups: Vec<Vec<String>>,
 }
@@ -45,12 +45,12 @@ fn tools(set: &str) -> Vec<Tool> {
     read_tools(&Value::Array(json_lines(&directory(set).join("catalog.jsonl")))).expect("the catalogue is a tool list")
 }
 
-fn questions(set: &str) -> Vec<Question> {
+fn questions(set: &str) -> Vec<SearchQuestion> {
     let names = |value: &Value| -> Vec<String> {
         let names = value.as_array().expect("gold is an array").iter();
         names.map(|name| name.as_str().expect("a tool is named by a string").to_owned()).collect()
     };
-    let question = |line: &Value| Question {
+    let question = |line: &Value| SearchQuestion {
         query: line["query"].as_str().expect("a query is a string").to_owned(),
         groups: match line["gold_groups"].as_array() {
             Some(groups) => groups.iter().map(names).collect(),
@@ -61,14 +61,14 @@ fn questions(set: &str) -> Vec<Question> {
 }
 
 /// Whole tasks, made of two or three queries each.
-fn joined(questions: &[Question]) -> Vec<Question> {
+fn joined(questions: &[SearchQuestion]) -> Vec<SearchQuestion> {
     const LINKS: [&str; 4] = [". ", ", then ", "\n", "; "];
     let count = questions.len();
     let task = |number: usize| {
         let parts = [number, (number + count / 3) % count, (number + 2 * count / 3) % count];
         let parts = &parts[..2 + number % 2];
         let queries = parts.iter().map(|part| questions[*part].query.trim().trim_end_matches(['.', '?', '!']));
-        Question {
+        SearchQuestion {
             query: queries.collect::<Vec<_>>().join(LINKS[number % LINKS.len()]),
             groups: parts.iter().flat_map(|part| questions[*part].groups.clone()).collect(),
         }
@@ -76,7 +76,7 @@ fn joined(questions: &[Question]) -> Vec<Question> {
     (0..count).step_by(3).map(task).collect()
 }
 
-fn print_rows(set: &str, index: &SearchIndex, tools: &[Tool], questions: &[Question]) {
+fn print_rows(set: &str, index: &SearchIndex, tools: &[Tool], questions: &[SearchQuestion]) {
     let figures: Vec<[f64; 4]> = questions.iter().map(|question| figures(index, tools, question)).collect();
     for (half, name) in ["all", "even", "odd"].into_iter().enumerate() {
         let rows = figures.iter().enumerate().filter(|(number, _)| half == 0 || number % 2 == half - 1);
@@ -88,7 +88,7 @@ fn print_rows(set: &str, index: &SearchIndex, tools: &[Tool], questions: &[Quest
 }
 
 /// Recall at one, five and ten, and the gain that falls off with the rank.
-fn figures(index: &SearchIndex, tools: &[Tool], question: &Question) -> [f64; 4] {
+fn figures(index: &SearchIndex, tools: &[Tool], question: &SearchQuestion) -> [f64; 4] {
     let hits = index.search(&question.query, 10).hits;
     let names: Vec<&String> = hits.iter().map(|hit| &tools[hit.tool.0 as usize].name).collect();
     let rank = |group: &Vec<String>| names.iter().position(|name| group.contains(name));

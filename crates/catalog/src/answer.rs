@@ -2,7 +2,7 @@ use jsonschema::{JsonType, JsonTypeSet};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::schema::{Compiled, is_whole};
+use crate::schema::{CompiledSchema, is_whole};
 
 /// What an answer that came as text is for the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) fn decode(text: &str) -> Decoded {
     }
 }
 
-pub(crate) fn decode_as(schema: &Compiled, schema_json: &Value, text: &str) -> Decoded {
+pub(crate) fn decode_as(schema: &CompiledSchema, schema_json: &Value, text: &str) -> Decoded {
     let kinds = schema.kinds();
     if kinds == JsonTypeSet::all() {
         return decode(text);

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Tool;
 use crate::catalog::ToolIndex;
-use crate::identifier::{Position, camel_case, is_free, sanitised};
+use crate::identifier::{NamePosition, camel_case, is_free, sanitised};
 
 /// One tool as the program may write it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,16 +39,16 @@ impl Function {
 /// A name that is valid as it stands is kept whatever else is in the list; the others are made
 /// valid and numbered in the order of their exact names; camelCase forms take what is left.
 pub(crate) fn functions_of(tools: &[Tool]) -> Vec<Function> {
-    let mut members: BTreeMap<Option<&str>, Vec<Member>> = BTreeMap::new();
+    let mut members: BTreeMap<Option<&str>, Vec<NamedTool>> = BTreeMap::new();
     for (index, tool) in tools.iter().enumerate() {
         let siblings = members.entry(tool.server.as_deref()).or_default();
-        siblings.push(Member { name: &tool.name, index });
+        siblings.push(NamedTool { name: &tool.name, index });
     }
     let servers: Vec<&str> = members.keys().copied().flatten().collect();
     let globals = members.remove(&None).unwrap_or_default();
 
     let mut functions: Vec<Option<Function>> = tools.iter().map(|_| None).collect();
-    let mut scope = Scope::new(Position::Global);
+    let mut scope = Scope::new(NamePosition::Global);
     let names = globals.iter().map(|member| member.name).chain(servers.iter().copied());
     let identifiers = scope.identifiers(&names.collect::<Vec<_>>());
     let (of_tools, of_servers) = identifiers.split_at(globals.len());
@@ -56,7 +56,7 @@ pub(crate) fn functions_of(tools: &[Tool]) -> Vec<Function> {
 
     for (server, namespace) in servers.iter().zip(of_servers) {
         let siblings = members.remove(&Some(*server)).unwrap_or_default();
-        let mut scope = Scope::new(Position::Property);
+        let mut scope = Scope::new(NamePosition::Property);
         let names: Vec<&str> = siblings.iter().map(|member| member.name).collect();
         let identifiers = scope.identifiers(&names);
         scope.place(&siblings, &identifiers, Some(namespace), &mut functions);
@@ -87,19 +87,19 @@ fn qualified(namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-struct Member<'a> {
+struct NamedTool<'a> {
     name: &'a str,
     index: usize,
 }
 
 /// The names in use in one place: the globals, or one namespace.
 struct Scope {
-    position: Position,
+    position: NamePosition,
     numbered: Numbered,
 }
 
 impl Scope {
-    fn new(position: Position) -> Scope {
+    fn new(position: NamePosition) -> Scope {
         Scope { position, numbered: Numbered::default() }
     }
 
@@ -121,7 +121,7 @@ impl Scope {
 
     fn place(
         &self,
-        members: &[Member],
+        members: &[NamedTool],
         identifiers: &[String],
         namespace: Option<&String>,
         functions: &mut [Option<Function>],
@@ -141,7 +141,7 @@ impl Scope {
     /// The camelCase forms that mean one tool only. Between a tool that kept its name and one that
     /// did not, the form belongs to the first; between equals nobody gets it, because a program
     /// that meant the other would act on the wrong tool.
-    fn aliases(&self, members: &[Member], identifiers: &[String]) -> BTreeMap<usize, String> {
+    fn aliases(&self, members: &[NamedTool], identifiers: &[String]) -> BTreeMap<usize, String> {
         let mut claims: BTreeMap<String, Vec<(bool, usize)>> = BTreeMap::new();
         for (member, identifier) in members.iter().zip(identifiers) {
             let Some(alias) = camel_case(member.name) else {

@@ -3,7 +3,7 @@
 /// Where a name will stand. A property may be any word; a global must leave the language and the
 /// globals that programs rely on alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Position {
+pub(crate) enum NamePosition {
     Global,
     Property,
 }
@@ -43,7 +43,7 @@ const TAKEN_PROPERTIES: &[&str] = &[
 ];
 
 /// Whether a program may write this name as it stands.
-pub(crate) fn is_free(name: &str, position: Position) -> bool {
+pub(crate) fn is_free(name: &str, position: NamePosition) -> bool {
     is_identifier(name) && !is_taken(name, position)
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn is_identifier(name: &str) -> bool {
 }
 
 /// The nearest name that is free: `my-tool.v2` becomes `my_tool_v2`, `delete` becomes `delete_`.
-pub(crate) fn sanitised(name: &str, position: Position) -> String {
+pub(crate) fn sanitised(name: &str, position: NamePosition) -> String {
     if !name.chars().any(continues_identifier) {
         return "tool".to_owned();
     }
@@ -111,10 +111,10 @@ fn prefix_if_needed(identifier: &mut String) {
     }
 }
 
-fn is_taken(name: &str, position: Position) -> bool {
+fn is_taken(name: &str, position: NamePosition) -> bool {
     let taken = match position {
-        Position::Global => TAKEN_GLOBALS,
-        Position::Property => TAKEN_PROPERTIES,
+        NamePosition::Global => TAKEN_GLOBALS,
+        NamePosition::Property => TAKEN_PROPERTIES,
     };
     taken.binary_search(&name).is_ok()
 }

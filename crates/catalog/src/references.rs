@@ -145,28 +145,28 @@ impl<'a> Loops<'a> {
 pub(crate) fn work(root: &Value, instance: &Value) -> Work {
     let mut count = Count { root, known: BTreeMap::new() };
     match count.visit(root, instance, 0) {
-        Some(Cost { visits, .. }) if visits <= EXPLAINED_VISITS_MAX => Work::Little,
+        Some(VisitCost { visits, .. }) if visits <= EXPLAINED_VISITS_MAX => Work::Little,
         Some(_) => Work::Much,
         None => Work::TooMuch,
     }
 }
 
 #[derive(Clone, Copy)]
-struct Cost {
+struct VisitCost {
     visits: u64,
     height: u32,
 }
 
 struct Count<'a> {
     root: &'a Value,
-    known: BTreeMap<(*const Value, *const Value), Cost>,
+    known: BTreeMap<(*const Value, *const Value), VisitCost>,
 }
 
 impl<'a> Count<'a> {
     /// `None` for more than any limit allows.
-    fn visit(&mut self, schema: &'a Value, instance: &'a Value, depth: u32) -> Option<Cost> {
+    fn visit(&mut self, schema: &'a Value, instance: &'a Value, depth: u32) -> Option<VisitCost> {
         let Value::Object(fields) = schema else {
-            return Some(Cost { visits: 1, height: 0 });
+            return Some(VisitCost { visits: 1, height: 0 });
         };
         if depth > DEPTH_MAX {
             return None;
@@ -175,7 +175,7 @@ impl<'a> Count<'a> {
         if let Some(&cost) = self.known.get(&key) {
             return (depth + cost.height <= DEPTH_MAX).then_some(cost);
         }
-        let mut total = Cost { visits: 1, height: 0 };
+        let mut total = VisitCost { visits: 1, height: 0 };
         for inner in in_place(self.root, fields) {
             self.add(&mut total, inner, instance, depth)?;
         }
@@ -204,7 +204,7 @@ impl<'a> Count<'a> {
         Some(total)
     }
 
-    fn add(&mut self, total: &mut Cost, schema: &'a Value, instance: &'a Value, depth: u32) -> Option<()> {
+    fn add(&mut self, total: &mut VisitCost, schema: &'a Value, instance: &'a Value, depth: u32) -> Option<()> {
         let cost = self.visit(schema, instance, depth + 1)?;
         total.visits += cost.visits;
         total.height = total.height.max(cost.height + 1);

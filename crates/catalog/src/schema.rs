@@ -17,11 +17,11 @@ const KINDS_STEPS_MAX: u32 = 1_000;
 /// A schema of a tool, compiled when first needed.
 #[derive(Debug, Default)]
 pub(crate) struct Schema {
-    compiled: OnceLock<Result<Compiled, String>>,
+    compiled: OnceLock<Result<CompiledSchema, String>>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledSchema {
     validator: Validator,
     has_references: bool,
     kinds: JsonTypeSet,
@@ -37,14 +37,14 @@ pub(crate) enum Verdict<'i> {
 
 impl Schema {
     /// The error says why the schema cannot be used. `json` is always the same for one schema.
-    pub(crate) fn compiled(&self, json: &Value) -> Result<&Compiled, &str> {
-        let compiled = self.compiled.get_or_init(|| Compiled::new(json));
+    pub(crate) fn compiled(&self, json: &Value) -> Result<&CompiledSchema, &str> {
+        let compiled = self.compiled.get_or_init(|| CompiledSchema::new(json));
         compiled.as_ref().map_err(String::as_str)
     }
 }
 
-impl Compiled {
-    fn new(json: &Value) -> Result<Compiled, String> {
+impl CompiledSchema {
+    fn new(json: &Value) -> Result<CompiledSchema, String> {
         if is_deeper_than(json, SCHEMA_DEPTH_MAX) {
             return Err(format!("it is nested more than {SCHEMA_DEPTH_MAX} deep"));
         }
@@ -66,7 +66,7 @@ impl Compiled {
             .map_err(|error| reason(&error))?;
         let mut steps = KINDS_STEPS_MAX;
         let kinds = kinds(json, json, &mut steps);
-        Ok(Compiled { validator, has_references, kinds })
+        Ok(CompiledSchema { validator, has_references, kinds })
     }
 
     /// The kinds of value that can be valid, as far as the schema says so openly.

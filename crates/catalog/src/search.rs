@@ -22,7 +22,7 @@ mod words;
 use std::collections::BTreeSet;
 
 pub use explanation::{Explanation, Likeness, Match};
-pub use fields::Field;
+pub use fields::ToolField;
 use postings::Postings;
 use query::Query;
 use score::{Scores, explain};

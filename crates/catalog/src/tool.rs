@@ -55,11 +55,11 @@ fn read_tool(index: usize, entry: &Value) -> Result<(Tool, String), ToolsError> 
     let Value::Object(outer) = entry else {
         return Err(unexpected(place, "an object", Some(entry)));
     };
-    let outer = Place { at: place, fields: outer };
+    let outer = ToolObject { at: place, fields: outer };
     // A tool of another shape may have its own key `function`; only Chat tools have no name beside it.
     let inner = match outer.fields.get("function") {
         Some(Value::Object(function)) if !outer.fields.contains_key("name") => {
-            &Place { at: outer.path("function"), fields: function }
+            &ToolObject { at: outer.path("function"), fields: function }
         }
         Some(other) if !outer.fields.contains_key("name") => {
             return Err(unexpected(outer.path("function"), "an object", Some(other)));
@@ -82,12 +82,12 @@ fn read_tool(index: usize, entry: &Value) -> Result<(Tool, String), ToolsError> 
 }
 
 /// One object of the list, with the words that lead a reader to it.
-struct Place<'a> {
+struct ToolObject<'a> {
     at: String,
     fields: &'a Map<String, Value>,
 }
 
-impl Place<'_> {
+impl ToolObject<'_> {
     fn path(&self, key: &str) -> String {
         format!("{}.{key}", self.at)
     }

@@ -60,13 +60,13 @@ pub(crate) fn found(value: &Value) -> String {
 /// A violation whose path can still be compared step by step.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Flaw {
-    path: Vec<Step>,
+    path: Vec<PathSegment>,
     expected: String,
     found: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
+enum PathSegment {
     Item(usize),
     Property(String),
 }
@@ -76,8 +76,8 @@ impl Flaw {
         let path = at
             .segments()
             .map(|segment| match segment {
-                LocationSegment::Property(name) => Step::Property(name.into_owned()),
-                LocationSegment::Index(index) => Step::Item(index),
+                LocationSegment::Property(name) => PathSegment::Property(name.into_owned()),
+                LocationSegment::Index(index) => PathSegment::Item(index),
             })
             .collect();
         Flaw { path, expected: expected.into(), found: found.into() }
@@ -87,12 +87,12 @@ impl Flaw {
         let mut path = String::new();
         for step in self.path {
             let text = match step {
-                Step::Item(index) => format!("[{index}]"),
-                Step::Property(name) if !is_identifier(&name) => {
+                PathSegment::Item(index) => format!("[{index}]"),
+                PathSegment::Property(name) if !is_identifier(&name) => {
                     format!("[{}]", quoted(&name))
                 }
-                Step::Property(name) if path.is_empty() => cut(&name, SHOWN_LETTERS_MAX),
-                Step::Property(name) => format!(".{}", cut(&name, SHOWN_LETTERS_MAX)),
+                PathSegment::Property(name) if path.is_empty() => cut(&name, SHOWN_LETTERS_MAX),
+                PathSegment::Property(name) => format!(".{}", cut(&name, SHOWN_LETTERS_MAX)),
             };
             path.push_str(&text);
         }
@@ -326,7 +326,7 @@ fn quoted(text: &str) -> String {
 }
 
 fn shown(value: &Value, letters_max: usize) -> String {
-    let mut head = Head { bytes: Vec::new(), bytes_max: 4 * letters_max + 4 };
+    let mut head = BoundedWriter { bytes: Vec::new(), bytes_max: 4 * letters_max + 4 };
     // An error only means that the head is full.
     if serde_json::to_writer(&mut head, value).is_err() {
         head.bytes.truncate(head.bytes_max);
@@ -342,12 +342,12 @@ fn cut(text: &str, letters_max: usize) -> String {
 }
 
 /// Takes the beginning of what is written, and refuses the rest so that the writer stops.
-struct Head {
+struct BoundedWriter {
     bytes: Vec<u8>,
     bytes_max: usize,
 }
 
-impl io::Write for Head {
+impl io::Write for BoundedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.bytes.len() >= self.bytes_max {
             return Err(io::ErrorKind::WriteZero.into());

@@ -9,7 +9,7 @@ use serde_json::Value;
 use support::{compile, data, json_lines};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Line {
+enum SchemaLine {
     Declaration,
     Valid,
     Invalid,
@@ -17,13 +17,13 @@ enum Line {
 
 /// One TypeScript file, and what each of its lines is for.
 #[derive(Default)]
-struct File {
+struct SchemaFile {
     text: String,
-    lines: Vec<(Line, String)>,
+    lines: Vec<(SchemaLine, String)>,
 }
 
-impl File {
-    fn push(&mut self, line: Line, id: &str, text: &str) {
+impl SchemaFile {
+    fn push(&mut self, line: SchemaLine, id: &str, text: &str) {
         for text in text.lines() {
             self.text.push_str(text);
             self.text.push('\n');
@@ -35,7 +35,7 @@ impl File {
 /// Schemas and labelled values, and what `tsc` thinks of them.
 #[derive(Default)]
 struct Judged {
-    files: BTreeMap<String, File>,
+    files: BTreeMap<String, SchemaFile>,
     warnings: Vec<String>,
     rejected: Vec<String>,
     valid_rejected: Vec<String>,
@@ -47,16 +47,16 @@ impl Judged {
     fn add(&mut self, file: &str, id: &str, schema: &Value, instances: &Value) {
         let file = self.files.entry(file.to_owned()).or_default();
         let ty = type_of(schema, "Root");
-        file.push(Line::Declaration, id, &format!("namespace {id} {{\n{}", ty.text));
+        file.push(SchemaLine::Declaration, id, &format!("namespace {id} {{\n{}", ty.text));
         let labelled = |label: &str| instances[label].as_array().into_iter().flatten();
         for (index, value) in labelled("valid").enumerate() {
-            file.push(Line::Valid, id, &format!("const v{index}: Root = {value};"));
+            file.push(SchemaLine::Valid, id, &format!("const v{index}: Root = {value};"));
         }
         for (index, case) in labelled("invalid").enumerate() {
             let value = case.get("value").filter(|_| case.get("kind").is_some()).unwrap_or(case);
-            file.push(Line::Invalid, id, &format!("// @ts-expect-error\nconst i{index}: Root = {value};"));
+            file.push(SchemaLine::Invalid, id, &format!("// @ts-expect-error\nconst i{index}: Root = {value};"));
         }
-        file.push(Line::Declaration, id, "}");
+        file.push(SchemaLine::Declaration, id, "}");
         self.warnings.extend(ty.warnings.into_iter().map(|warning| format!("{id}: {warning}")));
     }
 
@@ -67,14 +67,14 @@ impl Judged {
             let (kind, source) = &self.files[&name].lines[line - 1];
             let finding = format!("{message} in {source}");
             match kind {
-                Line::Declaration => self.rejected.push(finding),
-                Line::Valid => self.valid_rejected.push(finding),
-                Line::Invalid => self.invalid_accepted.push(finding),
+                SchemaLine::Declaration => self.rejected.push(finding),
+                SchemaLine::Valid => self.valid_rejected.push(finding),
+                SchemaLine::Invalid => self.invalid_accepted.push(finding),
             }
         }
     }
 
-    fn count(&self, kind: Line) -> usize {
+    fn count(&self, kind: SchemaLine) -> usize {
         self.files.values().flat_map(|file| &file.lines).filter(|(line, _)| *line == kind).count()
     }
 }
@@ -98,7 +98,7 @@ fn every_labelled_value_is_judged_as_its_label_says() {
     }
 
     judged.ask_tsc();
-    let (valid, invalid) = (judged.count(Line::Valid), judged.count(Line::Invalid) / 2);
+    let (valid, invalid) = (judged.count(SchemaLine::Valid), judged.count(SchemaLine::Invalid) / 2);
     eprintln!(
         "{} schemas: {} refused by tsc; valid rejected {}/{valid}; invalid accepted {}/{invalid}; warnings {:?}",
         corpus.len(),

@@ -1,6 +1,6 @@
 //! What a search finds, and what it says where it finds nothing.
 
-use dacapo_catalog::{Field, Likeness, Match, SearchIndex, SearchResults, Tool, ToolIndex};
+use dacapo_catalog::{Likeness, Match, SearchIndex, SearchResults, Tool, ToolField, ToolIndex};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -265,9 +265,9 @@ fn an_explanation_says_which_word_was_found_where_and_why() {
     let found: Vec<_> = results.hits[0].explanation.matches.iter().collect();
     let told: Vec<_> = found.iter().map(|found| (&*found.query_word, &*found.tool_word, found.likeness)).collect();
     assert_eq!(told, [("remove", "removes", Likeness::Same), ("fiel", "file", Likeness::Typo)]);
-    let fields = |found: &Match| -> Vec<Field> { found.fields.iter().map(|(field, _)| *field).collect() };
-    assert_eq!(fields(found[0]), [Field::Description]);
-    assert_eq!(fields(found[1]), [Field::Name, Field::Description]);
+    let fields = |found: &Match| -> Vec<ToolField> { found.fields.iter().map(|(field, _)| *field).collect() };
+    assert_eq!(fields(found[0]), [ToolField::Description]);
+    assert_eq!(fields(found[1]), [ToolField::Name, ToolField::Description]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use dacapo_replay::{Answer, Call, Entry, JsonText, canonical_args};
+use dacapo_replay::{Answer, Call, JournalEntry, JsonText, canonical_args};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -14,18 +14,18 @@ use serde_json::value::RawValue;
 /// One recorded answer, in a file or on a line of input.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Given {
+pub(crate) struct RecordedAnswer {
     call: Option<u32>,
     tool: Option<String>,
     args: Option<Value>,
     #[serde(default, deserialize_with = "present")]
     ok: Option<Box<RawValue>>,
-    error: Option<GivenError>,
+    error: Option<RecordedError>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct GivenError {
+struct RecordedError {
     message: String,
     #[serde(default, deserialize_with = "present")]
     data: Option<Box<RawValue>>,
@@ -37,22 +37,22 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
 }
 
 /// Who plays the client.
-pub(crate) enum Answers {
-    File { path: PathBuf, given: Vec<Option<Given>> },
-    Input(Input),
+pub(crate) enum AnswerSource {
+    File { path: PathBuf, given: Vec<Option<RecordedAnswer>> },
+    StdinAnswers(StdinAnswers),
 }
 
 /// A person or a script on stdin.
-pub(crate) struct Input {
+pub(crate) struct StdinAnswers {
     pub json: bool,
 }
 
-impl Answers {
+impl AnswerSource {
     /// A JSON array like `[{"tool": "webSearch", "args": {…}, "ok": […]}, {"tool": "send", "error": {"message": "…"}}]`.
-    pub(crate) fn from_file(path: &Path) -> anyhow::Result<Answers> {
+    pub(crate) fn from_file(path: &Path) -> anyhow::Result<AnswerSource> {
         let text =
             fs::read_to_string(path).with_context(|| format!("cannot read the answers in {}", path.display()))?;
-        let given: Vec<Given> = serde_json::from_str(&text)
+        let given: Vec<RecordedAnswer> = serde_json::from_str(&text)
             .with_context(|| format!("{} is not a list of answers like {{\"tool\": …, \"ok\": …}}", path.display()))?;
         for (at, given) in given.iter().enumerate() {
             given.check().with_context(|| format!("{}: answer {at}", path.display()))?;
@@ -60,24 +60,24 @@ impl Answers {
                 bail!("{}: answer {at} needs `tool` or `call`", path.display());
             }
         }
-        Ok(Answers::File { path: path.to_path_buf(), given: given.into_iter().map(Some).collect() })
+        Ok(AnswerSource::File { path: path.to_path_buf(), given: given.into_iter().map(Some).collect() })
     }
 
     /// Tools that the answers name.
     pub(crate) fn tools(&self) -> impl Iterator<Item = &str> {
         let given = match self {
-            Answers::File { given, .. } => given.as_slice(),
-            Answers::Input(_) => &[],
+            AnswerSource::File { given, .. } => given.as_slice(),
+            AnswerSource::StdinAnswers(_) => &[],
         };
         given.iter().flatten().filter_map(|given| given.tool.as_deref())
     }
 
     /// At least one answer to one of these calls.
-    pub(crate) fn next(&mut self, calls: &[Call]) -> anyhow::Result<Vec<Entry>> {
+    pub(crate) fn next(&mut self, calls: &[Call]) -> anyhow::Result<Vec<JournalEntry>> {
         match self {
-            Answers::Input(input) => input.next(calls),
-            Answers::File { path, given } => {
-                let found: Vec<Entry> = calls.iter().filter_map(|call| take(given, call)).collect();
+            AnswerSource::StdinAnswers(input) => input.next(calls),
+            AnswerSource::File { path, given } => {
+                let found: Vec<JournalEntry> = calls.iter().filter_map(|call| take(given, call)).collect();
                 if let (true, Some(call)) = (found.is_empty(), calls.first()) {
                     bail!("{} has no answer for {}: {}({}); add one", path.display(), call.call, call.tool, call.args);
                 }
@@ -88,12 +88,12 @@ impl Answers {
 }
 
 /// The first unused answer for a call. Answers that name a call belong to it alone.
-fn take(given: &mut [Option<Given>], call: &Call) -> Option<Entry> {
+fn take(given: &mut [Option<RecordedAnswer>], call: &Call) -> Option<JournalEntry> {
     let slot = given.iter_mut().find(|slot| slot.as_ref().is_some_and(|given| given.fits(call)))?;
     slot.take().map(|given| given.into_entry(call))
 }
 
-impl Given {
+impl RecordedAnswer {
     fn check(&self) -> anyhow::Result<()> {
         match (&self.ok, &self.error) {
             (Some(_), None) | (None, Some(_)) => Ok(()),
@@ -107,7 +107,7 @@ impl Given {
             && self.args.as_ref().is_none_or(|args| canonical_args(args) == canonical_args(&call.args))
     }
 
-    fn into_entry(self, call: &Call) -> Entry {
+    fn into_entry(self, call: &Call) -> JournalEntry {
         let answer = match (self.ok, self.error) {
             (_, Some(error)) => {
                 Answer::Error { message: error.message, data: error.data.as_deref().map(JsonText::from) }
@@ -119,9 +119,9 @@ impl Given {
     }
 }
 
-impl Input {
+impl StdinAnswers {
     /// Asks for every call of the round, in order; a line may also name another call of the round.
-    fn next(&mut self, calls: &[Call]) -> anyhow::Result<Vec<Entry>> {
+    fn next(&mut self, calls: &[Call]) -> anyhow::Result<Vec<JournalEntry>> {
         let mut open: VecDeque<&Call> = calls.iter().collect();
         let mut entries = Vec::new();
         while let Some(call) = open.front().copied() {
@@ -131,7 +131,7 @@ impl Input {
                 bail!("the input ended while {} waits for an answer: {}({})", call.call, call.tool, call.args);
             }
             let line = line.trim_end_matches(['\n', '\r']);
-            match serde_json::from_str::<Given>(line) {
+            match serde_json::from_str::<RecordedAnswer>(line) {
                 Ok(given) if given.check().is_ok() => {
                     let at = open.iter().position(|call| given.fits(call));
                     let Some(call) = at.and_then(|at| open.remove(at)) else {
@@ -166,6 +166,6 @@ fn spoken(line: &str) -> Answer {
     Answer::Ok(JsonText::parse(line).unwrap_or_else(|| JsonText::from(&Value::from(line))))
 }
 
-fn entry(call: &Call, answer: Answer) -> Entry {
-    Entry::new(call.call, call.tool.clone(), Some(&call.args), answer)
+fn entry(call: &Call, answer: Answer) -> JournalEntry {
+    JournalEntry::new(call.call, call.tool.clone(), Some(&call.args), answer)
 }

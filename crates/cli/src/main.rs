@@ -31,10 +31,10 @@ enum Command {
     Demo(demo::Options),
     Serve(serve::Options),
     Mcp(mcp::Options),
-    Run(run::Options),
-    Step(step::Options),
-    Types(types::Options),
-    Search(search::Options),
+    Run(run::RunOptions),
+    Step(step::StepOptions),
+    Types(types::TypesOptions),
+    Search(search::SearchOptions),
     Key(key::Options),
 }
 

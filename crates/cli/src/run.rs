@@ -13,12 +13,12 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use dacapo_replay::{
-    Failure, Limit, Limits, LogLine, MadeCall, Outcome, Program, Request, Step, Stepper, Tool, Toolbox, WarmPrograms,
-    undefined_functions,
+    Limit, Limits, LogLine, MadeCall, Outcome, Program, ProgramFailure, Step, StepRequest, Stepper, Tool, Toolbox,
+    WarmPrograms, undefined_functions,
 };
 use serde_json::{Value, json};
 
-use crate::answers::{Answers, Input};
+use crate::answers::{AnswerSource, StdinAnswers};
 use crate::servers::Cache;
 use crate::tools;
 
@@ -26,7 +26,7 @@ const EXAMPLE: &str = r#"Example:
   echo 'const [a, b] = await Promise.all([price({item: "pen"}), price({item: "ink"})]); return a + b' > sum.ts
   dacapo run sum.ts
 
-  It asks for both prices at once: type 2, then 7, and it prints 9. Answers are JSON, or text, or an error after `!`.
+  It asks for both prices at once: type 2, then 7, and it prints 9. AnswerSource are JSON, or text, or an error after `!`.
   With a file of answers it asks nobody:
 
   echo '[{"tool": "price", "args": {"item": "pen"}, "ok": 2}, {"tool": "price", "ok": 7}]' > answers.json
@@ -43,7 +43,7 @@ Exit status: 0 when the program returned, 1 when it failed, 2 for wrong usage."#
 /// Run one program; its calls are executed by MCP servers, answered from a file, or by whoever is at the keyboard
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
-pub(crate) struct Options {
+pub(crate) struct RunOptions {
     /// The program, TypeScript or JavaScript; `-` reads it from stdin
     file: PathBuf,
 
@@ -55,7 +55,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     answers: Option<PathBuf>,
 
-    /// MCP servers that execute the calls, as `{"mcpServers": {…}}`; the program then has its own time and chance
+    /// MCP servers that execute the calls, as `{"mcpServers": {…}}`; the program then has its own time and entropy
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tools", "answers", "seed", "started_at"])]
     mcp: Option<PathBuf>,
 
@@ -82,22 +82,22 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_limit)]
     limit: Vec<(Limit, u64)>,
 
-    /// Give a step up after this many seconds of wall-clock time: a guard against a slow machine, not a limit of programs
+    /// Abandon a step after this many seconds of wall-clock time: a guard against a slow machine, not a limit of programs
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    patience: u64,
+    step_timeout: u64,
 }
 
-pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(options: &RunOptions) -> anyhow::Result<ExitCode> {
     let program = program(options)?;
     if let Some(path) = &options.mcp {
         return live::run(&program.code, path, options);
     }
     let mut answers = match &options.answers {
-        Some(path) => Answers::from_file(path)?,
+        Some(path) => AnswerSource::from_file(path)?,
         None if options.file == Path::new("-") => {
             bail!("with the program on stdin, answers must come from a file: add --answers")
         }
-        None => Answers::Input(Input { json: options.json }),
+        None => AnswerSource::StdinAnswers(StdinAnswers { json: options.json }),
     };
     let tools = match &options.tools {
         Some(path) => tools::read(path)?,
@@ -107,21 +107,21 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     for warning in toolbox.catalog().warnings() {
         writeln!(io::stderr(), "warning: {}", warning.message)?;
     }
-    let mut request = Request::new(program, Arc::new(toolbox));
+    let mut request = StepRequest::new(program, Arc::new(toolbox));
     for (limit, value) in &options.limit {
         request.limits.set(*limit, *value).expect("checked when the option was read");
     }
 
     let stepper = Stepper::new(WarmPrograms { count_max: 1, bytes_max: usize::MAX })?;
-    let mut logs_told = 0;
+    let mut logs_written = 0;
     loop {
         let start = Instant::now();
-        let step = stepper.step(&request, &|| start.elapsed().as_secs() < options.patience)?;
+        let step = stepper.step(&request, &|| start.elapsed().as_secs() < options.step_timeout)?;
         if options.json {
             writeln!(io::stdout(), "{}", serde_json::to_string(&step)?)?;
         } else {
-            tell_logs(&step.logs[logs_told..])?;
-            logs_told = step.logs.len();
+            write_logs(&step.logs[logs_written..])?;
+            logs_written = step.logs.len();
         }
         match step.outcome {
             Outcome::Paused { calls } => {
@@ -132,7 +132,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn finish(step: &Step, options: &Options) -> anyhow::Result<ExitCode> {
+fn finish(step: &Step, options: &RunOptions) -> anyhow::Result<ExitCode> {
     let Outcome::Finished { result } = &step.outcome else { return Ok(ExitCode::FAILURE) };
     match result {
         Ok(data) => {
@@ -144,19 +144,19 @@ fn finish(step: &Step, options: &Options) -> anyhow::Result<ExitCode> {
         }
         Err(failure) => {
             if !options.json {
-                tell_failure(failure)?;
+                write_failure(failure)?;
             }
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
-fn tell_logs(logs: &[LogLine]) -> io::Result<()> {
+fn write_logs(logs: &[LogLine]) -> io::Result<()> {
     let mut err = io::stderr().lock();
     logs.iter().try_for_each(|line| writeln!(err, "{}", line.text))
 }
 
-fn tell_failure(failure: &Failure) -> io::Result<()> {
+fn write_failure(failure: &ProgramFailure) -> io::Result<()> {
     let mut err = io::stderr().lock();
     writeln!(err, "{}: {}", failure.name, failure.message)?;
     for part in
@@ -164,15 +164,15 @@ fn tell_failure(failure: &Failure) -> io::Result<()> {
     {
         writeln!(err, "{part}")?;
     }
-    tell_calls(&failure.completed, &failure.unfinished)
+    write_calls(&failure.completed, &failure.unfinished)
 }
 
-fn tell_calls(completed: &[MadeCall], unfinished: &[MadeCall]) -> io::Result<()> {
-    tell_made("completed", completed)?;
-    tell_made("not completed", unfinished)
+fn write_calls(completed: &[MadeCall], unfinished: &[MadeCall]) -> io::Result<()> {
+    write_call_list("completed", completed)?;
+    write_call_list("not completed", unfinished)
 }
 
-fn tell_made(title: &str, calls: &[MadeCall]) -> io::Result<()> {
+fn write_call_list(title: &str, calls: &[MadeCall]) -> io::Result<()> {
     if calls.is_empty() {
         return Ok(());
     }
@@ -180,7 +180,7 @@ fn tell_made(title: &str, calls: &[MadeCall]) -> io::Result<()> {
     writeln!(io::stderr(), "{title}: {}", calls.join(", "))
 }
 
-fn program(options: &Options) -> anyhow::Result<Program> {
+fn program(options: &RunOptions) -> anyhow::Result<Program> {
     let code = if options.file == Path::new("-") {
         let mut code = String::new();
         io::stdin().read_to_string(&mut code).context("cannot read the program from stdin")?;
@@ -202,7 +202,7 @@ fn program(options: &Options) -> anyhow::Result<Program> {
 }
 
 /// Whatever the program calls and nobody defines, and whatever there are answers for.
-fn implied_tools(program: &Program, answers: &Answers) -> Vec<Tool> {
+fn implied_tools(program: &Program, answers: &AnswerSource) -> Vec<Tool> {
     let mut names: BTreeSet<String> = undefined_functions(program).into_iter().collect();
     names.extend(answers.tools().map(str::to_owned));
     let untyped = |name| Tool {

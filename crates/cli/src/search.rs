@@ -17,7 +17,7 @@ A query that names several needs gets the best tools for each."#;
 /// Find tools by what they are for, and print their declarations
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
-pub(crate) struct Options {
+pub(crate) struct SearchOptions {
     /// What is needed, in words; an empty query lists all tools by name
     query: String,
 
@@ -41,7 +41,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-pub(crate) fn search(options: &Options) -> anyhow::Result<ExitCode> {
+pub(crate) fn search(options: &SearchOptions) -> anyhow::Result<ExitCode> {
     let tools = options.sources.read()?;
     let toolbox = Toolbox::new(tools)?;
     let (results, found) = toolbox.search(&options.query, options.limit, options.tokens);

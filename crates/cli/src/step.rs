@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use dacapo_replay::{ErrorKind, Outcome, Request, RequestError, Step, StepError, Stepper, Toolboxes, WarmPrograms};
+use dacapo_replay::{ErrorKind, Outcome, RequestError, Step, StepError, StepRequest, Stepper, Toolboxes, WarmPrograms};
 use serde_json::json;
 
 const EXAMPLE: &str = r#"Example:
@@ -21,14 +21,14 @@ wrong or its journal does not fit the program; 2 for wrong usage."#;
 /// Run a program against the answers so far: one JSON request on stdin, one JSON response on stdout
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
-pub(crate) struct Options {
+pub(crate) struct StepOptions {
     /// One request per line and one response per line, until the end of input
     #[arg(long)]
     lines: bool,
 
-    /// Give a step up after this many seconds of wall-clock time: a guard against a slow machine, not a limit of programs
+    /// Abandon a step after this many seconds of wall-clock time: a guard against a slow machine, not a limit of programs
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    patience: u64,
+    step_timeout: u64,
 
     /// Keep no paused programs in memory between lines; every step is a replay
     #[arg(long)]
@@ -38,15 +38,15 @@ pub(crate) struct Options {
 /// Paused programs kept between lines.
 const WARM: WarmPrograms = WarmPrograms { count_max: 256, bytes_max: 1 << 30 };
 
-pub(crate) fn step(options: &Options) -> anyhow::Result<ExitCode> {
+pub(crate) fn step(options: &StepOptions) -> anyhow::Result<ExitCode> {
     let warm = if options.lines && !options.cold { WARM } else { WarmPrograms::NONE };
     let stepper = Stepper::new(warm)?;
     let toolboxes = Toolboxes::default();
-    let patience = Duration::from_secs(options.patience);
+    let step_timeout = Duration::from_secs(options.step_timeout);
     let mut out = io::stdout().lock();
     let mut all_good = true;
     let mut answer = |text: &[u8]| -> anyhow::Result<()> {
-        let (response, good) = respond(&stepper, &toolboxes, text, patience);
+        let (response, good) = respond(&stepper, &toolboxes, text, step_timeout);
         all_good &= good;
         writeln!(out, "{response}")?;
         out.flush()?;
@@ -68,21 +68,21 @@ pub(crate) fn step(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 /// One line of JSON, and whether the request got its step.
-fn respond(stepper: &Stepper, toolboxes: &Toolboxes, text: &[u8], patience: Duration) -> (String, bool) {
-    let outcome = read(text, toolboxes).map_err(Refused::Request).and_then(|request| {
+fn respond(stepper: &Stepper, toolboxes: &Toolboxes, text: &[u8], step_timeout: Duration) -> (String, bool) {
+    let outcome = read(text, toolboxes).map_err(StepRefusal::StepRequest).and_then(|request| {
         let start = Instant::now();
-        stepper.step(&request, &|| start.elapsed() < patience).map_err(Refused::Step)
+        stepper.step(&request, &|| start.elapsed() < step_timeout).map_err(StepRefusal::Step)
     });
-    match outcome.and_then(|step| Ok((serde_json::to_string(&step).map_err(Refused::Json)?, fits(&step)))) {
+    match outcome.and_then(|step| Ok((serde_json::to_string(&step).map_err(StepRefusal::Json)?, fits(&step)))) {
         Ok(response) => response,
         Err(refused) => (refused.to_json(), false),
     }
 }
 
-fn read(text: &[u8], toolboxes: &Toolboxes) -> Result<Request, RequestError> {
+fn read(text: &[u8], toolboxes: &Toolboxes) -> Result<StepRequest, RequestError> {
     let text = std::str::from_utf8(text)
         .map_err(|error| RequestError { path: String::new(), message: format!("the request is not UTF-8: {error}") })?;
-    Request::parse_with(text, toolboxes)
+    StepRequest::parse_with(text, toolboxes)
 }
 
 /// Whether the journal is one of this program.
@@ -90,21 +90,23 @@ fn fits(step: &Step) -> bool {
     !matches!(&step.outcome, Outcome::Finished { result: Err(failure) } if matches!(failure.kind, ErrorKind::Diverged { .. }))
 }
 
-enum Refused {
-    Request(RequestError),
+enum StepRefusal {
+    StepRequest(RequestError),
     Step(StepError),
     Json(serde_json::Error),
 }
 
-impl Refused {
+impl StepRefusal {
     fn to_json(&self) -> String {
         let error = match self {
-            Refused::Request(error) => json!({ "kind": "request", "path": error.path, "message": error.message }),
-            Refused::Step(StepError::Interrupted) => {
+            StepRefusal::StepRequest(error) => {
+                json!({ "kind": "request", "path": error.path, "message": error.message })
+            }
+            StepRefusal::Step(StepError::Interrupted) => {
                 json!({ "kind": "interrupted", "message": StepError::Interrupted.to_string(), "retry": true })
             }
-            Refused::Step(error) => json!({ "kind": "host", "message": error.to_string(), "retry": true }),
-            Refused::Json(error) => json!({ "kind": "host", "message": error.to_string() }),
+            StepRefusal::Step(error) => json!({ "kind": "host", "message": error.to_string(), "retry": true }),
+            StepRefusal::Json(error) => json!({ "kind": "host", "message": error.to_string() }),
         };
         json!({ "status": "error", "error": error }).to_string()
     }

@@ -18,7 +18,7 @@ With --json it also counts tokens (o200k): what the declarations cost a model, a
 /// Print the TypeScript declarations of tools, as a model would see them
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
-pub(crate) struct Options {
+pub(crate) struct TypesOptions {
     #[command(flatten)]
     sources: Sources,
 
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-pub(crate) fn types(options: &Options) -> anyhow::Result<ExitCode> {
+pub(crate) fn types(options: &TypesOptions) -> anyhow::Result<ExitCode> {
     let tools = options.sources.read()?;
     let as_json: Vec<String> = tools.iter().map(own_json).collect();
     let toolbox = Toolbox::new(tools)?;

@@ -102,11 +102,11 @@ fn answers_can_come_from_a_file() {
 #[test]
 fn null_is_an_answer_and_patience_may_be_endless() {
     let desk = Desk::with(&[("p.ts", "return [await price()]"), ("null.json", r#"[{"tool": "price", "ok": null}]"#)]);
-    let patience = u64::MAX.to_string();
-    let from_file = desk.dacapo(&["run", "p.ts", "--answers", "null.json", "--patience", &patience], "");
+    let step_timeout = u64::MAX.to_string();
+    let from_file = desk.dacapo(&["run", "p.ts", "--answers", "null.json", "--step-timeout", &step_timeout], "");
     let typed = desk.dacapo(&["run", "p.ts"], "{\"call\": 0, \"ok\": null}\n");
     assert_eq!([text(&from_file.stdout), text(&typed.stdout)], ["[\n  null\n]\n"; 2]);
-    let step = desk.dacapo(&["step", "--patience", &patience], r#"{"program": {"code": "1"}}"#);
+    let step = desk.dacapo(&["step", "--step-timeout", &step_timeout], r#"{"program": {"code": "1"}}"#);
     assert_eq!(step.status.code(), Some(0));
 }
 
@@ -209,7 +209,7 @@ fn lines_are_answered_one_by_one_and_a_bad_one_spoils_no_other() {
 #[test]
 fn a_slow_machine_is_not_the_programs_fault() {
     let request = json!({ "program": { "code": "for (;;) {}" }, "limits": { "fuel": 1_000_000_000_000_u64 } });
-    let output = Desk::with(&[]).dacapo(&["step", "--patience", "0"], request.to_string());
+    let output = Desk::with(&[]).dacapo(&["step", "--step-timeout", "0"], request.to_string());
     let response = &lines(&output)[0];
     assert_eq!(
         (&response["status"], &response["error"]["kind"], &response["error"]["retry"]),

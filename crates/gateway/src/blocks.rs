@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dacapo_replay::{
-    ANSWER_TOKENS_DEFAULT, Call, ErrorKind, Journal, Limits, LogLine, Outcome, Patience, Program, Request, Reused,
-    Step, StepError, Stepper,
+    ANSWER_TOKENS_DEFAULT, Call, CompletedCall, ErrorKind, Journal, Limits, LogLine, Outcome, Program, ShouldContinue,
+    Step, StepError, StepRequest, Stepper,
 };
 use dacapo_wire::{Block, Conversation, Gap, Intent, Item, Offer, Response, RunId, Saying, SearchQuery, Transcript};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub(crate) struct Blocks<'a> {
     /// Whether the client takes calls.
     pub calls: Calls,
     pub limits: &'a Limits,
-    pub patience: Patience<'a>,
+    pub should_continue: ShouldContinue<'a>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) struct After {
     /// What the last program came to, if its answers have just come, and how many bytes they had.
     pub finished: Option<(Value, usize)>,
     /// The run that failed, whose completed calls are not executed again.
-    pub failed: Option<(RunId, Vec<Reused>)>,
+    pub failed: Option<(RunId, Vec<CompletedCall>)>,
 }
 
 /// What a program came to.
@@ -53,7 +53,7 @@ pub(crate) enum Run {
         /// As the model reads it.
         shown: Value,
         is_error: bool,
-        record: Vec<Reused>,
+        record: Vec<CompletedCall>,
     },
 }
 
@@ -98,7 +98,7 @@ impl Blocks<'_> {
         &self,
         block: &Block,
         place: Place,
-        records: &mut BTreeMap<RunId, Vec<Reused>>,
+        records: &mut BTreeMap<RunId, Vec<CompletedCall>>,
         transcript: &mut Transcript,
     ) -> Result<Position, StepError> {
         let state = &block.state;
@@ -212,12 +212,12 @@ impl Blocks<'_> {
         self.offer.toolbox().search(&query.query, query.limit(), ANSWER_TOKENS_DEFAULT).1.text
     }
 
-    pub(crate) fn run(&self, program: Program, journal: &Journal, record: &[Reused]) -> Result<Run, StepError> {
-        let mut request = Request::new(program, Arc::clone(self.offer.toolbox()));
+    pub(crate) fn run(&self, program: Program, journal: &Journal, record: &[CompletedCall]) -> Result<Run, StepError> {
+        let mut request = StepRequest::new(program, Arc::clone(self.offer.toolbox()));
         request.journal = journal.clone();
         request.reuse = record.to_vec();
         request.limits = self.limits.clone();
-        let step = self.stepper.step(&request, self.patience)?;
+        let step = self.stepper.step(&request, self.should_continue)?;
         Ok(run(step))
     }
 }
@@ -271,8 +271,8 @@ fn logs(lines: &[LogLine]) -> Option<Value> {
         }
         bytes_left -= line.text.len();
         shown.push(match line.level {
-            dacapo_replay::Level::Warn => json!(format!("warning: {}", line.text)),
-            dacapo_replay::Level::Error => json!(format!("error: {}", line.text)),
+            dacapo_replay::LogLevel::Warn => json!(format!("warning: {}", line.text)),
+            dacapo_replay::LogLevel::Error => json!(format!("error: {}", line.text)),
             _ => json!(line.text),
         });
     }

@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
 use axum::routing::{get, post};
 use bytes::Bytes;
-use dacapo_replay::{Request as StepRequest, Step};
+use dacapo_replay::{Step, StepRequest};
 use dacapo_wire::{Reading, Turn, Wire};
 use futures_util::stream;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use dacapo_replay::Recent;
+use dacapo_replay::LruCache;
 use dacapo_wire::RunId;
 use redis::AsyncCommands;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
@@ -17,7 +17,7 @@ use crate::error::TurnError;
 /// Where texts are kept, by tenant and name.
 pub(crate) enum Store {
     /// In this process: for a single replica.
-    Memory { kept: Mutex<Recent<(Instant, String)>>, ttl: Duration },
+    Memory { kept: Mutex<LruCache<(Instant, String)>>, ttl: Duration },
     /// In anything that speaks Redis' protocol: for several.
     Redis { client: redis::Client, connection: OnceCell<ConnectionManager>, ttl: Duration },
 }
@@ -45,7 +45,7 @@ impl Store {
     pub(crate) fn new(config: &StoreConfig) -> Store {
         match config {
             StoreConfig::Memory { bytes_max, ttl } => {
-                Store::Memory { kept: Mutex::new(Recent::new(usize::MAX, *bytes_max)), ttl: *ttl }
+                Store::Memory { kept: Mutex::new(LruCache::new(usize::MAX, *bytes_max)), ttl: *ttl }
             }
             StoreConfig::Redis { client, ttl } => {
                 Store::Redis { client: client.clone(), connection: OnceCell::new(), ttl: *ttl }

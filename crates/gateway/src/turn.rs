@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use axum::http::{HeaderMap, StatusCode};
-use dacapo_replay::{ANSWER_TOKENS_DEFAULT, Patience, Reused, StepError};
+use dacapo_replay::{ANSWER_TOKENS_DEFAULT, CompletedCall, ShouldContinue, StepError};
 use dacapo_wire::{
     Demand, Ended, Head, Intent, Item, Passed, RunId, RunState, Said, Saying, Sealer, Searched, Transcript, Turn, Urge,
     Usage,
@@ -63,7 +63,7 @@ struct SoFar {
     searches: usize,
     continues: Option<RunId>,
     /// Completed calls of the programs that failed.
-    record: Vec<Reused>,
+    record: Vec<CompletedCall>,
 }
 
 /// A turn's answer, if it was not streamed, with the upstream's headers.
@@ -284,8 +284,8 @@ impl Running {
         let still_wanted = Arc::clone(&is_wanted.0);
         let work = tokio::task::spawn_blocking(move || {
             let deadline = Instant::now() + gateway.config.step_timeout;
-            let patience = || still_wanted.load(Ordering::Relaxed) && Instant::now() < deadline;
-            let done = work(&blocks(&gateway, &turn, &patience));
+            let should_continue = || still_wanted.load(Ordering::Relaxed) && Instant::now() < deadline;
+            let done = work(&blocks(&gateway, &turn, &should_continue));
             drop(permit);
             done
         });
@@ -297,14 +297,14 @@ impl Running {
     }
 }
 
-fn blocks<'a>(gateway: &'a Gateway, turn: &'a Turn, patience: Patience<'a>) -> Blocks<'a> {
+fn blocks<'a>(gateway: &'a Gateway, turn: &'a Turn, should_continue: ShouldContinue<'a>) -> Blocks<'a> {
     Blocks {
         stepper: &gateway.stepper,
         offer: &turn.offer,
         tools: turn.tools,
         calls: if turn.wanted.demand == Demand::NoCalls { Calls::Refused } else { Calls::Taken },
         limits: &gateway.config.limits,
-        patience,
+        should_continue,
     }
 }
 

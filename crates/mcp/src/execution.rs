@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dacapo_replay::{Failure, LogLine, MadeCall};
+use dacapo_replay::{LogLine, MadeCall, ProgramFailure};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -30,7 +30,7 @@ pub struct Execution {
 #[serde(untagged)]
 pub enum Fault {
     /// The program's own.
-    Failed(Box<Failure>),
+    Failed(Box<ProgramFailure>),
     Stopped(Box<Stopped>),
 }
 

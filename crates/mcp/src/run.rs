@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dacapo_replay::{
-    Answer, Call, CallIndex, Entry, Limits, LogLine, MadeCall, Outcome, Program, Request, SandboxError, Step,
-    StepError, Stepper, Tool, Toolbox, WarmPrograms,
+    Answer, Call, CallIndex, JournalEntry, Limits, LogLine, MadeCall, Outcome, Program, SandboxError, Step, StepError,
+    StepRequest, Stepper, Tool, Toolbox, WarmPrograms,
 };
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -96,7 +96,7 @@ impl Runner {
         let began = Instant::now();
         let toolbox = owners.toolbox();
         let standing = self.standing(&toolbox, owners);
-        let mut request = Request::new(fresh(program), Arc::clone(&toolbox));
+        let mut request = StepRequest::new(fresh(program), Arc::clone(&toolbox));
         request.limits = self.limits.program.clone();
         let inner = cancel.child_token();
         let world = World {
@@ -209,7 +209,7 @@ struct World<'a> {
 }
 
 impl World<'_> {
-    async fn play<'r>(&'r self, mut request: Request, round: &mut Round<'r>) -> Result<End, Why> {
+    async fn play<'r>(&'r self, mut request: StepRequest, round: &mut Round<'r>) -> Result<End, Why> {
         loop {
             if self.cancel.is_cancelled() {
                 return Err(Why::Cancelled);
@@ -252,10 +252,10 @@ impl World<'_> {
     /// Computes, while calls in flight go on.
     async fn step(
         &self,
-        request: Request,
+        request: StepRequest,
         round: &mut Round<'_>,
         landed: &mut Vec<Landed>,
-    ) -> Result<(Request, Step), Why> {
+    ) -> Result<(StepRequest, Step), Why> {
         let (stepper, stopwatch) = (Arc::clone(&self.runner.stepper), Arc::clone(&self.stopwatch));
         let cancel = self.cancel.clone();
         let new = round.flights.next();
@@ -342,7 +342,7 @@ impl World<'_> {
         }
     }
 
-    fn settle(&self, landed: Landed, round: &mut Round<'_>) -> Entry {
+    fn settle(&self, landed: Landed, round: &mut Round<'_>) -> JournalEntry {
         let Landed { call, told, fate } = landed;
         let flights = &mut round.flights;
         flights.open.remove(&call.call);
@@ -361,7 +361,7 @@ impl World<'_> {
             (Fate::Sent, Answer::Error { .. }) => Moment::Failed,
         };
         round.tell(&call.tool, moment);
-        Entry::new(call.call, call.tool, Some(&call.args), answer)
+        JournalEntry::new(call.call, call.tool, Some(&call.args), answer)
     }
 
     fn keep(&self, told: Told, flights: &mut Flights) -> Answer {

@@ -134,21 +134,21 @@ impl RecordedArgs {
 
 /// One answered call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct JournalEntry {
     pub call: CallIndex,
     pub tool: String,
     pub(crate) args: RecordedArgs,
     pub answer: Answer,
 }
 
-impl Entry {
-    pub fn new(call: CallIndex, tool: impl Into<String>, args: Option<&Value>, answer: Answer) -> Entry {
+impl JournalEntry {
+    pub fn new(call: CallIndex, tool: impl Into<String>, args: Option<&Value>, answer: Answer) -> JournalEntry {
         let args = args.map_or(RecordedArgs::Unknown, |args| RecordedArgs::Canonical(canonical(args)));
-        Entry { call, tool: tool.into(), args, answer }
+        JournalEntry { call, tool: tool.into(), args, answer }
     }
 
-    pub fn with_digest(call: CallIndex, tool: impl Into<String>, digest: ArgsDigest, answer: Answer) -> Entry {
-        Entry { call, tool: tool.into(), args: RecordedArgs::Digest(digest), answer }
+    pub fn with_digest(call: CallIndex, tool: impl Into<String>, digest: ArgsDigest, answer: Answer) -> JournalEntry {
+        JournalEntry { call, tool: tool.into(), args: RecordedArgs::Digest(digest), answer }
     }
 }
 
@@ -157,13 +157,13 @@ impl Entry {
 /// Knows a digest of each of its beginnings, so that a paused program is found again without reading it all anew.
 #[derive(Debug, Clone, Default)]
 pub struct Journal {
-    entries: Vec<Entry>,
+    entries: Vec<JournalEntry>,
     digests: Vec<[u8; 32]>,
     bytes: usize,
 }
 
 impl Journal {
-    pub fn push(&mut self, entry: Entry) {
+    pub fn push(&mut self, entry: JournalEntry) {
         let mut hash = Sha256::new();
         hash.update(self.digest(self.entries.len()));
         hash.update(entry.call.0.to_le_bytes());
@@ -195,7 +195,7 @@ impl Journal {
         self.entries.push(entry);
     }
 
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[JournalEntry] {
         &self.entries
     }
 
@@ -216,8 +216,8 @@ impl Journal {
     }
 }
 
-impl FromIterator<Entry> for Journal {
-    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Journal {
+impl FromIterator<JournalEntry> for Journal {
+    fn from_iter<I: IntoIterator<Item = JournalEntry>>(entries: I) -> Journal {
         let mut journal = Journal::default();
         entries.into_iter().for_each(|entry| journal.push(entry));
         journal
@@ -226,16 +226,16 @@ impl FromIterator<Entry> for Journal {
 
 /// A completed call of an earlier program: answers the same call once, instead of its being executed again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reused {
+pub struct CompletedCall {
     pub tool: String,
     /// Canonical.
     pub(crate) args: String,
     pub ok: JsonText,
 }
 
-impl Reused {
-    pub fn new(tool: impl Into<String>, args: &Value, ok: JsonText) -> Reused {
-        Reused { tool: tool.into(), args: canonical(args), ok }
+impl CompletedCall {
+    pub fn new(tool: impl Into<String>, args: &Value, ok: JsonText) -> CompletedCall {
+        CompletedCall { tool: tool.into(), args: canonical(args), ok }
     }
 
     pub(crate) fn bytes(&self) -> usize {

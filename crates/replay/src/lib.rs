@@ -7,13 +7,13 @@
 //!
 //! Nothing here does I/O or reads a clock. Start reading at [`Stepper::step`], then `run.rs`.
 
-mod asker;
+mod call_recorder;
 mod canonical;
 mod journal;
 mod limits;
 mod lookup;
+mod lru_cache;
 mod program;
-mod recent;
 mod report;
 mod request;
 mod run;
@@ -24,16 +24,16 @@ mod toolboxes;
 
 pub use canonical::canonical as canonical_args;
 pub use dacapo_catalog::{
-    ANSWER_TOKENS_DEFAULT, Catalog, Declarations, Explanation, Found, Hit, SearchResults, Tool, ToolsError, noun,
-    read_tools,
+    ANSWER_TOKENS_DEFAULT, Catalog, Declarations, Explanation, Hit, SearchAnswer, SearchResults, Tool, ToolsError,
+    noun, read_tools,
 };
-pub use dacapo_sandbox::{Level, Patience, SandboxError};
-pub use journal::{Answer, ArgsDigest, CallIndex, Entry, Journal, JsonText, Reused};
+pub use dacapo_sandbox::{LogLevel, SandboxError, ShouldContinue};
+pub use journal::{Answer, ArgsDigest, CallIndex, CompletedCall, Journal, JournalEntry, JsonText};
 pub use limits::{Limit, Limits};
+pub use lru_cache::LruCache;
 pub use program::{Program, undefined_functions};
-pub use recent::Recent;
-pub use request::{Request, RequestError};
-pub use step::{Asking, Call, ErrorKind, Failure, LogLine, MadeCall, Outcome, Step, Usage};
+pub use request::{RequestError, StepRequest};
+pub use step::{Call, ComparedCall, ErrorKind, LogLine, MadeCall, Outcome, ProgramFailure, ResourceUsage, Step};
 pub use stepper::{StepError, Stepper, WarmPrograms};
 pub use toolbox::Toolbox;
 pub use toolboxes::Toolboxes;

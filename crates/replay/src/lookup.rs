@@ -26,7 +26,7 @@ pub(crate) enum Lookup {
 
 /// One tool as a program sees it.
 #[derive(Serialize)]
-struct Described<'a> {
+struct ToolDescription<'a> {
     name: String,
     description: &'a str,
     declaration: &'a str,
@@ -100,21 +100,22 @@ impl Lookup {
         match self {
             Lookup::Search { query, limit } => {
                 let hits = toolbox.index().search(query, *limit).hits;
-                let found: Vec<Described<'_>> = hits.iter().map(|hit| Described::new(toolbox, hit.tool)).collect();
+                let found: Vec<ToolDescription<'_>> =
+                    hits.iter().map(|hit| ToolDescription::new(toolbox, hit.tool)).collect();
                 Ok(json_text(&found))
             }
             Lookup::Describe { name } => {
                 let tool = toolbox.catalog().find_written(name).ok_or(name.as_str())?;
-                Ok(json_text(&Described::new(toolbox, tool)))
+                Ok(json_text(&ToolDescription::new(toolbox, tool)))
             }
         }
     }
 }
 
-impl<'a> Described<'a> {
-    fn new(toolbox: &'a Toolbox, tool: ToolIndex) -> Described<'a> {
+impl<'a> ToolDescription<'a> {
+    fn new(toolbox: &'a Toolbox, tool: ToolIndex) -> ToolDescription<'a> {
         let at = tool.0 as usize;
-        Described {
+        ToolDescription {
             name: toolbox.catalog().functions()[at].expression(),
             description: toolbox.catalog().tools()[at].description.as_deref().unwrap_or_default(),
             declaration: toolbox.declarations().of(tool).trim_end(),

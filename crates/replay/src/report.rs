@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use dacapo_sandbox::{Ending, Level, Place};
-use dacapo_script::{Diagnostic, Position, SourceMap, code_frame};
+use dacapo_sandbox::{FinalReport, JsPosition, LogLevel};
+use dacapo_script::{Diagnostic, SourceMap, SourcePosition, code_frame};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -12,15 +12,15 @@ use crate::canonical::canonical;
 use crate::journal::{Journal, RecordedArgs};
 use crate::limits::{Limit, Limits};
 use crate::program::Program;
-use crate::run::Script;
-use crate::step::{Asking, ErrorKind, Failure, LogLine};
+use crate::run::RunInputs;
+use crate::step::{ComparedCall, ErrorKind, LogLine, ProgramFailure};
 
 const VALUE_CHARS_MAX: usize = 300;
 
 /// What the guest's `describe` says of a thrown value.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Described {
+struct ThrownValue {
     name: String,
     message: String,
     stack: String,
@@ -36,31 +36,31 @@ struct Described {
 #[derive(Debug, Default)]
 struct Stack {
     text: String,
-    top: Option<Position>,
+    top: Option<SourcePosition>,
     /// The engine could not load the program at all.
     unloadable: bool,
 }
 
-pub(crate) fn ending(ending: Ending, script: &Script<'_>) -> Result<Box<RawValue>, Box<Failure>> {
+pub(crate) fn ending(ending: FinalReport, inputs: &RunInputs<'_>) -> Result<Box<RawValue>, Box<ProgramFailure>> {
     match ending.outcome {
-        Ok(json) if json.len() as u64 > script.limits.get(Limit::OutputBytes) => {
-            Err(limit(Limit::OutputBytes, &[], script))
+        Ok(json) if json.len() as u64 > inputs.limits.get(Limit::OutputBytes) => {
+            Err(limit(Limit::OutputBytes, &[], inputs))
         }
         Ok(json) => RawValue::from_string(json).map_err(|error| internal(&format!("the result is not JSON: {error}"))),
-        Err(described) => Err(exception(&described, ending.memory_refused, script)),
+        Err(described) => Err(exception(&described, ending.memory_refused, inputs)),
     }
 }
 
-fn exception(described: &str, memory_refused: bool, script: &Script<'_>) -> Box<Failure> {
-    let described: Described = serde_json::from_str(described).unwrap_or_default();
+fn exception(described: &str, memory_refused: bool, inputs: &RunInputs<'_>) -> Box<ProgramFailure> {
+    let described: ThrownValue = serde_json::from_str(described).unwrap_or_default();
     let located = described.stack.contains("program:");
-    let map = located.then(|| SourceMap::new(&script.program.code)).flatten();
+    let map = located.then(|| SourceMap::new(&inputs.program.code)).flatten();
     let stack = Stack::of(&described.stack, map.as_ref());
     if let Some(limit) = limit_behind(&described, memory_refused) {
         let mut failure =
-            failure(limit_kind(limit, script.limits), &described.name, limit_message(limit, script.limits));
+            failure(limit_kind(limit, inputs.limits), &described.name, limit_message(limit, inputs.limits));
         failure.stack = stack.text;
-        return failure.at(stack.top, script.program);
+        return failure.at(stack.top, inputs.program);
     }
     let kind = if stack.unloadable && described.name == "SyntaxError" {
         ErrorKind::Syntax
@@ -74,11 +74,11 @@ fn exception(described: &str, memory_refused: bool, script: &Script<'_>) -> Box<
     };
     let mut failure = failure(kind, &name, message);
     (failure.stack, failure.cause) = (stack.text, described.cause);
-    failure.at(stack.top, script.program)
+    failure.at(stack.top, inputs.program)
 }
 
 /// Exhaustion that the engine reports as an exception which the program might have caught.
-fn limit_behind(described: &Described, memory_refused: bool) -> Option<Limit> {
+fn limit_behind(described: &ThrownValue, memory_refused: bool) -> Option<Limit> {
     match (described.name.as_str(), described.message.as_str()) {
         ("RangeError", "Maximum call stack size exceeded") => Some(Limit::StackBytes),
         ("InternalError", "out of memory" | "out of memory in regexp execution") if memory_refused => {
@@ -90,10 +90,10 @@ fn limit_behind(described: &Described, memory_refused: bool) -> Option<Limit> {
     }
 }
 
-pub(crate) fn limit(limit: Limit, places: &[Place], script: &Script<'_>) -> Box<Failure> {
-    let map = (!places.is_empty()).then(|| SourceMap::new(&script.program.code)).flatten();
+pub(crate) fn limit(limit: Limit, places: &[JsPosition], inputs: &RunInputs<'_>) -> Box<ProgramFailure> {
+    let map = (!places.is_empty()).then(|| SourceMap::new(&inputs.program.code)).flatten();
     let at = map.and_then(|map| places.iter().find_map(|place| map.original(position(*place))));
-    failure(limit_kind(limit, script.limits), "LimitError", limit_message(limit, script.limits)).at(at, script.program)
+    failure(limit_kind(limit, inputs.limits), "LimitError", limit_message(limit, inputs.limits)).at(at, inputs.program)
 }
 
 fn limit_kind(limit: Limit, limits: &Limits) -> ErrorKind {
@@ -109,25 +109,25 @@ fn limit_message(limit: Limit, limits: &Limits) -> String {
     )
 }
 
-pub(crate) fn syntax(diagnostic: Diagnostic) -> Box<Failure> {
+pub(crate) fn syntax(diagnostic: Diagnostic) -> Box<ProgramFailure> {
     let mut failure = failure(ErrorKind::Syntax, "SyntaxError", diagnostic.message);
     (failure.line, failure.column) = (Some(diagnostic.at.line), Some(diagnostic.at.column));
     failure.frame = Some(diagnostic.frame);
     failure
 }
 
-pub(crate) fn deadlock() -> Box<Failure> {
+pub(crate) fn deadlock() -> Box<ProgramFailure> {
     let message = "the program waits for a promise that nothing will ever settle: no call is open and no timer is set; \
          look for a promise whose resolve is never called";
     failure(ErrorKind::Deadlock, "DeadlockError", message.to_owned())
 }
 
-pub(crate) fn internal(what: &str) -> Box<Failure> {
+pub(crate) fn internal(what: &str) -> Box<ProgramFailure> {
     let message = format!("the sandbox failed, which is a defect of dacapo and not of the program: {what}");
     failure(ErrorKind::Internal, "InternalError", message)
 }
 
-pub(crate) fn diverged(journal: &Journal, entry: usize, actual: Option<Asking>) -> Box<Failure> {
+pub(crate) fn diverged(journal: &Journal, entry: usize, actual: Option<ComparedCall>) -> Box<ProgramFailure> {
     let recorded = &journal.entries()[entry];
     let (args, shown) = match &recorded.args {
         RecordedArgs::Canonical(args) => (Some(serde_json::from_str(args).unwrap_or_default()), args.as_str()),
@@ -152,7 +152,7 @@ pub(crate) fn diverged(journal: &Journal, entry: usize, actual: Option<Asking>) 
     );
     let kind = ErrorKind::Diverged {
         path: format!("journal[{entry}]"),
-        recorded: Asking { tool: recorded.tool.clone(), args },
+        recorded: ComparedCall { tool: recorded.tool.clone(), args },
         actual,
     };
     failure(kind, "DivergenceError", message)
@@ -162,7 +162,7 @@ pub(crate) fn diverged(journal: &Journal, entry: usize, actual: Option<Asking>) 
 pub(crate) fn unhandled(described: &[String], program: &Program) -> Vec<LogLine> {
     let map = described.first().and_then(|_| SourceMap::new(&program.code));
     let line = |described: &String| {
-        let described: Described = serde_json::from_str(described).unwrap_or_default();
+        let described: ThrownValue = serde_json::from_str(described).unwrap_or_default();
         let place = match Stack::of(&described.stack, map.as_ref()).top {
             Some(at) => format!(" (line {}, column {})", at.line, at.column),
             None => String::new(),
@@ -171,7 +171,7 @@ pub(crate) fn unhandled(described: &[String], program: &Program) -> Vec<LogLine>
             Some(thrown) => thrown,
             None => format!("{}: {}", described.name, described.message),
         };
-        LogLine { level: Level::Error, text: format!("unhandled rejection: {}{place}", cut(&what)) }
+        LogLine { level: LogLevel::Error, text: format!("unhandled rejection: {}{place}", cut(&what)) }
     };
     described.iter().map(line).collect()
 }
@@ -185,7 +185,7 @@ impl Stack {
             let mut numbers = place.trim_end_matches(')').split(':').map_while(|number| number.parse().ok());
             let (Some(line), Some(column)) = (numbers.next(), numbers.next()) else { continue };
             let name = before.trim().trim_start_matches("at").trim().trim_end_matches('(').trim();
-            let position = Position { line, column };
+            let position = SourcePosition { line, column };
             let at = map.map_or(Some(position), |map| map.original(position));
             told.unloadable |= told.text.is_empty() && name.is_empty();
             let Some(at) = at else { continue };
@@ -199,8 +199,8 @@ impl Stack {
     }
 }
 
-impl Failure {
-    fn at(mut self: Box<Self>, at: Option<Position>, program: &Program) -> Box<Failure> {
+impl ProgramFailure {
+    fn at(mut self: Box<Self>, at: Option<SourcePosition>, program: &Program) -> Box<ProgramFailure> {
         if let Some(at) = at {
             (self.line, self.column) = (Some(at.line), Some(at.column));
             self.frame = Some(code_frame(&program.code, at));
@@ -209,8 +209,8 @@ impl Failure {
     }
 }
 
-fn failure(kind: ErrorKind, name: &str, message: String) -> Box<Failure> {
-    Box::new(Failure {
+fn failure(kind: ErrorKind, name: &str, message: String) -> Box<ProgramFailure> {
+    Box::new(ProgramFailure {
         kind,
         name: name.to_owned(),
         message,
@@ -224,8 +224,8 @@ fn failure(kind: ErrorKind, name: &str, message: String) -> Box<Failure> {
     })
 }
 
-fn position(place: Place) -> Position {
-    Position { line: place.line, column: place.column }
+fn position(place: JsPosition) -> SourcePosition {
+    SourcePosition { line: place.line, column: place.column }
 }
 
 fn show(tool: &str, args: &str) -> String {

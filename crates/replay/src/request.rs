@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::journal::{Answer, CallIndex, Entry, Journal, JsonText, Reused};
+use crate::journal::{Answer, CallIndex, CompletedCall, Journal, JournalEntry, JsonText};
 use crate::limits::{Limit, Limits};
 use crate::program::Program;
 use crate::toolbox::Toolbox;
@@ -15,12 +15,12 @@ use crate::toolboxes::Toolboxes;
 
 /// All that a step depends on.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct StepRequest {
     pub program: Program,
     pub toolbox: Arc<Toolbox>,
     pub journal: Journal,
     /// Completed calls of earlier programs in the same turn.
-    pub reuse: Vec<Reused>,
+    pub reuse: Vec<CompletedCall>,
     pub limits: Limits,
 }
 
@@ -36,29 +36,32 @@ pub struct RequestError {
 /// The latest moment that a JavaScript `Date` can hold.
 const DATE_MAX_MS: f64 = 8.64e15;
 
-impl Request {
-    pub fn new(program: Program, toolbox: Arc<Toolbox>) -> Request {
-        Request { program, toolbox, journal: Journal::default(), reuse: Vec::new(), limits: Limits::default() }
+impl StepRequest {
+    pub fn new(program: Program, toolbox: Arc<Toolbox>) -> StepRequest {
+        StepRequest { program, toolbox, journal: Journal::default(), reuse: Vec::new(), limits: Limits::default() }
     }
 
     /// Reads the JSON that `dacapo step` takes.
-    pub fn parse(text: &str) -> Result<Request, RequestError> {
-        Request::read(text, &|tools| Toolbox::read(tools).map(Arc::new))
+    pub fn parse(text: &str) -> Result<StepRequest, RequestError> {
+        StepRequest::read(text, &|tools| Toolbox::read(tools).map(Arc::new))
     }
 
-    /// Like [`Request::parse`], with tool lists that were seen before taken from a cache.
-    pub fn parse_with(text: &str, toolboxes: &Toolboxes) -> Result<Request, RequestError> {
-        Request::read(text, &|tools| toolboxes.get(tools))
+    /// Like [`StepRequest::parse`], with tool lists that were seen before taken from a cache.
+    pub fn parse_with(text: &str, toolboxes: &Toolboxes) -> Result<StepRequest, RequestError> {
+        StepRequest::read(text, &|tools| toolboxes.get(tools))
     }
 
-    fn read(text: &str, toolbox: &dyn Fn(&str) -> Result<Arc<Toolbox>, RequestError>) -> Result<Request, RequestError> {
+    fn read(
+        text: &str,
+        toolbox: &dyn Fn(&str) -> Result<Arc<Toolbox>, RequestError>,
+    ) -> Result<StepRequest, RequestError> {
         let raw: &RawValue = serde_json::from_str(text)
             .map_err(|error| RequestError::new("", format!("the request is not JSON: {error}")))?;
-        let fields = Fields::read(raw, "", &["program", "tools", "journal", "reuse", "limits"])?;
+        let fields = ObjectFields::read(raw, "", &["program", "tools", "journal", "reuse", "limits"])?;
         let program = program(fields.raw("program").ok_or_else(|| RequestError::new("program", "is missing"))?)?;
         let toolbox = toolbox(fields.raw("tools").map_or("[]", RawValue::get))?;
         let limits = fields.raw("limits").map_or_else(|| Ok(Limits::default()), limits)?;
-        Ok(Request {
+        Ok(StepRequest {
             program,
             toolbox,
             journal: journal(&fields.list("journal")?)?,
@@ -75,7 +78,7 @@ impl RequestError {
 }
 
 fn program(raw: &RawValue) -> Result<Program, RequestError> {
-    let fields = Fields::read(raw, "program", &["code", "id", "seed", "started_at"])?;
+    let fields = ObjectFields::read(raw, "program", &["code", "id", "seed", "started_at"])?;
     let mut program = Program::new(fields.required::<String>("code")?);
     if let Some(id) = fields.optional::<String>("id")? {
         program.seed.clone_from(&id);
@@ -93,26 +96,26 @@ fn program(raw: &RawValue) -> Result<Program, RequestError> {
     Ok(program)
 }
 
-fn journal(items: &[Item<'_>]) -> Result<Journal, RequestError> {
+fn journal(items: &[ListItem<'_>]) -> Result<Journal, RequestError> {
     let mut journal = Journal::default();
     let mut answered = std::collections::BTreeMap::new();
     for item in items {
-        let fields = Fields::read(item.raw, &item.path, &["call", "tool", "args", "ok", "error"])?;
+        let fields = ObjectFields::read(item.raw, &item.path, &["call", "tool", "args", "ok", "error"])?;
         let call = CallIndex(fields.required("call")?);
         if let Some(earlier) = answered.insert(call, item.path.clone()) {
             return Err(fields.error("call", format!("{call} is answered already by {earlier}")));
         }
         let args = fields.optional::<Value>("args")?;
-        journal.push(Entry::new(call, fields.required::<String>("tool")?, args.as_ref(), answer(&fields)?));
+        journal.push(JournalEntry::new(call, fields.required::<String>("tool")?, args.as_ref(), answer(&fields)?));
     }
     Ok(journal)
 }
 
-fn answer(fields: &Fields<'_>) -> Result<Answer, RequestError> {
+fn answer(fields: &ObjectFields<'_>) -> Result<Answer, RequestError> {
     match (fields.raw("ok"), fields.raw("error")) {
         (Some(ok), None) => Ok(Answer::Ok(JsonText::from(ok))),
         (None, Some(error)) => {
-            let fields = Fields::read(error, &fields.path_of("error"), &["message", "data"])?;
+            let fields = ObjectFields::read(error, &fields.path_of("error"), &["message", "data"])?;
             let data = fields.raw("data").map(JsonText::from);
             Ok(Answer::Error { message: fields.required("message")?, data })
         }
@@ -123,18 +126,22 @@ fn answer(fields: &Fields<'_>) -> Result<Answer, RequestError> {
     }
 }
 
-fn reuse(items: &[Item<'_>]) -> Result<Vec<Reused>, RequestError> {
-    let record = |item: &Item<'_>| {
-        let fields = Fields::read(item.raw, &item.path, &["tool", "args", "ok"])?;
+fn reuse(items: &[ListItem<'_>]) -> Result<Vec<CompletedCall>, RequestError> {
+    let record = |item: &ListItem<'_>| {
+        let fields = ObjectFields::read(item.raw, &item.path, &["tool", "args", "ok"])?;
         let ok =
             fields.raw("ok").ok_or_else(|| fields.error("ok", "is missing; only successful answers are reused"))?;
-        Ok(Reused::new(fields.required::<String>("tool")?, &fields.required::<Value>("args")?, JsonText::from(ok)))
+        Ok(CompletedCall::new(
+            fields.required::<String>("tool")?,
+            &fields.required::<Value>("args")?,
+            JsonText::from(ok),
+        ))
     };
     items.iter().map(record).collect()
 }
 
 fn limits(raw: &RawValue) -> Result<Limits, RequestError> {
-    let fields = Fields::read(raw, "limits", &Limit::ALL.map(Limit::name))?;
+    let fields = ObjectFields::read(raw, "limits", &Limit::ALL.map(Limit::name))?;
     let mut limits = Limits::default();
     for limit in Limit::ALL {
         if let Some(value) = fields.optional::<u64>(limit.name())? {
@@ -150,21 +157,21 @@ fn limits(raw: &RawValue) -> Result<Limits, RequestError> {
 }
 
 /// The fields of one JSON object, still as text.
-struct Fields<'a> {
+struct ObjectFields<'a> {
     path: String,
     fields: Vec<(String, &'a RawValue)>,
 }
 
-struct Item<'a> {
+struct ListItem<'a> {
     path: String,
     raw: &'a RawValue,
 }
 
-impl<'a> Fields<'a> {
-    fn read(raw: &'a RawValue, path: &str, known: &[&str]) -> Result<Fields<'a>, RequestError> {
+impl<'a> ObjectFields<'a> {
+    fn read(raw: &'a RawValue, path: &str, known: &[&str]) -> Result<ObjectFields<'a>, RequestError> {
         let ObjectText(fields) =
             serde_json::from_str(raw.get()).map_err(|error| RequestError::new(path, plain(&error)))?;
-        let fields = Fields { path: path.to_owned(), fields };
+        let fields = ObjectFields { path: path.to_owned(), fields };
         for (at, (name, _)) in fields.fields.iter().enumerate() {
             if !known.contains(&name.as_str()) {
                 return Err(fields.error(name, format!("is not known here; known are {}", known.join(", "))));
@@ -198,11 +205,11 @@ impl<'a> Fields<'a> {
     }
 
     /// The items of an array; none when the field is absent.
-    fn list(&self, name: &str) -> Result<Vec<Item<'a>>, RequestError> {
+    fn list(&self, name: &str) -> Result<Vec<ListItem<'a>>, RequestError> {
         let Some(raw) = self.raw(name) else { return Ok(Vec::new()) };
         let items: Vec<&'a RawValue> =
             serde_json::from_str(raw.get()).map_err(|error| self.error(name, plain(&error)))?;
-        let item = |(at, raw)| Item { path: format!("{}[{at}]", self.path_of(name)), raw };
+        let item = |(at, raw)| ListItem { path: format!("{}[{at}]", self.path_of(name)), raw };
         Ok(items.into_iter().enumerate().map(item).collect())
     }
 }

@@ -2,20 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dacapo_sandbox::{AnswerKind, Ending, Level, Patience, Rest, Stop, Vm};
+use dacapo_sandbox::{AnswerKind, FinalReport, IdleState, LogLevel, ShouldContinue, Stop, Vm};
 use serde_json::json;
 
-use crate::asker::{Asker, Callee, Issued};
-use crate::journal::{Answer, CallIndex, Entry, Journal, JsonText, holds_big_integers};
+use crate::call_recorder::{CallRecorder, Callee, Issued};
+use crate::journal::{Answer, CallIndex, Journal, JournalEntry, JsonText, holds_big_integers};
 use crate::limits::{Limit, Limits};
 use crate::program::Program;
 use crate::report;
-use crate::step::{Asking, Call, Failure, LogLine, Outcome, Step, Usage};
+use crate::step::{Call, ComparedCall, LogLine, Outcome, ProgramFailure, ResourceUsage, Step};
 
 /// A program at rest, with all journal answers so far settled.
-pub(crate) struct Run {
-    vm: Vm<Asker>,
-    rest: Result<Rest, Stop>,
+pub(crate) struct ProgramRun {
+    vm: Vm<CallRecorder>,
+    rest: Result<IdleState, Stop>,
     /// Journal entries settled.
     consumed: usize,
     /// The latest moment at which an answered call had been issued: whatever was issued until then, and was open
@@ -26,42 +26,42 @@ pub(crate) struct Run {
 }
 
 /// Why a run goes no further.
-enum End {
+enum RunEnd {
     Paused(Vec<Call>),
     Finished,
     Deadlock,
-    Diverged { entry: usize, actual: Option<Asking> },
+    Diverged { entry: usize, actual: Option<ComparedCall> },
     Stopped(Stop),
 }
 
-impl From<Stop> for End {
-    fn from(stop: Stop) -> End {
-        End::Stopped(stop)
+impl From<Stop> for RunEnd {
+    fn from(stop: Stop) -> RunEnd {
+        RunEnd::Stopped(stop)
     }
 }
 
-/// The caller's patience ended; the run is lost, and nothing is known of the program.
+/// The caller's [`ShouldContinue`] returned `false`. The run is lost, and nothing is known of the program.
 #[derive(Debug)]
 pub(crate) struct Interrupted;
 
 /// What a run depends on besides its journal.
-pub(crate) struct Script<'a> {
+pub(crate) struct RunInputs<'a> {
     pub program: &'a Program,
     pub limits: &'a Limits,
     /// Calls before this one are not handed out again.
     pub new: CallIndex,
-    pub patience: Patience<'a>,
+    pub should_continue: ShouldContinue<'a>,
 }
 
-impl Run {
-    pub(crate) fn new(vm: Vm<Asker>, rest: Result<Rest, Stop>) -> Run {
-        Run { vm, rest, consumed: 0, handed_out_epoch: None, left_behind: BTreeSet::new() }
+impl ProgramRun {
+    pub(crate) fn new(vm: Vm<CallRecorder>, rest: Result<IdleState, Stop>) -> ProgramRun {
+        ProgramRun { vm, rest, consumed: 0, handed_out_epoch: None, left_behind: BTreeSet::new() }
     }
 
     /// Settles what the journal holds beyond what is settled already, until it is used up or the program is done.
-    pub(crate) fn advance(&mut self, journal: &Journal, script: &Script<'_>) -> Result<Step, Interrupted> {
-        let end = self.walk(journal, script);
-        self.conclude(end, journal, script)
+    pub(crate) fn advance(&mut self, journal: &Journal, inputs: &RunInputs<'_>) -> Result<Step, Interrupted> {
+        let end = self.walk(journal, inputs);
+        self.conclude(end, journal, inputs)
     }
 
     pub(crate) fn consumed(&self) -> usize {
@@ -72,9 +72,9 @@ impl Run {
         self.vm.memory_bytes()
     }
 
-    fn walk(&mut self, journal: &Journal, script: &Script<'_>) -> End {
+    fn walk(&mut self, journal: &Journal, inputs: &RunInputs<'_>) -> RunEnd {
         loop {
-            match self.advance_once(journal, script) {
+            match self.advance_once(journal, inputs) {
                 Ok(rest) => self.rest = Ok(rest),
                 Err(end) => return end,
             }
@@ -82,42 +82,42 @@ impl Run {
     }
 
     /// The one thing to do next at rest.
-    fn advance_once(&mut self, journal: &Journal, script: &Script<'_>) -> Result<Rest, End> {
+    fn advance_once(&mut self, journal: &Journal, inputs: &RunInputs<'_>) -> Result<IdleState, RunEnd> {
         let rest = self.rest.clone()?;
-        if rest == Rest::Rejected {
-            return Err(End::Finished);
+        if rest == IdleState::Rejected {
+            return Err(RunEnd::Finished);
         }
         if let Some(call) = self.vm.host_mut().at_hand.pop_front() {
             let answer = self.vm.host().answer(call);
-            return self.settle(call, &answer, script);
+            return self.settle(call, &answer, inputs);
         }
         if self.needed_calls(rest).next().is_none() {
             return match rest {
-                Rest::Fulfilled => Err(End::Finished),
-                Rest::WaitingForTimer => Ok(self.vm.tick(script.patience)?),
-                _ => Err(End::Deadlock),
+                IdleState::Fulfilled => Err(RunEnd::Finished),
+                IdleState::WaitingForTimer => Ok(self.vm.tick(inputs.should_continue)?),
+                _ => Err(RunEnd::Deadlock),
             };
         }
-        if rest == Rest::Fulfilled {
+        if rest == IdleState::Fulfilled {
             self.warn_of_left_behind();
         }
         let Some(entry) = journal.entries().get(self.consumed) else {
-            return Err(End::Paused(self.calls(rest, script)));
+            return Err(RunEnd::Paused(self.calls(rest, inputs)));
         };
-        self.compare(entry).map_err(|actual| End::Diverged { entry: self.consumed, actual })?;
+        self.compare(entry).map_err(|actual| RunEnd::Diverged { entry: self.consumed, actual })?;
         self.consumed += 1;
-        let asker = self.vm.host_mut();
-        asker.epoch = self.consumed;
-        let issued = asker.calls[entry.call.0 as usize].epoch;
+        let recorder = self.vm.host_mut();
+        recorder.epoch = self.consumed;
+        let issued = recorder.calls[entry.call.0 as usize].epoch;
         self.handed_out_epoch = self.handed_out_epoch.max(Some(issued));
-        self.settle(entry.call, &entry.answer, script)
+        self.settle(entry.call, &entry.answer, inputs)
     }
 
     /// Calls that must be answered before the program is done. Once it has returned, those are the ones that it left
     /// behind before anybody was asked: no issued call is lost.
-    fn needed_calls(&self, rest: Rest) -> impl Iterator<Item = CallIndex> {
+    fn needed_calls(&self, rest: IdleState) -> impl Iterator<Item = CallIndex> {
         let is_needed = move |call: &CallIndex, issued: &Issued| {
-            rest != Rest::Fulfilled
+            rest != IdleState::Fulfilled
                 || self.left_behind.contains(call)
                 || self.handed_out_epoch.is_none_or(|epoch| issued.epoch > epoch)
         };
@@ -125,78 +125,78 @@ impl Run {
     }
 
     fn warn_of_left_behind(&mut self) {
-        let needed = self.needed_calls(Rest::Fulfilled);
+        let needed = self.needed_calls(IdleState::Fulfilled);
         let fresh: Vec<CallIndex> = needed.filter(|call| !self.left_behind.contains(call)).collect();
         if fresh.is_empty() {
             return;
         }
         self.left_behind.extend(&fresh);
-        let asker = self.vm.host();
+        let recorder = self.vm.host();
         let names: Vec<String> = fresh
             .iter()
-            .map(|call| asker.made(*call, &asker.calls[call.0 as usize]))
+            .map(|call| recorder.made(*call, &recorder.calls[call.0 as usize]))
             .map(|made| format!("{} ({})", made.tool, made.call))
             .collect();
         let text = format!("the program returned without awaiting {}; executed all the same", names.join(", "));
-        self.vm.host_mut().logs.push(LogLine { level: Level::Warn, text });
+        self.vm.host_mut().logs.push(LogLine { level: LogLevel::Warn, text });
     }
 
-    fn calls(&self, rest: Rest, script: &Script<'_>) -> Vec<Call> {
-        let asker = self.vm.host();
-        let key = script.program.keys();
+    fn calls(&self, rest: IdleState, inputs: &RunInputs<'_>) -> Vec<Call> {
+        let recorder = self.vm.host();
+        let key = inputs.program.keys();
         let call = |call: CallIndex| {
-            let issued = &asker.calls[call.0 as usize];
-            Call { call, tool: asker.made(call, issued).tool, args: issued.args(), key: key(call) }
+            let issued = &recorder.calls[call.0 as usize];
+            Call { call, tool: recorder.made(call, issued).tool, args: issued.args(), key: key(call) }
         };
-        self.needed_calls(rest).filter(|call| *call >= script.new).map(call).collect()
+        self.needed_calls(rest).filter(|call| *call >= inputs.new).map(call).collect()
     }
 
     /// Is this entry an answer to a call that this run made, and that is still open? If not, what the run called instead.
-    fn compare(&self, entry: &Entry) -> Result<(), Option<Asking>> {
-        let asker = self.vm.host();
-        let Some(issued) = asker.get(entry.call) else { return Err(None) };
-        let tool = asker.name(issued);
-        if tool == entry.tool && entry.args.match_canonical(&issued.canonical) && asker.is_open(entry.call) {
+    fn compare(&self, entry: &JournalEntry) -> Result<(), Option<ComparedCall>> {
+        let recorder = self.vm.host();
+        let Some(issued) = recorder.get(entry.call) else { return Err(None) };
+        let tool = recorder.name(issued);
+        if tool == entry.tool && entry.args.match_canonical(&issued.canonical) && recorder.is_open(entry.call) {
             return Ok(());
         }
-        Err(Some(Asking { tool: tool.to_owned(), args: Some(issued.args()) }))
+        Err(Some(ComparedCall { tool: tool.to_owned(), args: Some(issued.args()) }))
     }
 
-    fn settle(&mut self, call: CallIndex, answer: &Answer, script: &Script<'_>) -> Result<Rest, End> {
-        let asker = self.vm.host_mut();
-        asker.close(call);
-        let issued = &asker.calls[call.0 as usize];
+    fn settle(&mut self, call: CallIndex, answer: &Answer, inputs: &RunInputs<'_>) -> Result<IdleState, RunEnd> {
+        let recorder = self.vm.host_mut();
+        recorder.close(call);
+        let issued = &recorder.calls[call.0 as usize];
         let (kind, text) = match answer {
             Answer::Ok(json) => match (&issued.callee, serde_json::from_str::<String>(json.as_str())) {
-                (Callee::Tool(tool), Ok(text)) => match asker.toolbox().catalog().decode(*tool, &text) {
+                (Callee::Tool(tool), Ok(text)) => match recorder.toolbox().catalog().decode(*tool, &text) {
                     dacapo_catalog::Decoded::Json(json) => (json_kind(&json), json),
                     dacapo_catalog::Decoded::Text => (AnswerKind::Text, text),
                 },
                 _ => (json_kind(json.as_str()), json.as_str().to_owned()),
             },
             Answer::Error { message, data } => {
-                (AnswerKind::Error, error_json(asker.name(issued), message, data.as_ref()))
+                (AnswerKind::Error, error_json(recorder.name(issued), message, data.as_ref()))
             }
         };
-        Ok(self.vm.settle(call.0, kind, &text, script.patience)?)
+        Ok(self.vm.settle(call.0, kind, &text, inputs.should_continue)?)
     }
 
-    fn conclude(&mut self, end: End, journal: &Journal, script: &Script<'_>) -> Result<Step, Interrupted> {
+    fn conclude(&mut self, end: RunEnd, journal: &Journal, inputs: &RunInputs<'_>) -> Result<Step, Interrupted> {
         let outcome = match end {
-            End::Paused(calls) => return Ok(self.step(Outcome::Paused { calls })),
-            End::Finished => match self.finish(script) {
+            RunEnd::Paused(calls) => return Ok(self.step(Outcome::Paused { calls })),
+            RunEnd::Finished => match self.finish(inputs) {
                 Ok(ending) => self.unused_entry(journal).map_or_else(
-                    || report::ending(ending, script),
+                    || report::ending(ending, inputs),
                     |(entry, actual)| Err(report::diverged(journal, entry, actual)),
                 ),
-                Err(stop) => Err(self.stopped(stop, script)?),
+                Err(stop) => Err(self.stopped(stop, inputs)?),
             },
-            End::Deadlock => match self.finish(script) {
+            RunEnd::Deadlock => match self.finish(inputs) {
                 Ok(_) => Err(report::deadlock()),
-                Err(stop) => Err(self.stopped(stop, script)?),
+                Err(stop) => Err(self.stopped(stop, inputs)?),
             },
-            End::Diverged { entry, actual } => Err(report::diverged(journal, entry, actual)),
-            End::Stopped(stop) => Err(self.stopped(stop, script)?),
+            RunEnd::Diverged { entry, actual } => Err(report::diverged(journal, entry, actual)),
+            RunEnd::Stopped(stop) => Err(self.stopped(stop, inputs)?),
         };
         let mut record = Vec::new();
         let result = outcome.map_err(|mut failure| {
@@ -209,19 +209,19 @@ impl Run {
     }
 
     /// Takes what the program leaves, and logs the rejections that nobody handled.
-    fn finish(&mut self, script: &Script<'_>) -> Result<Ending, Stop> {
-        let ending = self.vm.finish(script.patience)?;
-        self.vm.host_mut().logs.extend(report::unhandled(&ending.unhandled, script.program));
+    fn finish(&mut self, inputs: &RunInputs<'_>) -> Result<FinalReport, Stop> {
+        let ending = self.vm.finish(inputs.should_continue)?;
+        self.vm.host_mut().logs.extend(report::unhandled(&ending.unhandled, inputs.program));
         Ok(ending)
     }
 
     /// Answers that the program did not wait for must still be answers to calls it made.
-    fn unused_entry(&self, journal: &Journal) -> Option<(usize, Option<Asking>)> {
+    fn unused_entry(&self, journal: &Journal) -> Option<(usize, Option<ComparedCall>)> {
         let rest = journal.entries().iter().enumerate().skip(self.consumed);
         rest.map(|(at, entry)| (at, self.compare(entry))).find_map(|(at, same)| same.err().map(|actual| (at, actual)))
     }
 
-    fn stopped(&mut self, stop: Stop, script: &Script<'_>) -> Result<Box<Failure>, Interrupted> {
+    fn stopped(&mut self, stop: Stop, inputs: &RunInputs<'_>) -> Result<Box<ProgramFailure>, Interrupted> {
         let (limit, places) = match stop {
             Stop::Interrupted => return Err(Interrupted),
             Stop::Fault(what) => return Ok(report::internal(&what)),
@@ -229,10 +229,10 @@ impl Run {
             Stop::OutOfMemory => (Limit::MemoryBytes, Vec::new()),
             Stop::StackExhausted => (Limit::StackBytes, Vec::new()),
             Stop::ByHost(places) => {
-                (self.vm.host().exceeded.expect("the asker notes the limit before it stops a program"), places)
+                (self.vm.host().exceeded.expect("the recorder notes the limit before it stops a program"), places)
             }
         };
-        Ok(report::limit(limit, &places, script))
+        Ok(report::limit(limit, &places, inputs))
     }
 
     /// What the journal answers of this run's calls, settled or not.
@@ -242,17 +242,17 @@ impl Run {
         settled.iter().chain(late).map(|entry| (entry.call, &entry.answer)).collect()
     }
 
-    fn list_calls(&self, failure: &mut Failure, answers: &BTreeMap<CallIndex, &Answer>) {
-        let asker = self.vm.host();
-        for (call, issued) in asker.numbered().filter(|(_, issued)| matches!(issued.callee, Callee::Tool(_))) {
+    fn list_calls(&self, failure: &mut ProgramFailure, answers: &BTreeMap<CallIndex, &Answer>) {
+        let recorder = self.vm.host();
+        for (call, issued) in recorder.numbered().filter(|(_, issued)| matches!(issued.callee, Callee::Tool(_))) {
             let done = issued.record.is_some() || answers.contains_key(&call);
             let list = if done { &mut failure.completed } else { &mut failure.unfinished };
-            list.push(asker.made(call, issued));
+            list.push(recorder.made(call, issued));
         }
     }
 
     fn step(&mut self, outcome: Outcome) -> Step {
-        let usage = Usage { fuel: self.vm.fuel_used(), memory_bytes: self.vm.memory_bytes() };
+        let usage = ResourceUsage { fuel: self.vm.fuel_used(), memory_bytes: self.vm.memory_bytes() };
         Step { outcome, logs: self.vm.host().logs.clone(), usage, record: Vec::new() }
     }
 }

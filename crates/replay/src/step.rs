@@ -1,13 +1,13 @@
 //! What a step ends with, in our words and as JSON.
 
-use dacapo_sandbox::Level;
+use dacapo_sandbox::LogLevel;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::canonical::canonical;
-use crate::journal::{ArgsDigest, CallIndex, Reused};
+use crate::journal::{ArgsDigest, CallIndex, CompletedCall};
 use crate::limits::Limit;
 
 /// The end of one step.
@@ -16,11 +16,11 @@ pub struct Step {
     #[serde(flatten)]
     pub outcome: Outcome,
     pub logs: Vec<LogLine>,
-    pub usage: Usage,
+    pub usage: ResourceUsage,
     /// Of a program that failed, what the next one may reuse: calls that were answered successfully, in issue order, and
     /// then records of the request that were not used. Otherwise empty.
     #[serde(skip)]
-    pub record: Vec<Reused>,
+    pub record: Vec<CompletedCall>,
 }
 
 impl Step {
@@ -36,7 +36,7 @@ impl Step {
             Outcome::Paused { .. } => 0,
         };
         let logs = self.logs.iter().map(|line| line.text.len()).sum::<usize>();
-        AROUND + result + logs + self.record.iter().map(Reused::bytes).sum::<usize>()
+        AROUND + result + logs + self.record.iter().map(CompletedCall::bytes).sum::<usize>()
     }
 }
 
@@ -47,7 +47,7 @@ pub enum Outcome {
     Paused { calls: Vec<Call> },
     Finished {
         #[serde(serialize_with = "serialize_result")]
-        result: Result<Box<RawValue>, Box<Failure>>,
+        result: Result<Box<RawValue>, Box<ProgramFailure>>,
     },
 }
 
@@ -62,7 +62,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// What a journal needs of the arguments; see [`Entry::with_digest`](crate::Entry::with_digest).
+    /// What a journal needs of the arguments; see [`JournalEntry::with_digest`](crate::JournalEntry::with_digest).
     pub fn args_digest(&self) -> ArgsDigest {
         ArgsDigest::of(&canonical(&self.args))
     }
@@ -71,20 +71,20 @@ impl Call {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LogLine {
     #[serde(serialize_with = "serialize_level")]
-    pub level: Level,
+    pub level: LogLevel,
     pub text: String,
 }
 
 /// What the program has used up since its start, replayed parts included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Usage {
+pub struct ResourceUsage {
     pub fuel: u64,
     pub memory_bytes: usize,
 }
 
 /// Why a program did not return.
 #[derive(Debug, Clone, Serialize)]
-pub struct Failure {
+pub struct ProgramFailure {
     #[serde(flatten)]
     pub kind: ErrorKind,
     pub name: String,
@@ -126,9 +126,9 @@ pub enum ErrorKind {
     Diverged {
         /// Which journal entry.
         path: String,
-        recorded: Asking,
+        recorded: ComparedCall,
         #[serde(skip_serializing_if = "Option::is_none")]
-        actual: Option<Asking>,
+        actual: Option<ComparedCall>,
     },
     /// The guest died of something that is nobody's limit.
     Internal,
@@ -143,7 +143,7 @@ pub struct MadeCall {
 
 /// One side of a divergence.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Asking {
+pub struct ComparedCall {
     pub tool: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<Value>,
@@ -156,7 +156,7 @@ impl Serialize for CallIndex {
 }
 
 fn serialize_result<S: Serializer>(
-    result: &Result<Box<RawValue>, Box<Failure>>,
+    result: &Result<Box<RawValue>, Box<ProgramFailure>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(2))?;
@@ -174,13 +174,13 @@ fn serialize_result<S: Serializer>(
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
-fn serialize_level<S: Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_level<S: Serializer>(level: &LogLevel, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(match level {
-        Level::Debug => "debug",
-        Level::Log => "log",
-        Level::Info => "info",
-        Level::Warn => "warn",
-        Level::Error => "error",
+        LogLevel::Debug => "debug",
+        LogLevel::Log => "log",
+        LogLevel::Info => "info",
+        LogLevel::Warn => "warn",
+        LogLevel::Error => "error",
     })
 }
 

@@ -2,25 +2,25 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dacapo_sandbox::{Patience, Sandbox, SandboxError, Vm, World};
+use dacapo_sandbox::{Sandbox, SandboxError, ShouldContinue, Vm, VmConfig};
 use sha2::{Digest, Sha256};
 
-use crate::asker::Asker;
+use crate::call_recorder::CallRecorder;
 use crate::journal::{CallIndex, Journal};
 use crate::limits::Limit;
-use crate::recent::{Key, Recent};
+use crate::lru_cache::{Key, LruCache};
 use crate::report;
-use crate::request::Request;
-use crate::run::{Interrupted, Run, Script};
-use crate::step::{Failure, Outcome, Step, Usage};
+use crate::request::StepRequest;
+use crate::run::{Interrupted, ProgramRun, RunInputs};
+use crate::step::{Outcome, ProgramFailure, ResourceUsage, Step};
 
 /// Runs programs step by step. One per process; shared by all threads.
 pub struct Stepper {
-    sandbox: Sandbox<Asker>,
+    sandbox: Sandbox<CallRecorder>,
     /// Paused programs kept in memory. A cache: what is not here is replayed.
-    warm: Mutex<Recent<Run>>,
+    warm: Mutex<LruCache<ProgramRun>>,
     /// Steps that ended a program, because the same conversation comes back turn after turn. A cache as well.
-    finished: Mutex<Recent<Step>>,
+    finished: Mutex<LruCache<Step>>,
 }
 
 impl std::fmt::Debug for Stepper {
@@ -74,47 +74,52 @@ impl Stepper {
         let sandbox = Sandbox::new(warm.count_max + RUNNING_MAX)?;
         Ok(Stepper {
             sandbox,
-            warm: Mutex::new(Recent::new(warm.count_max as usize, warm.bytes_max)),
-            finished: Mutex::new(Recent::new(warm.count_max as usize * FINISHED_PER_WARM, FINISHED_BYTES_MAX)),
+            warm: Mutex::new(LruCache::new(warm.count_max as usize, warm.bytes_max)),
+            finished: Mutex::new(LruCache::new(warm.count_max as usize * FINISHED_PER_WARM, FINISHED_BYTES_MAX)),
         })
     }
 
     /// Runs the program against the journal: up to the next calls that the journal does not answer, or to its end.
     ///
     /// ```
-    /// use dacapo_replay::{Request, Stepper, WarmPrograms};
+    /// use dacapo_replay::{StepRequest, Stepper, WarmPrograms};
     /// let stepper = Stepper::new(WarmPrograms::NONE)?;
-    /// let request = Request::parse(r#"{"program": {"code": "return 6 * 7"}}"#)?;
+    /// let request = StepRequest::parse(r#"{"program": {"code": "return 6 * 7"}}"#)?;
     /// let step = stepper.step(&request, &|| true)?;
     /// assert!(serde_json::to_string(&step)?.contains(r#"{"status":"success","data":42}"#));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn step(&self, request: &Request, patience: Patience<'_>) -> Result<Step, StepError> {
-        self.step_beyond(request, CallIndex(0), patience)
+    pub fn step(&self, request: &StepRequest, should_continue: ShouldContinue<'_>) -> Result<Step, StepError> {
+        self.step_beyond(request, CallIndex(0), should_continue)
     }
 
     /// As [`step`](Stepper::step), for a caller who was handed all calls before `new` already: of a paused program,
     /// only the others are listed.
-    pub fn step_beyond(&self, request: &Request, new: CallIndex, patience: Patience<'_>) -> Result<Step, StepError> {
-        let script = Script { program: &request.program, limits: &request.limits, new, patience };
+    pub fn step_beyond(
+        &self,
+        request: &StepRequest,
+        new: CallIndex,
+        should_continue: ShouldContinue<'_>,
+    ) -> Result<Step, StepError> {
+        let inputs = RunInputs { program: &request.program, limits: &request.limits, new, should_continue };
         let base = base(request);
         let whole = key(&base, &request.journal, request.journal.entries().len());
         if let Some(step) = self.finished().get(&whole) {
             return Ok(step.clone());
         }
         let resumed = if request.journal.bytes() as u64 > request.limits.get(Limit::JournalBytes) {
-            return Ok(unstarted(report::limit(Limit::JournalBytes, &[], &script), request));
+            return Ok(unstarted(report::limit(Limit::JournalBytes, &[], &inputs), request));
         } else {
             self.resume(&base, &request.journal)
         };
         let mut run = match resumed {
             Some(run) => run,
-            None => match self.start(request, &script)? {
+            None => match self.start(request, &inputs)? {
                 Ok(run) => run,
                 Err(step) => return Ok(step),
             },
         };
-        let step = run.advance(&request.journal, &script).map_err(|Interrupted| StepError::Interrupted)?;
+        let step = run.advance(&request.journal, &inputs).map_err(|Interrupted| StepError::Interrupted)?;
         if let Outcome::Paused { .. } = step.outcome {
             let key = key(&base, &request.journal, run.consumed());
             let bytes = BYTES_PER_PROGRAM + run.memory_bytes();
@@ -127,22 +132,22 @@ impl Stepper {
     }
 
     /// The paused program that has come furthest into this journal.
-    fn resume(&self, base: &Key, journal: &Journal) -> Option<Run> {
+    fn resume(&self, base: &Key, journal: &Journal) -> Option<ProgramRun> {
         let mut warm = self.warm();
         (0..=journal.entries().len()).rev().find_map(|consumed| warm.take(&key(base, journal, consumed)))
     }
 
-    fn start(&self, request: &Request, script: &Script<'_>) -> Result<Result<Run, Step>, StepError> {
+    fn start(&self, request: &StepRequest, inputs: &RunInputs<'_>) -> Result<Result<ProgramRun, Step>, StepError> {
         let code = &request.program.code;
         if code.len() as u64 > request.limits.get(Limit::ProgramBytes) {
-            return Ok(Err(unstarted(report::limit(Limit::ProgramBytes, &[], script), request)));
+            return Ok(Err(unstarted(report::limit(Limit::ProgramBytes, &[], inputs), request)));
         }
         let prepared = match dacapo_script::prepare(code) {
             Ok(prepared) => prepared,
             Err(diagnostic) => return Ok(Err(unstarted(report::syntax(diagnostic), request))),
         };
         let limits = &request.limits;
-        let world = World {
+        let world = VmConfig {
             entropy: request.program.entropy(),
             started_at_ms: request.program.started_at_ms,
             fuel: limits.get(Limit::Fuel),
@@ -151,14 +156,15 @@ impl Stepper {
         };
         let mut vm = self.new_vm(&world, request)?;
         let unknown = request.toolbox.unknown_names(&prepared.unknown_calls);
-        let started = vm.start(&world, &[request.toolbox.names(), &unknown], &prepared.javascript, script.patience);
-        Ok(Ok(Run::new(vm, started)))
+        let started =
+            vm.start(&world, &[request.toolbox.names(), &unknown], &prepared.javascript, inputs.should_continue);
+        Ok(Ok(ProgramRun::new(vm, started)))
     }
 
-    fn new_vm(&self, world: &World, request: &Request) -> Result<Vm<Asker>, SandboxError> {
+    fn new_vm(&self, world: &VmConfig, request: &StepRequest) -> Result<Vm<CallRecorder>, SandboxError> {
         loop {
-            let asker = Asker::new(Arc::clone(&request.toolbox), request.limits.clone(), &request.reuse);
-            match self.sandbox.new_vm(world, asker) {
+            let recorder = CallRecorder::new(Arc::clone(&request.toolbox), request.limits.clone(), &request.reuse);
+            match self.sandbox.new_vm(world, recorder) {
                 // Running programs go before paused ones.
                 Err(SandboxError::Full(places)) => {
                     let evicted = self.warm().evict();
@@ -171,17 +177,17 @@ impl Stepper {
         }
     }
 
-    fn finished(&self) -> MutexGuard<'_, Recent<Step>> {
+    fn finished(&self) -> MutexGuard<'_, LruCache<Step>> {
         self.finished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn warm(&self) -> MutexGuard<'_, Recent<Run>> {
+    fn warm(&self) -> MutexGuard<'_, LruCache<ProgramRun>> {
         self.warm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Stands for all of the request but its journal.
-fn base(request: &Request) -> Key {
+fn base(request: &StepRequest) -> Key {
     let mut hash = Sha256::new();
     hash.update(request.program.digest());
     hash.update(request.toolbox.digest());
@@ -197,11 +203,11 @@ fn key(base: &Key, journal: &Journal, consumed: usize) -> Key {
 }
 
 /// A program that was not let in.
-fn unstarted(failure: Box<Failure>, request: &Request) -> Step {
+fn unstarted(failure: Box<ProgramFailure>, request: &StepRequest) -> Step {
     Step {
         outcome: Outcome::Finished { result: Err(failure) },
         logs: Vec::new(),
-        usage: Usage { fuel: 0, memory_bytes: 0 },
+        usage: ResourceUsage { fuel: 0, memory_bytes: 0 },
         record: request.reuse.clone(),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-use dacapo_catalog::{Catalog, Declarations, Found, SearchIndex, SearchResults, Tool, read_tools};
+use dacapo_catalog::{Catalog, Declarations, SearchAnswer, SearchIndex, SearchResults, Tool, read_tools};
 use dacapo_sandbox::Names;
 use dacapo_script::UnknownCall;
 use serde_json::Value;
@@ -73,9 +73,9 @@ impl Toolbox {
     }
 
     /// What `search` answers, in about `tokens_max` tokens.
-    pub fn search(&self, query: &str, limit: usize, tokens_max: usize) -> (SearchResults, Found) {
+    pub fn search(&self, query: &str, limit: usize, tokens_max: usize) -> (SearchResults, SearchAnswer) {
         let results = self.index().search(query, limit);
-        let found = Found::new(&results, &self.catalog, self.declarations(), tokens_max);
+        let found = SearchAnswer::new(&results, &self.catalog, self.declarations(), tokens_max);
         (results, found)
     }
 

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-use crate::recent::Recent;
+use crate::lru_cache::LruCache;
 use crate::request::RequestError;
 use crate::toolbox::Toolbox;
 
 /// A bounded cache: names, validators, declarations and search index of a tool list are made once.
 #[derive(Debug)]
-pub struct Toolboxes(Mutex<Recent<Arc<Toolbox>>>);
+pub struct Toolboxes(Mutex<LruCache<Arc<Toolbox>>>);
 
 impl Default for Toolboxes {
     fn default() -> Toolboxes {
@@ -21,7 +21,7 @@ impl Default for Toolboxes {
 impl Toolboxes {
     /// Keeps at most `count_max` toolboxes, made from at most `bytes_max` of JSON.
     pub fn new(count_max: usize, bytes_max: usize) -> Toolboxes {
-        Toolboxes(Mutex::new(Recent::new(count_max, bytes_max)))
+        Toolboxes(Mutex::new(LruCache::new(count_max, bytes_max)))
     }
 
     /// The toolbox of a tool list, given as JSON.
@@ -36,7 +36,7 @@ impl Toolboxes {
         Ok(toolbox)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Recent<Arc<Toolbox>>> {
+    fn kept(&self) -> MutexGuard<'_, LruCache<Arc<Toolbox>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use dacapo_replay::{Request, Stepper, WarmPrograms};
+use dacapo_replay::{StepRequest, Stepper, WarmPrograms};
 use serde_json::{Value, json};
 
 static COLD: LazyLock<Stepper> = LazyLock::new(|| Stepper::new(WarmPrograms::NONE).expect("a sandbox"));
@@ -616,7 +616,7 @@ fn step(request: &str) -> String {
 }
 
 fn step_with(stepper: &Stepper, request: &str) -> String {
-    let request = Request::parse(request).expect("a valid request");
+    let request = StepRequest::parse(request).expect("a valid request");
     let step = stepper.step(&request, &|| true).expect("a step");
     serde_json::to_string(&step).expect("steps are JSON")
 }

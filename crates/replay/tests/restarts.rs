@@ -1,6 +1,6 @@
 //! Restarts, replicas, evictions and the way in which answers are delivered change nothing, for any program.
 //!
-//! [`programs`] is the grammar of the programs. A [`Play`] is one program with a client that answers some of its open
+//! [`programs`] is the grammar of the programs. A [`RecordedRun`] is one program with a client that answers some of its open
 //! calls at a time, in some order; it holds the step of every beginning of the journal, each replayed from the start.
 //! The properties compare them with what other steppers say.
 
@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use dacapo_replay::{
-    Answer, Call, CallIndex, Entry, ErrorKind, JsonText, Level, Limit, Outcome, Program, Request, Reused, Step,
-    Stepper, Toolbox, WarmPrograms, read_tools,
+    Answer, Call, CallIndex, CompletedCall, ErrorKind, JournalEntry, JsonText, Limit, LogLevel, Outcome, Program, Step,
+    StepRequest, Stepper, Toolbox, WarmPrograms, read_tools,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -100,14 +100,14 @@ const DETAIL: &[&str] = &[
 /// How deep blocks and promises nest.
 const NESTING: u32 = 3;
 
-fn programs() -> impl Strategy<Value = Source> {
+fn programs() -> impl Strategy<Value = GeneratedProgram> {
     let mut inner = Grammar { promise: None, statement: None };
     for _ in 0..NESTING {
         inner.promise = Some(inner.choice(PROMISE));
         inner.statement = Some(inner.choice(STATEMENT));
     }
     let statements = vec(inner.statement.expect("the last level"), 4..12);
-    statements.prop_map(|body| Source(format!("{OPENING}{}\nreturn {{ x, kept }};", body.join("\n"))))
+    statements.prop_map(|body| GeneratedProgram(format!("{OPENING}{}\nreturn {{ x, kept }};", body.join("\n"))))
 }
 
 /// What fills the gaps of the forms one level up.
@@ -158,15 +158,15 @@ impl Grammar {
 }
 
 /// A program that shows itself as it is written.
-struct Source(String);
+struct GeneratedProgram(String);
 
-impl fmt::Debug for Source {
+impl fmt::Debug for GeneratedProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a program:\n{}\n", self.0)
     }
 }
 
-/// Decisions of a client or of chance; when they are used up, always the first possibility.
+/// Decisions of a client or of a random test; when they are used up, always the first possibility.
 #[derive(Clone)]
 struct Choices(std::vec::IntoIter<u8>);
 
@@ -209,7 +209,7 @@ fn stepper(warm: WarmPrograms) -> Stepper {
     Stepper::new(warm).expect("a sandbox")
 }
 
-fn step(stepper: &Stepper, request: &Request) -> Step {
+fn step(stepper: &Stepper, request: &StepRequest) -> Step {
     stepper.step(request, &|| true).expect("a step")
 }
 
@@ -217,19 +217,19 @@ fn text(step: &Step) -> String {
     serde_json::to_string(step).expect("steps are JSON")
 }
 
-fn request(code: &str) -> Request {
+fn request(code: &str) -> StepRequest {
     static TOOLS: LazyLock<Arc<Toolbox>> = LazyLock::new(|| {
         let tools = json!([{ "name": "a" }, { "name": "b" }, { "name": "web-search" }]);
         Arc::new(Toolbox::new(read_tools(&tools).expect("valid tools")).expect("few tools"))
     });
-    Request::new(Program::new(code), Arc::clone(&TOOLS))
+    StepRequest::new(Program::new(code), Arc::clone(&TOOLS))
 }
 
 /// A program and its client, from the first call to the result.
-struct Play {
+struct RecordedRun {
     /// With an empty journal.
-    request: Request,
-    journal: Vec<Entry>,
+    request: StepRequest,
+    journal: Vec<JournalEntry>,
     /// How long the journal was each time the client sent it.
     sent: BTreeSet<usize>,
     /// The step of each beginning of the journal, the empty one first.
@@ -238,11 +238,12 @@ struct Play {
     asked: BTreeMap<CallIndex, Call>,
 }
 
-impl Play {
+impl RecordedRun {
     /// At each pause the client answers some of the open calls, in any order, and sends these answers together.
-    fn new(request: Request, world: u64, client: &mut Choices) -> Play {
+    fn new(request: StepRequest, world: u64, client: &mut Choices) -> RecordedRun {
         let steps = vec![step(&COLD, &request)];
-        let mut play = Play { request, journal: Vec::new(), sent: BTreeSet::new(), steps, asked: BTreeMap::new() };
+        let mut play =
+            RecordedRun { request, journal: Vec::new(), sent: BTreeSet::new(), steps, asked: BTreeMap::new() };
         loop {
             play.sent.insert(play.journal.len());
             let Outcome::Paused { calls } = &play.last().outcome else { return play };
@@ -250,7 +251,12 @@ impl Play {
             play.asked.extend(open.iter().map(|call| (call.call, call.clone())));
             for _ in 0..=client.below(open.len()) {
                 let call = open.remove(client.below(open.len()));
-                play.journal.push(Entry::new(call.call, call.tool.as_str(), Some(&call.args), answer(world, &call)));
+                play.journal.push(JournalEntry::new(
+                    call.call,
+                    call.tool.as_str(),
+                    Some(&call.args),
+                    answer(world, &call),
+                ));
                 play.steps.push(step(&COLD, &play.beginning(play.journal.len())));
             }
         }
@@ -265,8 +271,8 @@ impl Play {
         matches!(failure.kind, ErrorKind::Limit { .. })
     }
 
-    fn beginning(&self, count: usize) -> Request {
-        Request { journal: self.journal[..count].iter().cloned().collect(), ..self.request.clone() }
+    fn beginning(&self, count: usize) -> StepRequest {
+        StepRequest { journal: self.journal[..count].iter().cloned().collect(), ..self.request.clone() }
     }
 
     fn matches(&self, count: usize, stepper: &Stepper) {
@@ -280,13 +286,13 @@ impl Play {
     }
 
     /// Completed calls as the record for a next program.
-    fn record(&self, client: &mut Choices) -> Vec<Reused> {
+    fn record(&self, client: &mut Choices) -> Vec<CompletedCall> {
         let mut reused = Vec::new();
         for entry in &self.journal {
             if let Answer::Ok(ok) = &entry.answer
                 && client.below(2) == 1
             {
-                reused.push(Reused::new(entry.tool.as_str(), &self.asked[&entry.call].args, ok.clone()));
+                reused.push(CompletedCall::new(entry.tool.as_str(), &self.asked[&entry.call].args, ok.clone()));
             }
         }
         reused
@@ -327,22 +333,24 @@ impl Play {
 
     /// Was the client asked for this call, or did the record answer it?
     fn is_known(&self, args: &Value) -> bool {
-        let recorded = |record: &Reused| *record == Reused::new(record.tool.as_str(), args, record.ok.clone());
+        let recorded =
+            |record: &CompletedCall| *record == CompletedCall::new(record.tool.as_str(), args, record.ok.clone());
         self.asked.values().any(|call| call.args == *args) || self.request.reuse.iter().any(recorded)
     }
 
     /// The whole journal, with one entry that belongs to some other program.
-    fn tampered(&self, at: usize) -> Request {
+    fn tampered(&self, at: usize) -> StepRequest {
         let mut journal = self.journal.clone();
-        let Entry { call, tool, answer, .. } = &self.journal[at];
-        journal[at] = Entry::new(*call, tool.as_str(), Some(&json!({ "n": call.0, "mark": -1 })), answer.clone());
-        Request { journal: journal.into_iter().collect(), ..self.request.clone() }
+        let JournalEntry { call, tool, answer, .. } = &self.journal[at];
+        journal[at] =
+            JournalEntry::new(*call, tool.as_str(), Some(&json!({ "n": call.0, "mark": -1 })), answer.clone());
+        StepRequest { journal: journal.into_iter().collect(), ..self.request.clone() }
     }
 }
 
 /// Arguments of the calls that the program says it made.
 fn issued(step: &Step) -> Vec<Value> {
-    let told = step.logs.iter().filter(|line| line.level == Level::Debug);
+    let told = step.logs.iter().filter(|line| line.level == LogLevel::Debug);
     told.map(|line| serde_json::from_str(&line.text).expect("arguments")).collect()
 }
 
@@ -373,22 +381,22 @@ proptest! {
         source in programs(),
         world in any::<u64>(),
         mut clients in prop::array::uniform3(choices()),
-        mut chance in choices(),
+        mut choices in choices(),
         fuel_percent in prop::option::of(0_u64..100),
     ) {
         let program = request(&source.0);
-        let whole = Play::new(program.clone(), world, &mut clients[0]);
+        let whole = RecordedRun::new(program.clone(), world, &mut clients[0]);
         let mut varied = program.clone();
         match fuel_percent {
-            None => varied.reuse = whole.record(&mut chance),
+            None => varied.reuse = whole.record(&mut choices),
             Some(percent) => {
                 let (started, ended) = (whole.steps[0].usage.fuel, whole.last().usage.fuel);
                 varied.limits.set(Limit::Fuel, started + (ended - started) * percent / 100).expect("in range");
             }
         }
         let plays = [
-            Play::new(program, world, &mut clients[1]),
-            Play::new(varied, world, &mut clients[2]),
+            RecordedRun::new(program, world, &mut clients[1]),
+            RecordedRun::new(varied, world, &mut clients[2]),
             whole,
         ];
 
@@ -398,10 +406,10 @@ proptest! {
             play.sent.iter().for_each(|&count| play.matches(count, &replica));
         }
         for warm in [FEW, WarmPrograms { count_max: 1, ..FEW }] {
-            interleave(&plays, &stepper(warm), &mut chance.clone());
+            interleave(&plays, &stepper(warm), &mut choices.clone());
         }
         for play in plays.iter().filter(|play| !play.journal.is_empty() && !play.is_starved()) {
-            let at = chance.below(play.journal.len());
+            let at = choices.below(play.journal.len());
             assert_diverges_at(at, &step(&COLD, &play.tampered(at)));
             play.matches(at, &replica);
             assert_diverges_at(at, &step(&replica, &play.tampered(at)));
@@ -410,10 +418,10 @@ proptest! {
 }
 
 /// Steps all plays side by side, after every answer, so that they share and evict each other's paused programs.
-fn interleave(plays: &[Play], stepper: &Stepper, chance: &mut Choices) {
+fn interleave(plays: &[RecordedRun], stepper: &Stepper, choices: &mut Choices) {
     let mut under_way: Vec<_> = plays.iter().map(|play| (play, 0..play.steps.len())).collect();
     while !under_way.is_empty() {
-        let at = chance.below(under_way.len());
+        let at = choices.below(under_way.len());
         let (play, counts) = &mut under_way[at];
         match counts.next() {
             Some(count) => play.matches(count, stepper),
@@ -426,8 +434,8 @@ fn interleave(plays: &[Play], stepper: &Stepper, chance: &mut Choices) {
 #[test]
 fn a_recorded_answer_is_given_even_when_the_program_has_returned() {
     let program = request("a().then((id) => b({ id })); return 'returned'");
-    let record = Reused::new("a", &json!({}), JsonText::from(&json!(7)));
-    let step = step(&COLD, &Request { reuse: vec![record], ..program });
+    let record = CompletedCall::new("a", &json!({}), JsonText::from(&json!(7)));
+    let step = step(&COLD, &StepRequest { reuse: vec![record], ..program });
     let Outcome::Paused { calls } = &step.outcome else { panic!("b was lost: {}", text(&step)) };
     let asked: Vec<_> = calls.iter().map(|call| (call.call, call.tool.as_str(), &call.args)).collect();
     assert_eq!(asked, [(CallIndex(1), "b", &json!({ "id": 7 }))]);

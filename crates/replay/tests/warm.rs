@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use dacapo_replay::{
-    Answer, CallIndex, Entry, JsonText, Outcome, Program, Request, Stepper, Toolbox, WarmPrograms, read_tools,
+    Answer, CallIndex, JournalEntry, JsonText, Outcome, Program, StepRequest, Stepper, Toolbox, WarmPrograms,
+    read_tools,
 };
 use serde_json::json;
 
@@ -13,7 +14,7 @@ fn every_program_that_there_is_room_for_can_wait_at_the_same_time() {
     let stepper = Stepper::new(WarmPrograms { count_max: PROGRAMS, bytes_max: usize::MAX }).unwrap();
     let toolbox = Arc::new(Toolbox::new(read_tools(&json!([{"name": "a"}])).unwrap()).unwrap());
     for number in 0..PROGRAMS + 10 {
-        let mut request = Request::new(Program::new("return await a({})"), Arc::clone(&toolbox));
+        let mut request = StepRequest::new(Program::new("return await a({})"), Arc::clone(&toolbox));
         request.program.seed = number.to_string();
         let step = stepper.step(&request, &|| true).unwrap();
         assert!(matches!(step.outcome, Outcome::Paused { .. }), "program {number}: {:?}", step.outcome);
@@ -26,15 +27,15 @@ fn a_caller_who_has_the_first_calls_is_handed_the_others() {
     let code = "await Promise.all([a({ n: 0 }).then(() => a({ n: 2 })), a({ n: 1 })])";
     for warm in [WarmPrograms::NONE, WarmPrograms::default()] {
         let stepper = Stepper::new(warm).unwrap();
-        let mut request = Request::new(Program::new(code), Arc::clone(&toolbox));
-        let calls = |request: &Request, new: u32| {
+        let mut request = StepRequest::new(Program::new(code), Arc::clone(&toolbox));
+        let calls = |request: &StepRequest, new: u32| {
             let step = stepper.step_beyond(request, CallIndex(new), &|| true).unwrap();
             let Outcome::Paused { calls } = step.outcome else { panic!("{:?}", step.outcome) };
             calls.into_iter().map(|call| call.call.0).collect::<Vec<_>>()
         };
         assert_eq!(calls(&request, 0), [0, 1]);
         let answer = Answer::Ok(JsonText::from(&json!(null)));
-        request.journal.push(Entry::new(CallIndex(0), "a", Some(&json!({ "n": 0 })), answer));
+        request.journal.push(JournalEntry::new(CallIndex(0), "a", Some(&json!({ "n": 0 })), answer));
         assert_eq!(calls(&request, 2), [2]);
         assert_eq!(calls(&request, 0), [1, 2]);
     }

@@ -137,7 +137,7 @@
     }),
   });
 
-  // ---- chance ----
+  // ---- entropy ----
   const crypto = {};
   hidden(crypto, {
     getRandomValues(array) {

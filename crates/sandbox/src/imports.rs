@@ -6,18 +6,18 @@ use std::ops::ControlFlow;
 use wasmtime::{Caller, Linker, Memory, ResourceLimiter, Trap};
 
 use crate::builtins::{self, Collation};
-use crate::vm::Place;
+use crate::vm::JsPosition;
 
 /// Who answers a program's questions and hears its logs.
 pub trait Host: Send + 'static {
     /// The program calls a tool. Calls are numbered from zero in the order in which they are issued.
-    fn call(&mut self, tool: u32, args: &str) -> Asked;
+    fn call(&mut self, tool: u32, args: &str) -> CallDecision;
     /// Fuel for what a call with arguments of this length costs the host beyond passing it on.
     fn effort(&self, _tool: u32, _args_bytes: u32) -> u64 {
         0
     }
     /// A line of log; `Break` ends the program with [`Stop::ByHost`].
-    fn log(&mut self, level: Level, text: &str) -> ControlFlow<()>;
+    fn log(&mut self, level: LogLevel, text: &str) -> ControlFlow<()>;
     /// The message for a name that is no tool; namespace 0 is `tools`, the others count from 1 as installed.
     fn unknown_name(&self, namespace: u32, name: &str) -> String;
     /// What is in a namespace: [`Names::members`](crate::Names::members).
@@ -32,7 +32,7 @@ pub trait Host: Send + 'static {
 
 /// What becomes of a call.
 #[derive(Debug)]
-pub enum Asked {
+pub enum CallDecision {
     /// It has the next number and stays open until it is settled.
     Issued,
     /// It never was a call: the program gets a `TypeError` with this message.
@@ -42,7 +42,7 @@ pub enum Asked {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
+pub enum LogLevel {
     Debug,
     Log,
     Info,
@@ -51,13 +51,13 @@ pub enum Level {
 }
 
 /// The host's side of one program.
-pub(crate) struct State<H> {
+pub(crate) struct HostState<H> {
     pub host: H,
     pub memory: Option<Memory>,
     pub memory_bytes_max: usize,
     pub memory_refused: bool,
     pub stopped_by_host: bool,
-    pub places: Vec<Place>,
+    pub places: Vec<JsPosition>,
     pub result: Option<String>,
     pub error: Option<String>,
     pub unhandled: Vec<String>,
@@ -65,9 +65,9 @@ pub(crate) struct State<H> {
     collation: Collation,
 }
 
-impl<H> State<H> {
-    pub(crate) fn new(host: H, memory_bytes_max: usize) -> State<H> {
-        State {
+impl<H> HostState<H> {
+    pub(crate) fn new(host: H, memory_bytes_max: usize) -> HostState<H> {
+        HostState {
             host,
             memory: None,
             memory_bytes_max,
@@ -89,7 +89,7 @@ impl<H> State<H> {
     }
 }
 
-impl<H: Send> ResourceLimiter for State<H> {
+impl<H: Send> ResourceLimiter for HostState<H> {
     fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         let granted = desired <= self.memory_bytes_max;
         self.memory_refused |= !granted;
@@ -109,32 +109,32 @@ const FUEL_PER_BYTE: u64 = 20;
 const REPORT_RESULT: u32 = 0;
 const REPORT_ERROR: u32 = 1;
 
-pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result<()> {
-    linker.func_wrap("host", "call", |mut caller: Caller<'_, State<H>>, tool: u32, at: u32, length: u32| {
+pub(crate) fn define<H: Host>(linker: &mut Linker<HostState<H>>) -> wasmtime::Result<()> {
+    linker.func_wrap("host", "call", |mut caller: Caller<'_, HostState<H>>, tool: u32, at: u32, length: u32| {
         let effort = caller.data().host.effort(tool, length);
         charge(&mut caller, FUEL_PER_BYTE * u64::from(length) + effort)?;
         let (bytes, state) = split(&mut caller)?;
         match state.host.call(tool, &text(bytes, at, length)?) {
-            Asked::Issued => Ok(0),
-            Asked::Refused(message) => Ok(-state.reply_with(message) - 1),
-            Asked::Stop => Err(stop(state)),
+            CallDecision::Issued => Ok(0),
+            CallDecision::Refused(message) => Ok(-state.reply_with(message) - 1),
+            CallDecision::Stop => Err(stop(state)),
         }
     })?;
-    linker.func_wrap("host", "log", |mut caller: Caller<'_, State<H>>, level: u32, at: u32, length: u32| {
+    linker.func_wrap("host", "log", |mut caller: Caller<'_, HostState<H>>, level: u32, at: u32, length: u32| {
         let (bytes, state) = split(&mut caller)?;
         let level = match level {
-            0 => Level::Debug,
-            1 => Level::Log,
-            2 => Level::Info,
-            3 => Level::Warn,
-            _ => Level::Error,
+            0 => LogLevel::Debug,
+            1 => LogLevel::Log,
+            2 => LogLevel::Info,
+            3 => LogLevel::Warn,
+            _ => LogLevel::Error,
         };
         match state.host.log(level, &text(bytes, at, length)?) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(stop(state)),
         }
     })?;
-    linker.func_wrap("host", "report", |mut caller: Caller<'_, State<H>>, kind: u32, at: u32, length: u32| {
+    linker.func_wrap("host", "report", |mut caller: Caller<'_, HostState<H>>, kind: u32, at: u32, length: u32| {
         let (bytes, state) = split(&mut caller)?;
         let report = text(bytes, at, length)?.into_owned();
         match kind {
@@ -144,12 +144,12 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result
         }
         Ok(())
     })?;
-    linker.func_wrap("host", "frame", |mut caller: Caller<'_, State<H>>, line: i32, column: i32| {
+    linker.func_wrap("host", "frame", |mut caller: Caller<'_, HostState<H>>, line: i32, column: i32| {
         if let (Ok(line), Ok(column)) = (u32::try_from(line), u32::try_from(column)) {
-            caller.data_mut().places.push(Place { line, column });
+            caller.data_mut().places.push(JsPosition { line, column });
         }
     })?;
-    linker.func_wrap("host", "ask", |mut caller: Caller<'_, State<H>>, question: u32, at: u32, length: u32| {
+    linker.func_wrap("host", "ask", |mut caller: Caller<'_, HostState<H>>, question: u32, at: u32, length: u32| {
         let effort = builtins::url_effort(asked(&mut caller, at, length)?);
         charge(&mut caller, FUEL_PER_BYTE * u64::from(length) + effort)?;
         if question == builtins::MEMBERS {
@@ -177,7 +177,7 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result
             None => -1,
         })
     })?;
-    linker.func_wrap("host", "read", |mut caller: Caller<'_, State<H>>, into: u32| {
+    linker.func_wrap("host", "read", |mut caller: Caller<'_, HostState<H>>, into: u32| {
         let (bytes, state) = split(&mut caller)?;
         let reply = std::mem::take(&mut state.reply);
         let start = into as usize;
@@ -187,7 +187,7 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result
     linker.func_wrap(
         "host",
         "compare",
-        |mut caller: Caller<'_, State<H>>, a: u32, a_length: u32, b: u32, b_length: u32, options: u32| {
+        |mut caller: Caller<'_, HostState<H>>, a: u32, a_length: u32, b: u32, b_length: u32, options: u32| {
             let effort = |text: &[u8]| FUEL_PER_BYTE * text.len() as u64 + builtins::collation_effort(text, options);
             let cost = effort(asked(&mut caller, a, a_length)?) + effort(asked(&mut caller, b, b_length)?);
             charge(&mut caller, cost)?;
@@ -200,19 +200,19 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<State<H>>) -> wasmtime::Result
 }
 
 /// Takes the fuel before the work is done, so that nothing is done for a program that cannot pay for it.
-fn charge<H>(caller: &mut Caller<'_, State<H>>, cost: u64) -> wasmtime::Result<()> {
+fn charge<H>(caller: &mut Caller<'_, HostState<H>>, cost: u64) -> wasmtime::Result<()> {
     let left = caller.get_fuel()?.checked_sub(FUEL_PER_QUESTION + cost);
     caller.set_fuel(left.unwrap_or(0))?;
     left.map(|_| ()).ok_or_else(|| Trap::OutOfFuel.into())
 }
 
-fn asked<'a, H>(caller: &'a mut Caller<'_, State<H>>, at: u32, length: u32) -> wasmtime::Result<&'a [u8]> {
+fn asked<'a, H>(caller: &'a mut Caller<'_, HostState<H>>, at: u32, length: u32) -> wasmtime::Result<&'a [u8]> {
     let (bytes, _) = split(caller)?;
     slice(bytes, at, length)
 }
 
 /// The guest's memory and the host's state, side by side.
-fn split<'a, H>(caller: &'a mut Caller<'_, State<H>>) -> wasmtime::Result<(&'a mut [u8], &'a mut State<H>)> {
+fn split<'a, H>(caller: &'a mut Caller<'_, HostState<H>>) -> wasmtime::Result<(&'a mut [u8], &'a mut HostState<H>)> {
     let memory = caller.data().memory.ok_or_else(misused)?;
     Ok(memory.data_and_store_mut(caller))
 }
@@ -231,7 +231,7 @@ fn misused() -> wasmtime::Error {
     wasmtime::Error::msg("the guest broke the protocol with its host")
 }
 
-fn stop<H>(state: &mut State<H>) -> wasmtime::Error {
+fn stop<H>(state: &mut HostState<H>) -> wasmtime::Error {
     state.stopped_by_host = true;
     wasmtime::Error::msg("stopped by the host")
 }

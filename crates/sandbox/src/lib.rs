@@ -2,8 +2,8 @@
 //!
 //! A [`Sandbox`] holds the compiled guest (QuickJS in WebAssembly, set up at build time). [`Sandbox::new_vm`] gives
 //! a program its own memory, copy-on-write from that image; [`Vm::start`] runs it until its job queue is empty. Then it
-//! is at [`Rest`]: the caller settles a call, lets a timer fire, or finishes it. Nothing here reads a
-//! clock, draws randomness or does I/O; what a program can see is a function of [`World`] and of the answers.
+//! is at [`IdleState`]: the caller settles a call, lets a timer fire, or finishes it. Nothing here reads a
+//! clock, draws randomness or does I/O; what a program can see is a function of [`VmConfig`] and of the answers.
 //!
 //! Instructions are counted. A program that uses them up, or that its [`Host`] stops, ends with a [`Stop`].
 //!
@@ -16,7 +16,7 @@ mod names;
 mod sandbox;
 mod vm;
 
-pub use imports::{Asked, Host, Level};
+pub use imports::{CallDecision, Host, LogLevel};
 pub use names::Names;
 pub use sandbox::{MEMORY_BYTES_CAP, Sandbox, SandboxError};
-pub use vm::{AnswerKind, Ending, Patience, Place, Rest, Stop, Vm, World};
+pub use vm::{AnswerKind, FinalReport, IdleState, JsPosition, ShouldContinue, Stop, Vm, VmConfig};

@@ -10,7 +10,7 @@ pub struct Names {
 }
 
 #[derive(Clone, Copy)]
-enum Entry {
+enum NameKind {
     Namespace,
     Function,
     Alias,
@@ -22,34 +22,34 @@ enum Entry {
 impl Names {
     /// Functions that follow belong to this namespace. Those of no namespace come first.
     pub fn namespace(&mut self, name: &str) {
-        entry(&mut self.globals, Entry::Namespace, 0, name);
+        entry(&mut self.globals, NameKind::Namespace, 0, name);
         self.members.push(Vec::new());
     }
 
     /// A function for tool number `tool`. Aliases and the exact name that follow are the same function.
     pub fn function(&mut self, tool: u16, identifier: &str) {
-        entry(self.place(), Entry::Function, tool, identifier);
+        entry(self.place(), NameKind::Function, tool, identifier);
     }
 
     pub fn alias(&mut self, identifier: &str) {
-        entry(self.place(), Entry::Alias, 0, identifier);
+        entry(self.place(), NameKind::Alias, 0, identifier);
     }
 
     /// A name that is reached by property access only, because it is no identifier.
     pub fn exact(&mut self, name: &str) {
-        entry(self.place(), Entry::Exact, 0, name);
+        entry(self.place(), NameKind::Exact, 0, name);
     }
 
     /// A global name that throws a `ReferenceError` with this message when it is read.
     pub fn unknown(&mut self, name: &str, message: &str) {
-        entry(&mut self.globals, Entry::Unknown, 0, name);
+        entry(&mut self.globals, NameKind::Unknown, 0, name);
         text(&mut self.globals, message);
     }
 
     /// A global function that is no tool: `tools` does not have it, and the arguments of its call are the list of what
     /// it was given, two at most.
     pub fn global(&mut self, tool: u16, identifier: &str) {
-        entry(&mut self.globals, Entry::Global, tool, identifier);
+        entry(&mut self.globals, NameKind::Global, tool, identifier);
     }
 
     /// What is in a namespace, for [`Host::members`](crate::Host::members). They count from 1.
@@ -67,7 +67,7 @@ impl Names {
     }
 }
 
-fn entry(into: &mut Vec<u8>, entry: Entry, tool: u16, name: &str) {
+fn entry(into: &mut Vec<u8>, entry: NameKind, tool: u16, name: &str) {
     into.push(entry as u8);
     into.extend(u32::from(tool).to_le_bytes());
     text(into, name);

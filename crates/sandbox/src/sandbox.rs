@@ -3,7 +3,7 @@
 use wasmtime::{Engine, InstanceAllocationStrategy, InstancePre, Linker, Module, PoolingAllocationConfig};
 
 use crate::config;
-use crate::imports::{self, Host, State};
+use crate::imports::{self, Host, HostState};
 
 /// The guest as machine code, made by the build script.
 #[repr(align(16))]
@@ -18,7 +18,7 @@ const KEEP_RESIDENT_BYTES: usize = 2 << 20;
 
 /// Everything that programs share: code, and the pool of memories they start in.
 pub struct Sandbox<H: 'static> {
-    pub(crate) guest: InstancePre<State<H>>,
+    pub(crate) guest: InstancePre<HostState<H>>,
     pub(crate) programs_max: u32,
 }
 

@@ -5,13 +5,13 @@ use std::task::{Context, Poll, Waker};
 
 use wasmtime::{Instance, Memory, Store, Trap, TypedFunc, WasmParams, WasmResults};
 
-use crate::imports::{Host, State};
+use crate::imports::{Host, HostState};
 use crate::names::Names;
 use crate::sandbox::{Sandbox, SandboxError};
 
 /// Everything a program's world depends on besides its answers.
 #[derive(Debug, Clone)]
-pub struct World {
+pub struct VmConfig {
     pub entropy: [u8; 40],
     pub started_at_ms: f64,
     pub fuel: u64,
@@ -21,7 +21,7 @@ pub struct World {
 
 /// A program whose job queue is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rest {
+pub enum IdleState {
     /// It waits for calls, or for nothing at all.
     Pending,
     /// It waits, and a timer could fire.
@@ -34,14 +34,14 @@ pub enum Rest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
     /// Its instructions are used up; the places tell where it was, innermost first.
-    OutOfFuel(Vec<Place>),
+    OutOfFuel(Vec<JsPosition>),
     /// The host said so.
-    ByHost(Vec<Place>),
+    ByHost(Vec<JsPosition>),
     /// It has no memory left, not even to report that.
     OutOfMemory,
     /// It went deeper than even the host's stack allows.
     StackExhausted,
-    /// The caller's patience ended. Says nothing about the program.
+    /// The caller's [`ShouldContinue`] returned `false`. Says nothing about the program.
     Interrupted,
     /// The guest died of something that is nobody's limit.
     Fault(String),
@@ -49,7 +49,7 @@ pub enum Stop {
 
 /// A position in the JavaScript that runs, both 1-based.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct JsPosition {
     pub line: u32,
     pub column: u32,
 }
@@ -67,7 +67,7 @@ pub enum AnswerKind {
 
 /// What a finished program left.
 #[derive(Debug)]
-pub struct Ending {
+pub struct FinalReport {
     /// JSON of the result, or of the error's description.
     pub outcome: Result<String, String>,
     /// Descriptions of rejections that nobody handled.
@@ -83,17 +83,17 @@ const HEADER_BYTES: usize = 64;
 const INBOX: u32 = include!(concat!(env!("OUT_DIR"), "/inbox.in"));
 const INBOX_BYTES: usize = 65536;
 
-/// How much fuel is burnt between two looks at the caller's patience: some milliseconds.
-const PATIENCE_FUEL: u64 = 20_000_000;
+/// Fuel that is burnt between two calls of [`ShouldContinue`]: a few milliseconds of work.
+const FUEL_PER_CHECK: u64 = 20_000_000;
 /// Enough to tell where a program was when it ran out.
 const POST_MORTEM_FUEL: u64 = 10_000_000;
 
-/// Asked now and then whether to go on with a run.
-pub type Patience<'a> = &'a dyn Fn() -> bool;
+/// Called every few milliseconds of a run; the run stops with [`Stop::Interrupted`] once it returns `false`.
+pub type ShouldContinue<'a> = &'a dyn Fn() -> bool;
 
 /// A program at rest.
 pub struct Vm<H: 'static> {
-    store: Store<State<H>>,
+    store: Store<HostState<H>>,
     memory: Memory,
     fuel_max: u64,
     exports: Exports,
@@ -116,8 +116,8 @@ impl<H> std::fmt::Debug for Vm<H> {
 
 impl<H: Host> Sandbox<H> {
     /// A fresh world in which nothing has run yet.
-    pub fn new_vm(&self, world: &World, host: H) -> Result<Vm<H>, SandboxError> {
-        let state = State::new(host, world.memory_bytes);
+    pub fn new_vm(&self, world: &VmConfig, host: H) -> Result<Vm<H>, SandboxError> {
+        let state = HostState::new(host, world.memory_bytes);
         let mut store = Store::new(self.guest.module().engine(), state);
         store.limiter(|state| state);
         let instance = self.guest.instantiate(&mut store).map_err(|error| {
@@ -133,7 +133,7 @@ impl<H: Host> Sandbox<H> {
             .ok_or_else(|| SandboxError::Guest(wasmtime::Error::msg("it exports no memory")))?;
         store.data_mut().memory = Some(memory);
         store.set_fuel(world.fuel).map_err(SandboxError::Guest)?;
-        store.fuel_async_yield_interval(Some(PATIENCE_FUEL)).map_err(SandboxError::Guest)?;
+        store.fuel_async_yield_interval(Some(FUEL_PER_CHECK)).map_err(SandboxError::Guest)?;
         Ok(Vm { store, memory, fuel_max: world.fuel, exports })
     }
 }
@@ -157,11 +157,11 @@ impl<H: Host> Vm<H> {
     /// Of several `names`, only one may have namespaces.
     pub fn start(
         &mut self,
-        world: &World,
+        world: &VmConfig,
         names: &[&Names],
         javascript: &str,
-        patience: Patience<'_>,
-    ) -> Result<Rest, Stop> {
+        should_continue: ShouldContinue<'_>,
+    ) -> Result<IdleState, Stop> {
         let names_bytes: usize = names.iter().map(|names| names.globals().len()).sum();
         let mut message = Vec::with_capacity(HEADER_BYTES + names_bytes + javascript.len() + 1);
         message.extend(world.started_at_ms.to_le_bytes());
@@ -175,32 +175,38 @@ impl<H: Host> Vm<H> {
         }
         message.extend_from_slice(javascript.as_bytes());
         message.push(0);
-        let at = self.lay(&message, patience)?;
+        let at = self.lay(&message, should_continue)?;
         let start = self.exports.start.clone();
-        self.enter(&start, at, patience).map(rest)
+        self.enter(&start, at, should_continue).map(rest)
     }
 
     /// Answers call number `call`, which must be open, and runs on.
-    pub fn settle(&mut self, call: u32, kind: AnswerKind, text: &str, patience: Patience<'_>) -> Result<Rest, Stop> {
+    pub fn settle(
+        &mut self,
+        call: u32,
+        kind: AnswerKind,
+        text: &str,
+        should_continue: ShouldContinue<'_>,
+    ) -> Result<IdleState, Stop> {
         // The engine's JSON parser reads one byte past the end.
         let mut message = Vec::with_capacity(text.len() + 1);
         message.extend_from_slice(text.as_bytes());
         message.push(0);
-        let at = self.lay(&message, patience)?;
+        let at = self.lay(&message, should_continue)?;
         let settle = self.exports.settle.clone();
-        self.enter(&settle, (call, kind as u32, at, text.len() as u32), patience).map(rest)
+        self.enter(&settle, (call, kind as u32, at, text.len() as u32), should_continue).map(rest)
     }
 
-    /// Lets the earliest timer fire; only when [`Rest::WaitingForTimer`].
-    pub fn tick(&mut self, patience: Patience<'_>) -> Result<Rest, Stop> {
+    /// Lets the earliest timer fire; only when [`IdleState::WaitingForTimer`].
+    pub fn tick(&mut self, should_continue: ShouldContinue<'_>) -> Result<IdleState, Stop> {
         let tick = self.exports.tick.clone();
-        self.enter(&tick, (), patience).map(rest)
+        self.enter(&tick, (), should_continue).map(rest)
     }
 
     /// Takes the result or the error; only when fulfilled or rejected.
-    pub fn finish(&mut self, patience: Patience<'_>) -> Result<Ending, Stop> {
+    pub fn finish(&mut self, should_continue: ShouldContinue<'_>) -> Result<FinalReport, Stop> {
         let finish = self.exports.finish.clone();
-        self.enter(&finish, (), patience)?;
+        self.enter(&finish, (), should_continue)?;
         let state = self.store.data_mut();
         let unhandled = std::mem::take(&mut state.unhandled);
         let outcome = match (state.result.take(), state.error.take()) {
@@ -208,7 +214,7 @@ impl<H: Host> Vm<H> {
             (None, Some(error)) => Err(error),
             (None, None) => return Err(Stop::Fault("the program finished without a report".to_owned())),
         };
-        Ok(Ending { outcome, unhandled, memory_refused: state.memory_refused })
+        Ok(FinalReport { outcome, unhandled, memory_refused: state.memory_refused })
     }
 
     pub fn host(&self) -> &H {
@@ -227,12 +233,12 @@ impl<H: Host> Vm<H> {
         self.memory.data_size(&self.store)
     }
 
-    fn lay(&mut self, message: &[u8], patience: Patience<'_>) -> Result<u32, Stop> {
+    fn lay(&mut self, message: &[u8], should_continue: ShouldContinue<'_>) -> Result<u32, Stop> {
         let at = if message.len() <= INBOX_BYTES {
             INBOX
         } else {
             let room = self.exports.room.clone();
-            self.enter(&room, message.len() as u32, patience)?
+            self.enter(&room, message.len() as u32, should_continue)?
         };
         if at == 0 {
             self.store.data_mut().memory_refused = true;
@@ -243,12 +249,17 @@ impl<H: Host> Vm<H> {
         Ok(at)
     }
 
-    fn enter<P, R>(&mut self, export: &TypedFunc<P, R>, params: P, patience: Patience<'_>) -> Result<R, Stop>
+    fn enter<P, R>(
+        &mut self,
+        export: &TypedFunc<P, R>,
+        params: P,
+        should_continue: ShouldContinue<'_>,
+    ) -> Result<R, Stop>
     where
         P: WasmParams + Sync,
         R: WasmResults + Send + Sync,
     {
-        let outcome = drive(export.call_async(&mut self.store, params), patience).ok_or(Stop::Interrupted)?;
+        let outcome = drive(export.call_async(&mut self.store, params), should_continue).ok_or(Stop::Interrupted)?;
         outcome.map_err(|error| self.stopped(&error))
     }
 
@@ -265,7 +276,7 @@ impl<H: Host> Vm<H> {
         }
     }
 
-    fn places(&mut self) -> Vec<Place> {
+    fn places(&mut self) -> Vec<JsPosition> {
         let locate = self.exports.locate.clone();
         let left = self.store.get_fuel().unwrap_or(0);
         if self.store.set_fuel(POST_MORTEM_FUEL).is_ok() {
@@ -278,24 +289,24 @@ impl<H: Host> Vm<H> {
     }
 }
 
-/// Runs a guest's future to its end on this thread; `None` when patience ended first.
-fn drive<F: Future>(future: F, patience: Patience<'_>) -> Option<F::Output> {
+/// Runs a guest's future to its end on this thread; `None` if `should_continue` returned `false` first.
+fn drive<F: Future>(future: F, should_continue: ShouldContinue<'_>) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(output) => return Some(output),
-            Poll::Pending if patience() => {}
+            Poll::Pending if should_continue() => {}
             Poll::Pending => return None,
         }
     }
 }
 
-fn rest(status: i32) -> Rest {
+fn rest(status: i32) -> IdleState {
     match status {
-        0 => Rest::Pending,
-        1 => Rest::WaitingForTimer,
-        2 => Rest::Fulfilled,
-        _ => Rest::Rejected,
+        0 => IdleState::Pending,
+        1 => IdleState::WaitingForTimer,
+        2 => IdleState::Fulfilled,
+        _ => IdleState::Rejected,
     }
 }

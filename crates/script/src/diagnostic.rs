@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::position::{Position, code_frame};
+use crate::position::{SourcePosition, code_frame};
 
 /// A mistake in the model's own source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,14 +10,14 @@ pub struct Diagnostic {
     /// What is wrong and what to do about it.
     pub message: String,
     /// Where, in the text the model wrote.
-    pub at: Position,
+    pub at: SourcePosition,
     /// The lines around it, see [`code_frame`].
     pub frame: String,
 }
 
 impl Diagnostic {
-    pub(crate) fn of(mistake: Mistake, source: &str) -> Self {
-        let at = Position::of(source, mistake.offset);
+    pub(crate) fn of(mistake: SourceError, source: &str) -> Self {
+        let at = SourcePosition::of(source, mistake.offset);
         Self { message: mistake.message, at, frame: code_frame(source, at) }
     }
 }
@@ -32,12 +32,12 @@ impl std::error::Error for Diagnostic {}
 
 /// A mistake at a byte offset, not yet shown in its source.
 #[derive(Debug)]
-pub(crate) struct Mistake {
+pub(crate) struct SourceError {
     pub(crate) offset: usize,
     pub(crate) message: String,
 }
 
-impl Mistake {
+impl SourceError {
     pub(crate) fn at(offset: u32, message: impl Into<String>) -> Self {
         Self { offset: offset as usize, message: message.into() }
     }

@@ -9,7 +9,7 @@ use oxc::ast::builder::AstBuilder;
 use oxc::semantic::SymbolId;
 use oxc::span::{GetSpan, SPAN, Span};
 
-use crate::diagnostic::Mistake;
+use crate::diagnostic::SourceError;
 use crate::outline::{Outline, no_modules};
 
 /// Rewrites a program without types into a function body, and yields the JavaScript to run after it.
@@ -17,7 +17,7 @@ pub(crate) fn install<'a>(
     program: &mut Program<'a>,
     outline: &Outline,
     allocator: &'a Allocator,
-) -> Result<String, Mistake> {
+) -> Result<String, SourceError> {
     let mut body = Body {
         build: AstBuilder::new(allocator),
         result_name: unused_name(program.source_text),
@@ -63,16 +63,16 @@ struct TopLevelFunction {
 
 impl<'a> Body<'a> {
     /// Adds a top-level statement, as it is inside a function: without imports and exports.
-    fn add(&mut self, statement: Statement<'a>) -> Result<(), Mistake> {
+    fn add(&mut self, statement: Statement<'a>) -> Result<(), SourceError> {
         match statement {
             // One that is needed has been refused.
             Statement::ImportDeclaration(_) => {}
             Statement::ExportAllDeclaration(export) => {
-                return Err(Mistake::at(export.span.start, no_modules(&["*"], export.source.value.as_str())));
+                return Err(SourceError::at(export.span.start, no_modules(&["*"], export.source.value.as_str())));
             }
             Statement::ExportFromDeclaration(export) => {
                 let names: Vec<_> = export.specifiers.iter().map(|it| export_name(&it.local)).collect();
-                return Err(Mistake::at(export.span.start, no_modules(&names, export.source.value.as_str())));
+                return Err(SourceError::at(export.span.start, no_modules(&names, export.source.value.as_str())));
             }
             Statement::ExportDeclaration(export) => {
                 self.statements.push(Statement::from(export.unbox().declaration));
@@ -96,7 +96,7 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
-    fn add_default(&mut self, declaration: ExportDefaultDeclarationKind<'a>, span: Span) -> Result<(), Mistake> {
+    fn add_default(&mut self, declaration: ExportDefaultDeclarationKind<'a>, span: Span) -> Result<(), SourceError> {
         match declaration {
             ExportDefaultDeclarationKind::FunctionDeclaration(function) => {
                 if let Some(id) = &function.id {
@@ -107,7 +107,7 @@ impl<'a> Body<'a> {
                 }
             }
             ExportDefaultDeclarationKind::ClassDeclaration(class) => {
-                return Err(Mistake::at(
+                return Err(SourceError::at(
                     class.span.start,
                     "a class cannot be the program; export a function that uses it",
                 ));
@@ -115,7 +115,7 @@ impl<'a> Body<'a> {
             ExportDefaultDeclarationKind::TSInterfaceDeclaration(_) => {}
             declaration => {
                 let expression = Expression::try_from(declaration).map_err(|_kind| {
-                    Mistake::at(span.start, "this cannot be exported as the program; export a function")
+                    SourceError::at(span.start, "this cannot be exported as the program; export a function")
                 })?;
                 if let Expression::Identifier(name) = &expression {
                     self.default = Some(Default::Name(name.name.to_string()));
@@ -156,7 +156,7 @@ impl<'a> Body<'a> {
     }
 
     /// Decides what runs after the last statement.
-    fn start(&mut self, outline: &Outline) -> Result<String, Mistake> {
+    fn start(&mut self, outline: &Outline) -> Result<String, SourceError> {
         let functions = self.top_level_functions();
         match self.default.take() {
             Some(Default::Kept) => return Ok(call_or_value(&self.result_name)),
@@ -179,7 +179,7 @@ impl<'a> Body<'a> {
         if let Some(first) = functions.first()
             && self.statements.iter().all(only_declares_functions)
         {
-            return Err(Mistake::at(
+            return Err(SourceError::at(
                 first.span.start,
                 "nothing in this program runs, because it only declares functions; \
                           name the one to start `main`, or call it",

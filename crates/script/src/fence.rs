@@ -6,7 +6,7 @@ use crate::position::BYTE_ORDER_MARK;
 
 /// A fenced code block.
 #[derive(Debug)]
-pub(crate) struct Block {
+pub(crate) struct CodeBlock {
     /// Where its opening fence starts.
     pub(crate) opening: usize,
     /// The lines between the fences; up to the end where the closing fence is missing.
@@ -14,9 +14,9 @@ pub(crate) struct Block {
 }
 
 /// All fenced code blocks of a text.
-pub(crate) fn blocks(source: &str) -> Vec<Block> {
+pub(crate) fn blocks(source: &str) -> Vec<CodeBlock> {
     let mut blocks = Vec::new();
-    let mut open: Option<(Fence<'_>, Block)> = None;
+    let mut open: Option<(Fence<'_>, CodeBlock)> = None;
     let mut line_start = 0;
     for line in source.split_inclusive('\n') {
         let line_end = line_start + line.len();
@@ -24,7 +24,7 @@ pub(crate) fn blocks(source: &str) -> Vec<Block> {
         open = match (open, fence) {
             (None, Some(fence)) if fence.can_open() => {
                 let opening = line_start + fence.indent;
-                Some((fence, Block { opening, content: line_end..source.len() }))
+                Some((fence, CodeBlock { opening, content: line_end..source.len() }))
             }
             (Some((opened, mut block)), Some(fence)) if fence.closes(&opened) => {
                 block.content.end = line_start;

@@ -12,13 +12,13 @@ use oxc::semantic::SemanticBuilder;
 use oxc::span::SourceType;
 use oxc::transformer::{TransformOptions, Transformer};
 
-use crate::diagnostic::{Diagnostic, Mistake};
+use crate::diagnostic::{Diagnostic, SourceError};
 use crate::entry;
-use crate::fence::{self, Block};
+use crate::fence::{self, CodeBlock};
 use crate::nesting;
 use crate::outline::Outline;
 use crate::position::BYTE_ORDER_MARK;
-use crate::source_map::{Mark, Place, marks};
+use crate::source_map::{Mark, Utf16Position, marks};
 
 // The body starts on a line of its own, because the engine's columns are off by one on the first.
 const PROLOGUE: &str = "(async () => {\n";
@@ -32,7 +32,7 @@ pub(crate) enum Mapping {
 }
 
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledScript {
     pub(crate) javascript: String,
     /// By name, with the offset of the first call.
     pub(crate) unknown_calls: Vec<(String, usize)>,
@@ -41,33 +41,33 @@ pub(crate) struct Compiled {
 }
 
 /// Why a text did not compile.
-enum Refusal {
+enum CompileError {
     /// It is not code at all, perhaps prose around code.
-    Syntax(Mistake),
-    Program(Mistake),
+    Syntax(SourceError),
+    Program(SourceError),
 }
 
-pub(crate) fn compile(source: &str, mapping: Mapping) -> Result<Compiled, Diagnostic> {
-    let diagnose = |mistake: Mistake| Diagnostic::of(mistake, source);
+pub(crate) fn compile(source: &str, mapping: Mapping) -> Result<CompiledScript, Diagnostic> {
+    let diagnose = |mistake: SourceError| Diagnostic::of(mistake, source);
     let blocks = fence::blocks(source);
     let starts_fenced = blocks.first().is_some_and(|block| source[..block.opening].trim_matches(is_blank).is_empty());
     if !starts_fenced {
         match compile_whole(source, mapping, &blocks) {
             Ok(compiled) => return Ok(compiled),
-            Err(Refusal::Program(mistake)) => return Err(diagnose(mistake)),
-            Err(Refusal::Syntax(mistake)) if blocks.is_empty() => return Err(diagnose(mistake)),
-            Err(Refusal::Syntax(_)) => {}
+            Err(CompileError::Program(mistake)) => return Err(diagnose(mistake)),
+            Err(CompileError::Syntax(mistake)) if blocks.is_empty() => return Err(diagnose(mistake)),
+            Err(CompileError::Syntax(_)) => {}
         }
     }
     if let Some(second) = blocks.get(1) {
-        return Err(diagnose(Mistake {
+        return Err(diagnose(SourceError {
             offset: second.opening,
             message: format!("there are {} code blocks here; send one program, in one block", blocks.len()),
         }));
     }
     let content = blocks.first().map_or(0..source.len(), |block| block.content.clone());
     compile_text(&fence::blank_outside(source, &content), mapping, &[]).map_err(|refusal| match refusal {
-        Refusal::Syntax(mistake) | Refusal::Program(mistake) => diagnose(mistake),
+        CompileError::Syntax(mistake) | CompileError::Program(mistake) => diagnose(mistake),
     })
 }
 
@@ -75,7 +75,7 @@ fn is_blank(c: char) -> bool {
     c.is_whitespace() || c == BYTE_ORDER_MARK
 }
 
-fn compile_whole(source: &str, mapping: Mapping, blocks: &[Block]) -> Result<Compiled, Refusal> {
+fn compile_whole(source: &str, mapping: Mapping, blocks: &[CodeBlock]) -> Result<CompiledScript, CompileError> {
     match source.strip_prefix(BYTE_ORDER_MARK) {
         None => compile_text(source, mapping, blocks),
         Some(rest) => {
@@ -86,24 +86,27 @@ fn compile_whole(source: &str, mapping: Mapping, blocks: &[Block]) -> Result<Com
 }
 
 /// `blocks` are those that mark the text around them as prose.
-fn compile_text(text: &str, mapping: Mapping, blocks: &[Block]) -> Result<Compiled, Refusal> {
+fn compile_text(text: &str, mapping: Mapping, blocks: &[CodeBlock]) -> Result<CompiledScript, CompileError> {
     nesting::with_stack_for(text, || compile_on_this_stack(text, mapping, blocks))
-        .map_err(|deep| Refusal::Syntax(Mistake { offset: deep.offset, message: nesting::TOO_DEEP.into() }))?
+        .map_err(|deep| CompileError::Syntax(SourceError { offset: deep.offset, message: nesting::TOO_DEEP.into() }))?
 }
 
-fn compile_on_this_stack(text: &str, mapping: Mapping, blocks: &[Block]) -> Result<Compiled, Refusal> {
+fn compile_on_this_stack(text: &str, mapping: Mapping, blocks: &[CodeBlock]) -> Result<CompiledScript, CompileError> {
     let allocator = Allocator::default();
-    let mut program = parse(&allocator, text).map_err(Refusal::Syntax)?;
+    let mut program = parse(&allocator, text).map_err(CompileError::Syntax)?;
     if let Some(block) = blocks.iter().find(|block| is_template(block, &program)) {
-        return Err(Refusal::Syntax(Mistake { offset: block.opening, message: "this is a code block".into() }));
+        return Err(CompileError::Syntax(SourceError {
+            offset: block.opening,
+            message: "this is a code block".into(),
+        }));
     }
     if program.body.is_empty() && program.directives.is_empty() {
-        return Err(Refusal::Program(Mistake {
+        return Err(CompileError::Program(SourceError {
             offset: text.find(|c: char| !c.is_whitespace()).unwrap_or(0),
             message: "the program is empty; send TypeScript that returns its result".into(),
         }));
     }
-    let (unknown_calls, start) = rewrite(&allocator, &mut program).map_err(Refusal::Program)?;
+    let (unknown_calls, start) = rewrite(&allocator, &mut program).map_err(CompileError::Program)?;
 
     let printed = Codegen::new()
         .with_options(CodegenOptions {
@@ -114,18 +117,18 @@ fn compile_on_this_stack(text: &str, mapping: Mapping, blocks: &[Block]) -> Resu
         .build(&program);
     let marks = printed.map.map_or_else(Vec::new, |map| {
         let places = map.get_tokens().map(|token| {
-            let generated = Place { line: token.get_dst_line(), column: token.get_dst_col() };
-            let original = Place { line: token.get_src_line(), column: token.get_src_col() };
+            let generated = Utf16Position { line: token.get_dst_line(), column: token.get_dst_col() };
+            let original = Utf16Position { line: token.get_src_line(), column: token.get_src_col() };
             (generated, original)
         });
         marks(places, text, &printed.code, PROLOGUE.lines().count() as u32)
     });
     let javascript = [PROLOGUE, &unescape_script_tags(&printed.code, text), &start, EPILOGUE].concat();
-    Ok(Compiled { javascript, unknown_calls, marks })
+    Ok(CompiledScript { javascript, unknown_calls, marks })
 }
 
 /// Whether a fence was taken for template literals, as in `Program:` and a fence below it.
-fn is_template(block: &Block, program: &Program<'_>) -> bool {
+fn is_template(block: &CodeBlock, program: &Program<'_>) -> bool {
     let at = block.opening as u32;
     let comments = &program.comments[..program.comments.partition_point(|comment| comment.span.start <= at)];
     let in_comment = comments.last().is_some_and(|comment| at < comment.span.end);
@@ -142,7 +145,7 @@ fn unescape_script_tags<'p>(printed: &'p str, text: &str) -> Cow<'p, str> {
 }
 
 /// Parses TypeScript, or JavaScript where only that succeeds.
-fn parse<'a>(allocator: &'a Allocator, text: &'a str) -> Result<Program<'a>, Mistake> {
+fn parse<'a>(allocator: &'a Allocator, text: &'a str) -> Result<Program<'a>, SourceError> {
     let parse_as = |source_type: SourceType| {
         let parsed = Parser::new(allocator, text, source_type)
             .with_options(ParseOptions {
@@ -172,7 +175,10 @@ fn is_nameless_function(error: &OxcDiagnostic, program: &Program<'_>) -> bool {
 }
 
 /// Turns the program into a function body without types.
-fn rewrite<'a>(allocator: &'a Allocator, program: &mut Program<'a>) -> Result<(Vec<(String, usize)>, String), Mistake> {
+fn rewrite<'a>(
+    allocator: &'a Allocator,
+    program: &mut Program<'a>,
+) -> Result<(Vec<(String, usize)>, String), SourceError> {
     let (outline, scoping) = {
         let analysed = SemanticBuilder::new()
             .with_build_nodes(true)
@@ -198,12 +204,12 @@ fn errors(diagnostics: &Diagnostics) -> impl Iterator<Item = &OxcDiagnostic> {
     diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error)
 }
 
-fn mistake(error: &OxcDiagnostic) -> Mistake {
+fn mistake(error: &OxcDiagnostic) -> SourceError {
     let message = match &error.help {
         Some(help) => format!("{}; {help}", error.message),
         None => error.message.to_string(),
     };
-    Mistake { offset: offset_of(error), message }
+    SourceError { offset: offset_of(error), message }
 }
 
 /// Of several places, a mistake is at the last: what came before was right until then.

@@ -3,7 +3,7 @@
 //! A model sends a program as a function body, as a `main` it forgot to call, as a default
 //! export, as a bare arrow function, or as any of these inside a Markdown fence. [`prepare`]
 //! takes them all as the same program: it strips the TypeScript, finds out what the program's
-//! result is, and yields one JavaScript [`Script`] whose value is a promise for that result.
+//! result is, and yields one JavaScript [`PreparedScript`] whose value is a promise for that result.
 //! Where that is not possible it says why in a [`Diagnostic`], in terms of the text the model wrote.
 //!
 //! The crate does no I/O, runs nothing and checks no types. Modern JavaScript passes through
@@ -23,7 +23,7 @@ mod source_map;
 
 pub use diagnostic::Diagnostic;
 pub use globals::STANDARD_GLOBALS;
-pub use position::{Position, code_frame};
+pub use position::{SourcePosition, code_frame};
 pub use source_map::SourceMap;
 
 use front_end::Mapping;
@@ -31,7 +31,7 @@ use position::Cursor;
 
 /// What runs in place of what the model wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Script {
+pub struct PreparedScript {
     /// A JavaScript script (not a module) whose completion value is a promise for the program's
     /// result.
     pub javascript: String,
@@ -45,7 +45,7 @@ pub struct Script {
 pub struct UnknownCall {
     pub name: String,
     /// Where the program calls it first.
-    pub at: Position,
+    pub at: SourcePosition,
 }
 
 /// Turns a program into the script that runs in its place.
@@ -54,7 +54,7 @@ pub struct UnknownCall {
 /// let script = dacapo_script::prepare("const n: number = 2;\nn + 1").unwrap();
 /// assert_eq!(script.javascript, "(async () => {\nconst n = 2;\nreturn n + 1;\n})()");
 /// ```
-pub fn prepare(source: &str) -> Result<Script, Diagnostic> {
+pub fn prepare(source: &str) -> Result<PreparedScript, Diagnostic> {
     let mut compiled = front_end::compile(source, Mapping::Without)?;
     compiled.unknown_calls.sort_unstable_by_key(|(_, offset)| *offset);
     let mut cursor = Cursor::new(source);
@@ -64,5 +64,5 @@ pub fn prepare(source: &str) -> Result<Script, Diagnostic> {
         .map(|(name, offset)| UnknownCall { name, at: cursor.advance_to(offset) })
         .collect();
     unknown_calls.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    Ok(Script { javascript: compiled.javascript, unknown_calls })
+    Ok(PreparedScript { javascript: compiled.javascript, unknown_calls })
 }

@@ -68,7 +68,7 @@ enum Before {
 }
 
 /// One level of brackets.
-struct Level {
+struct BracketLevel {
     closer: u8,
     in_template: bool,
     /// What the closing bracket is.
@@ -81,7 +81,7 @@ struct Level {
     angles: usize,
 }
 
-impl Level {
+impl BracketLevel {
     fn cost(&self) -> usize {
         self.run + self.kept + self.angles * ANGLE_COST
     }
@@ -91,7 +91,7 @@ struct Scan<'t> {
     text: &'t str,
     bytes: &'t [u8],
     at: usize,
-    levels: Vec<Level>,
+    levels: Vec<BracketLevel>,
     /// Cost of all levels together.
     cost: usize,
     cost_max: usize,
@@ -106,7 +106,7 @@ struct Scan<'t> {
 
 impl<'t> Scan<'t> {
     fn new(text: &'t str) -> Self {
-        let top = Level { closer: 0, in_template: false, after: Before::Operand, run: 0, kept: 0, angles: 0 };
+        let top = BracketLevel { closer: 0, in_template: false, after: Before::Operand, run: 0, kept: 0, angles: 0 };
         Self {
             text,
             bytes: text.as_bytes(),
@@ -197,7 +197,7 @@ impl<'t> Scan<'t> {
         self.bytes.get(self.at + 1) == Some(&byte)
     }
 
-    fn level(&mut self) -> &mut Level {
+    fn level(&mut self) -> &mut BracketLevel {
         self.levels.last_mut().expect("the top level is never closed")
     }
 
@@ -247,7 +247,7 @@ impl<'t> Scan<'t> {
         self.begin_token();
         self.count(1);
         self.add(BRACKET_COST);
-        self.levels.push(Level { closer, in_template: false, after, run: 0, kept: 0, angles: 0 });
+        self.levels.push(BracketLevel { closer, in_template: false, after, run: 0, kept: 0, angles: 0 });
         self.at += 1;
         self.before = Before::Semicolon;
     }
@@ -358,11 +358,11 @@ impl<'t> Scan<'t> {
 
     fn word(&mut self, word: &str) {
         let after_dot = self.before == Before::Dot;
-        let role = if after_dot { Role::Name } else { Role::of(word) };
+        let role = if after_dot { KeywordRole::Name } else { KeywordRole::of(word) };
         let starts = match role {
-            Role::GoesOn | Role::Infix(_) => false,
-            Role::Case => true,
-            Role::Name | Role::Starts(_) => match self.before {
+            KeywordRole::GoesOn | KeywordRole::Infix(_) => false,
+            KeywordRole::Case => true,
+            KeywordRole::Name | KeywordRole::Starts(_) => match self.before {
                 Before::Semicolon => true,
                 Before::Operand | Before::Brace => self.line_break,
                 Before::Operator | Before::Dot | Before::Unclear => false,
@@ -372,14 +372,14 @@ impl<'t> Scan<'t> {
             self.end_statement();
         }
         self.before = match role {
-            Role::Name => Before::Operand,
-            Role::Starts(before) | Role::Infix(before) => before,
-            Role::GoesOn | Role::Case => Before::Operator,
+            KeywordRole::Name => Before::Operand,
+            KeywordRole::Starts(before) | KeywordRole::Infix(before) => before,
+            KeywordRole::GoesOn | KeywordRole::Case => Before::Operator,
         };
         match role {
-            Role::Name => {}
-            Role::GoesOn => self.count_kept(),
-            Role::Starts(_) | Role::Infix(_) | Role::Case => self.count(1),
+            KeywordRole::Name => {}
+            KeywordRole::GoesOn => self.count_kept(),
+            KeywordRole::Starts(_) | KeywordRole::Infix(_) | KeywordRole::Case => self.count(1),
         }
         self.header = match word {
             _ if after_dot => Before::Operand,
@@ -392,7 +392,7 @@ impl<'t> Scan<'t> {
 
 /// What a word can do to the depth of the tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum KeywordRole {
     /// Nothing: it is a name or a literal.
     Name,
     /// Can hold what follows, and starts a statement where it is first on its line.
@@ -405,7 +405,7 @@ enum Role {
     Case,
 }
 
-impl Role {
+impl KeywordRole {
     fn of(word: &str) -> Self {
         match word {
             "class" | "const" | "delete" | "do" | "enum" | "export" | "for" | "function" | "if" | "import" | "new"

@@ -10,7 +10,7 @@ use oxc::ast::ast::{
 use oxc::semantic::{AstNode, Semantic, SymbolId};
 use oxc::span::{GetSpan, Span};
 
-use crate::diagnostic::Mistake;
+use crate::diagnostic::SourceError;
 use crate::globals;
 
 /// What has to be known about a program before its types are stripped.
@@ -29,7 +29,7 @@ pub(crate) struct Outline {
 }
 
 impl Outline {
-    pub(crate) fn of(semantic: &Semantic<'_>) -> Result<Self, Mistake> {
+    pub(crate) fn of(semantic: &Semantic<'_>) -> Result<Self, SourceError> {
         let body = &semantic.nodes().program().body;
         let mut outline = Self {
             only_declares: body.iter().all(is_declaration),
@@ -61,7 +61,7 @@ impl Outline {
     }
 
     /// Refuses an import unless it is of types only, which TypeScript drops too.
-    fn refuse_import(semantic: &Semantic<'_>, import: &ImportDeclaration<'_>) -> Result<(), Mistake> {
+    fn refuse_import(semantic: &Semantic<'_>, import: &ImportDeclaration<'_>) -> Result<(), SourceError> {
         let specifiers: Vec<_> = import.specifiers.iter().flatten().collect();
         let is_of_types = |specifier: &&ImportDeclarationSpecifier<'_>| {
             let marked =
@@ -73,7 +73,7 @@ impl Outline {
             return Ok(());
         }
         let names: Vec<_> = specifiers.iter().map(|specifier| specifier.local().name.as_str()).collect();
-        Err(Mistake::at(import.span.start, no_modules(&names, import.source.value.as_str())))
+        Err(SourceError::at(import.span.start, no_modules(&names, import.source.value.as_str())))
     }
 
     /// Whether the program uses a top-level name anywhere but within `own`.
@@ -136,7 +136,7 @@ fn valued(statement: &Statement<'_>) -> Option<Span> {
     has_value.then(|| statement.span())
 }
 
-fn refuse_unsupported(node: &AstNode<'_>) -> Result<(), Mistake> {
+fn refuse_unsupported(node: &AstNode<'_>) -> Result<(), SourceError> {
     let message = match node.kind() {
         AstKind::ImportMeta(_) => {
             "`import.meta` does not exist here, because the program is not a module; remove it".into()
@@ -155,7 +155,7 @@ fn refuse_unsupported(node: &AstNode<'_>) -> Result<(), Mistake> {
         },
         _ => return Ok(()),
     };
-    Err(Mistake::at(node.kind().span().start, message))
+    Err(SourceError::at(node.kind().span().start, message))
 }
 
 /// What to tell a program that imports.

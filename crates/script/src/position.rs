@@ -9,12 +9,12 @@ pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// 1-based line, and 1-based column counted in Unicode code points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub struct SourcePosition {
     pub line: u32,
     pub column: u32,
 }
 
-impl Position {
+impl SourcePosition {
     /// The position of a byte offset; one past the end or inside a character is moved back.
     pub(crate) fn of(source: &str, offset: usize) -> Self {
         Cursor::new(source).advance_to(offset)
@@ -25,20 +25,20 @@ impl Position {
 pub(crate) struct Cursor<'s> {
     source: &'s str,
     offset: usize,
-    position: Position,
+    position: SourcePosition,
 }
 
 impl<'s> Cursor<'s> {
     pub(crate) fn new(source: &'s str) -> Self {
-        Self { source, offset: 0, position: Position { line: 1, column: 1 } }
+        Self { source, offset: 0, position: SourcePosition { line: 1, column: 1 } }
     }
 
-    pub(crate) fn advance_to(&mut self, offset: usize) -> Position {
+    pub(crate) fn advance_to(&mut self, offset: usize) -> SourcePosition {
         let end = self.source.floor_char_boundary(offset);
         for c in self.source[self.offset..end].chars() {
             match c {
-                '\n' => self.position = Position { line: self.position.line + 1, column: 1 },
-                BYTE_ORDER_MARK if self.position == (Position { line: 1, column: 1 }) => {}
+                '\n' => self.position = SourcePosition { line: self.position.line + 1, column: 1 },
+                BYTE_ORDER_MARK if self.position == (SourcePosition { line: 1, column: 1 }) => {}
                 _ => self.position.column += 1,
             }
         }
@@ -48,7 +48,7 @@ impl<'s> Cursor<'s> {
 }
 
 /// The lines around a position, with line numbers, `>` on the line and `^` under the column.
-pub fn code_frame(source: &str, at: Position) -> String {
+pub fn code_frame(source: &str, at: SourcePosition) -> String {
     let line_index = at.line.saturating_sub(1) as usize;
     let column_index = at.column.saturating_sub(1) as usize;
     let first = line_index.saturating_sub(LINES_BEFORE);

@@ -1,9 +1,9 @@
 //! From a place in what runs back to what the model wrote.
 
 use crate::front_end::{self, Mapping};
-use crate::position::Position;
+use crate::position::SourcePosition;
 
-/// Maps positions in [`Script::javascript`](crate::Script::javascript) back to the model's source.
+/// Maps positions in [`PreparedScript::javascript`](crate::PreparedScript::javascript) back to the model's source.
 ///
 /// Built only when an error has to be shown, because it repeats the front end with mapping on.
 #[derive(Debug)]
@@ -21,47 +21,47 @@ impl SourceMap {
     }
 
     /// Where the model wrote what stands at `generated`, as the engine reports it: unlike in
-    /// every other [`Position`], the engine's column counts bytes of UTF-8.
+    /// every other [`SourcePosition`], the engine's column counts bytes of UTF-8.
     ///
     /// The engine points at the start of a run without white space, so this is where the
     /// expression begins and not always the exact name in it.
-    pub fn original(&self, generated: Position) -> Option<Position> {
+    pub fn original(&self, generated: SourcePosition) -> Option<SourcePosition> {
         let after = self.marks.partition_point(|mark| mark.generated <= generated);
         let is_on_line = |mark: &&Mark| mark.generated.line == generated.line;
         let before = self.marks[..after].last().filter(is_on_line);
         let mark = before.or_else(|| self.marks.get(after).filter(is_on_line))?;
-        Some(Position::of(&self.source, mark.offset))
+        Some(SourcePosition::of(&self.source, mark.offset))
     }
 }
 
 /// Text at `generated`, whose column counts bytes, comes from `offset` in the source.
 #[derive(Debug)]
 pub(crate) struct Mark {
-    pub(crate) generated: Position,
+    pub(crate) generated: SourcePosition,
     pub(crate) offset: usize,
 }
 
 /// A source map counts lines and columns from zero, and columns in UTF-16.
-pub(crate) struct Place {
+pub(crate) struct Utf16Position {
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
 
 /// What a source map of the printed body says, in terms of the script.
 pub(crate) fn marks(
-    places: impl Iterator<Item = (Place, Place)>,
+    places: impl Iterator<Item = (Utf16Position, Utf16Position)>,
     text: &str,
     printed: &str,
     lines_before: u32,
 ) -> Vec<Mark> {
-    let text = Places::of(text);
-    let printed = Places::of(printed);
+    let text = Utf16Offsets::of(text);
+    let printed = Utf16Offsets::of(printed);
     places
         .map(|(generated, original)| {
-            let line_start = printed.offset(&Place { line: generated.line, column: 0 });
+            let line_start = printed.offset(&Utf16Position { line: generated.line, column: 0 });
             let column = printed.offset(&generated) - line_start + 1;
             Mark {
-                generated: Position { line: generated.line + lines_before + 1, column: column as u32 },
+                generated: SourcePosition { line: generated.line + lines_before + 1, column: column as u32 },
                 offset: text.offset(&original),
             }
         })
@@ -69,14 +69,14 @@ pub(crate) fn marks(
 }
 
 /// The byte offset of every place in a text.
-struct Places {
+struct Utf16Offsets {
     /// By UTF-16 unit, the end included.
     offsets: Vec<usize>,
     /// The first unit of every line, by all the line terminators of the language.
     line_starts: Vec<usize>,
 }
 
-impl Places {
+impl Utf16Offsets {
     fn of(text: &str) -> Self {
         let mut places = Self { offsets: Vec::with_capacity(text.len() + 1), line_starts: vec![0] };
         let mut chars = text.char_indices().peekable();
@@ -91,7 +91,7 @@ impl Places {
         places
     }
 
-    fn offset(&self, place: &Place) -> usize {
+    fn offset(&self, place: &Utf16Position) -> usize {
         let end = self.offsets.len() - 1;
         let line_start = self.line_starts.get(place.line as usize).map_or(end, |&start| start);
         self.offsets[(line_start + place.column as usize).min(end)]

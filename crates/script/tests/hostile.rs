@@ -3,18 +3,18 @@
 use dacapo_script::{SourceMap, prepare};
 
 /// `before`, then `open` many times, then `middle`, then `close` as many times.
-struct Shape {
+struct NestedShape {
     before: &'static str,
     open: &'static str,
     middle: &'static str,
     close: &'static str,
 }
 
-const fn shape(before: &'static str, open: &'static str, middle: &'static str, close: &'static str) -> Shape {
-    Shape { before, open, middle, close }
+const fn shape(before: &'static str, open: &'static str, middle: &'static str, close: &'static str) -> NestedShape {
+    NestedShape { before, open, middle, close }
 }
 
-const SHAPES: &[Shape] = &[
+const SHAPES: &[NestedShape] = &[
     shape("", "(", "a", ")"),
     shape("", "[", "", "]"),
     shape("", "{", "", "}"),
@@ -101,8 +101,8 @@ const SHAPES: &[Shape] = &[
     shape("", "typeof\u{3000}", "a", ""),
 ];
 
-fn repeated(shape: &Shape, times: usize) -> String {
-    let Shape { before, open, middle, close } = shape;
+fn repeated(shape: &NestedShape, times: usize) -> String {
+    let NestedShape { before, open, middle, close } = shape;
     format!("{before}{}{middle}{}", open.repeat(times), close.repeat(times))
 }
 

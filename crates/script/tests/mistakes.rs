@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use dacapo_script::{Position, code_frame, prepare};
+use dacapo_script::{SourcePosition, code_frame, prepare};
 
 fn refusal(source: &str) -> String {
     prepare(source).unwrap_err().to_string()
@@ -45,7 +45,7 @@ fn several_blocks_are_not_one_program() {
     let error = prepare("First:\n```\na()\n```\nThen:\n```\nb()\n```\n").unwrap_err();
 
     assert_eq!(error.message, "there are 2 code blocks here; send one program, in one block");
-    assert_eq!(error.at, Position { line: 6, column: 1 });
+    assert_eq!(error.at, SourcePosition { line: 6, column: 1 });
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn what_cannot_be_imported_is_named() {
                  tools are global functions: remove this line and call them directly"
             )
         );
-        assert_eq!(error.at, Position { line: 1, column: 1 });
+        assert_eq!(error.at, SourcePosition { line: 1, column: 1 });
     }
 }
 
@@ -91,7 +91,7 @@ fn a_frame_shows_a_window_of_a_long_line() {
     let source = format!("{}\tbad();{}", "x".repeat(300), "y".repeat(300));
 
     assert_eq!(
-        code_frame(&source, Position { line: 1, column: 302 }),
+        code_frame(&source, SourcePosition { line: 1, column: 302 }),
         format!("> 1 | {} bad();{}\n    | {}^", "x".repeat(49), "y".repeat(44), " ".repeat(50))
     );
 }

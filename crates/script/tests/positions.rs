@@ -2,14 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use dacapo_script::{Position, SourceMap, prepare};
+use dacapo_script::{SourceMap, SourcePosition, prepare};
 
 /// Where the engine sees `text`: columns in bytes.
-fn generated(javascript: &str, text: &str) -> Position {
+fn generated(javascript: &str, text: &str) -> SourcePosition {
     let before = &javascript[..javascript.find(text).unwrap()];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     let line = before.matches('\n').count() + 1;
-    Position { line: line as u32, column: (before.len() - line_start + 1) as u32 }
+    SourcePosition { line: line as u32, column: (before.len() - line_start + 1) as u32 }
 }
 
 #[test]
@@ -22,9 +22,9 @@ fn a_position_maps_back_to_the_source() {
 
     let original = |text| map.original(generated(&javascript, text));
 
-    assert_eq!(original("fail"), Some(Position { line: 6, column: 26 }));
-    assert_eq!(original("await other"), Some(Position { line: 8, column: 2 }));
-    assert_eq!(original("other"), Some(Position { line: 8, column: 8 }));
+    assert_eq!(original("fail"), Some(SourcePosition { line: 6, column: 26 }));
+    assert_eq!(original("await other"), Some(SourcePosition { line: 8, column: 2 }));
+    assert_eq!(original("other"), Some(SourcePosition { line: 8, column: 8 }));
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn what_the_model_did_not_write_has_no_position() {
     let javascript = prepare(source).unwrap().javascript;
     let map = SourceMap::new(source).unwrap();
 
-    assert_eq!(map.original(Position { line: 1, column: 1 }), None);
+    assert_eq!(map.original(SourcePosition { line: 1, column: 1 }), None);
     assert_eq!(map.original(generated(&javascript, "return main")), None);
     assert!(SourceMap::new("const").is_none());
 }

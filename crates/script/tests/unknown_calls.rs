@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use dacapo_script::{Position, STANDARD_GLOBALS, UnknownCall, prepare};
+use dacapo_script::{STANDARD_GLOBALS, SourcePosition, UnknownCall, prepare};
 
 fn names(source: &str) -> Vec<String> {
     prepare(source).unwrap().unknown_calls.into_iter().map(|call| call.name).collect()
@@ -15,8 +15,8 @@ fn an_unknown_call_is_reported_once_where_it_is_first() {
     assert_eq!(
         prepare(source).unwrap().unknown_calls,
         [
-            UnknownCall { name: "list".into(), at: Position { line: 2, column: 1 } },
-            UnknownCall { name: "send".into(), at: Position { line: 1, column: 20 } },
+            UnknownCall { name: "list".into(), at: SourcePosition { line: 2, column: 1 } },
+            UnknownCall { name: "send".into(), at: SourcePosition { line: 1, column: 20 } },
         ]
     );
 }

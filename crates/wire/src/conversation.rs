@@ -1,6 +1,6 @@
 //! A history in our own words, whatever the wire.
 
-use dacapo_replay::{Answer, CallIndex, Entry, Journal, JsonText};
+use dacapo_replay::{Answer, CallIndex, Journal, JournalEntry, JsonText};
 use serde_json::Value;
 
 use crate::ids::RunId;
@@ -167,10 +167,10 @@ impl Expected {
 }
 
 impl HandedOut {
-    fn entry(&self, answer: Answer) -> Entry {
+    fn entry(&self, answer: Answer) -> JournalEntry {
         match &self.asked {
-            Expected::Digest(asked) => Entry::with_digest(asked.call, &self.tool, asked.args, answer),
-            Expected::Args(call, args) => Entry::new(*call, &self.tool, Some(args), answer),
+            Expected::Digest(asked) => JournalEntry::with_digest(asked.call, &self.tool, asked.args, answer),
+            Expected::Args(call, args) => JournalEntry::new(*call, &self.tool, Some(args), answer),
         }
     }
 }

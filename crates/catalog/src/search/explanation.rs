@@ -1,6 +1,6 @@
 //! Why a tool was found.
 
-use super::fields::Field;
+use super::fields::ToolField;
 
 /// What each word of the query contributed to a score. The contributions and the bonus add up to it.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +19,7 @@ pub struct Match {
     pub tool_word: String,
     pub likeness: Likeness,
     /// What the word contributed in each field.
-    pub fields: Vec<(Field, f64)>,
+    pub fields: Vec<(ToolField, f64)>,
 }
 
 /// Why a word of the query and a word of a tool are taken for the same.

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::words::{Place, for_each_word};
+use super::words::{WordPlace, for_each_word};
 use crate::Tool;
 
 /// The part of a tool a word was found in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Field {
+pub enum ToolField {
     Name,
     Server,
     Description,
@@ -19,9 +19,15 @@ pub enum Field {
     Output,
 }
 
-impl Field {
-    pub const ALL: [Field; 6] =
-        [Field::Name, Field::Server, Field::Description, Field::Parameter, Field::ParameterText, Field::Output];
+impl ToolField {
+    pub const ALL: [ToolField; 6] = [
+        ToolField::Name,
+        ToolField::Server,
+        ToolField::Description,
+        ToolField::Parameter,
+        ToolField::ParameterText,
+        ToolField::Output,
+    ];
 }
 
 /// A schema with more nodes than this is read as far as it goes.
@@ -31,19 +37,20 @@ const SCHEMA_DEPTH_MAX: u32 = 32;
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// Calls `each` with every word of the tool.
-pub(super) fn for_each_word_of(tool: &Tool, each: &mut impl FnMut(Field, &str, Place)) {
-    for_each_word(clipped(&tool.name), |word, place| each(Field::Name, word, place));
+pub(super) fn for_each_word_of(tool: &Tool, each: &mut impl FnMut(ToolField, &str, WordPlace)) {
+    for_each_word(clipped(&tool.name), |word, place| each(ToolField::Name, word, place));
     if let Some(server) = &tool.server {
-        for_each_word(clipped(server), |word, place| each(Field::Server, word, place));
+        for_each_word(clipped(server), |word, place| each(ToolField::Server, word, place));
     }
     if let Some(description) = &tool.description {
-        for_each_word(clipped(description), |word, place| each(Field::Description, word, place));
+        for_each_word(clipped(description), |word, place| each(ToolField::Description, word, place));
     }
-    let mut walk = Walk { nodes_left: SCHEMA_NODES_MAX, names: Field::Parameter, texts: Field::ParameterText, each };
+    let mut walk =
+        Walk { nodes_left: SCHEMA_NODES_MAX, names: ToolField::Parameter, texts: ToolField::ParameterText, each };
     walk.schema(&tool.input_schema, 0);
     if let Some(schema) = &tool.output_schema {
         let mut walk =
-            Walk { nodes_left: SCHEMA_NODES_MAX, names: Field::Output, texts: Field::Output, each: walk.each };
+            Walk { nodes_left: SCHEMA_NODES_MAX, names: ToolField::Output, texts: ToolField::Output, each: walk.each };
         walk.schema(schema, 0);
     }
 }
@@ -54,12 +61,12 @@ pub(super) fn clipped(text: &str) -> &str {
 
 struct Walk<'e, E> {
     nodes_left: u32,
-    names: Field,
-    texts: Field,
+    names: ToolField,
+    texts: ToolField,
     each: &'e mut E,
 }
 
-impl<E: FnMut(Field, &str, Place)> Walk<'_, E> {
+impl<E: FnMut(ToolField, &str, WordPlace)> Walk<'_, E> {
     fn schema(&mut self, schema: &Value, depth: u32) {
         if depth > SCHEMA_DEPTH_MAX || self.nodes_left == 0 {
             return;

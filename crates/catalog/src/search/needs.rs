@@ -51,12 +51,12 @@ enum Tone {
 struct Token {
     word: String,
     start: usize,
-    pause_before: Pause,
+    pause_before: TokenBreak,
 }
 
 /// What stands between a token and the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Pause {
+enum TokenBreak {
     None,
     Comma,
     Sentence,
@@ -64,7 +64,7 @@ enum Pause {
 
 fn tokens(query: &str) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::new();
-    let mut pause_before = Pause::Sentence;
+    let mut pause_before = TokenBreak::Sentence;
     let mut start = None;
     let mut letters = query.char_indices().chain([(query.len(), '\n')]).peekable();
     while let Some((at, letter)) = letters.next() {
@@ -75,14 +75,14 @@ fn tokens(query: &str) -> Vec<Token> {
         if let Some(start) = start.take() {
             let word = fold(&query[start..at]).replace('\u{2019}', "'");
             tokens.push(Token { word, start, pause_before });
-            pause_before = Pause::None;
+            pause_before = TokenBreak::None;
         }
         let spaced = letters.peek().is_none_or(|(_, next)| next.is_whitespace());
         pause_before = pause_before.max(match letter {
-            '.' | '!' | '?' | ':' if spaced => Pause::Sentence,
-            '\n' | ';' | '。' | '？' | '！' => Pause::Sentence,
-            ',' | '，' | '、' | '–' | '—' => Pause::Comma,
-            _ => Pause::None,
+            '.' | '!' | '?' | ':' if spaced => TokenBreak::Sentence,
+            '\n' | ';' | '。' | '？' | '！' => TokenBreak::Sentence,
+            ',' | '，' | '、' | '–' | '—' => TokenBreak::Comma,
+            _ => TokenBreak::None,
         });
     }
     tokens
@@ -101,24 +101,24 @@ fn clauses(tokens: &[Token]) -> impl Iterator<Item = &[Token]> {
 fn begins_clause(tokens: &[Token], at: usize) -> bool {
     let token = &tokens[at];
     match token.pause_before {
-        Pause::Sentence => return true,
+        TokenBreak::Sentence => return true,
         // `and then`: the clause began with the first of them.
-        Pause::None if is_connector(&tokens[at - 1].word) => return false,
+        TokenBreak::None if is_connector(&tokens[at - 1].word) => return false,
         // `you can also …` goes on.
-        Pause::None if !is_connector(&token.word) || token.word == "also" => return false,
-        Pause::None | Pause::Comma => {}
+        TokenBreak::None if !is_connector(&token.word) || token.word == "also" => return false,
+        TokenBreak::None | TokenBreak::Comma => {}
     }
     let adds = is_connector(&token.word) && !matches!(&*token.word, "and" | "or" | "then");
     let first = tokens[at..].iter().position(|token| !is_filler(&token.word));
     let asks = first.is_some_and(|first| tone(&tokens[at + first..]) > Tone::Context);
-    asks || adds && token.pause_before == Pause::Comma
+    asks || adds && token.pause_before == TokenBreak::Comma
 }
 
 fn clause_tone(clause: &[Token]) -> Tone {
     let Some(first) = clause.iter().position(|token| !is_filler(&token.word)) else {
         return Tone::Context;
     };
-    let is_question = QUESTIONS.contains(&&*clause[first].word) && clause[0].pause_before == Pause::Sentence;
+    let is_question = QUESTIONS.contains(&&*clause[first].word) && clause[0].pause_before == TokenBreak::Sentence;
     let asks_you = |pair: &[Token]| matches!(&*pair[0].word, "can" | "could" | "would") && pair[1].word == "you";
     if is_question || is_connector(&clause[0].word) || clause.windows(2).any(asks_you) {
         return Tone::Order;
@@ -131,7 +131,7 @@ fn tone(tokens: &[Token]) -> Tone {
     let [first, next, ..] = tokens else {
         return Tone::Context;
     };
-    if next.pause_before > Pause::None {
+    if next.pause_before > TokenBreak::None {
         return Tone::Context;
     }
     match (&*first.word, &*next.word) {

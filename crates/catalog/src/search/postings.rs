@@ -1,10 +1,10 @@
 //! Which tools a term stands in, and how much it says about each.
 
-use super::fields::{Field, for_each_word_of};
+use super::fields::{ToolField, for_each_word_of};
 use super::vocabulary::{Known, Learner, TermId, Vocabulary};
 use crate::Tool;
 
-const FIELDS: usize = Field::ALL.len();
+const FIELDS: usize = ToolField::ALL.len();
 
 /// What a word is worth in each field.
 const WEIGHTS: [f32; FIELDS] = [3.0, 1.5, 1.5, 1.0, 0.7, 0.5];
@@ -30,23 +30,23 @@ pub(super) struct Posting {
 
 /// Which fields of a tool may match a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum FieldReach {
     AllFields,
-    /// A word that was not said by the asker counts only where the tool speaks of itself: what is
+    /// A word that was not in the query counts only where the tool speaks of itself: what is
     /// said about parameters mentions everything under the sun.
     OwnFields,
 }
 
 impl Posting {
-    pub(super) fn strength(&self, reach: Reach) -> f32 {
+    pub(super) fn strength(&self, reach: FieldReach) -> f32 {
         match reach {
-            Reach::AllFields => self.strength,
-            Reach::OwnFields => self.own_strength,
+            FieldReach::AllFields => self.strength,
+            FieldReach::OwnFields => self.own_strength,
         }
     }
 
     pub(super) fn is_in_name(&self) -> bool {
-        self.counts[Field::Name as usize] > 0
+        self.counts[ToolField::Name as usize] > 0
     }
 }
 
@@ -71,7 +71,7 @@ impl Postings {
             for_each_word_of(tool, &mut |field, word, place| {
                 let Known { term, is_stop_word } = vocabulary.learn(word);
                 // A name may consist of such words only, and then it is asked for by them.
-                if is_stop_word && field != Field::Name {
+                if is_stop_word && field != ToolField::Name {
                     return;
                 }
                 if !place.joined {
@@ -105,7 +105,7 @@ impl Postings {
         let mut all = vec![Posting::empty(0); counted.len()];
         for (term, mut posting) in counted {
             let worths = lengths.worths(&posting);
-            let own: f32 = worths[..=Field::Description as usize].iter().sum();
+            let own: f32 = worths[..=ToolField::Description as usize].iter().sum();
             let whole: f32 = worths.iter().sum();
             posting.strength = whole / (whole + HALF_STRENGTH);
             posting.own_strength = own / (own + HALF_STRENGTH);
@@ -127,13 +127,13 @@ impl Postings {
     }
 
     /// How much the posting's strength owes to each field; the shares add up to one.
-    pub(super) fn shares(&self, posting: &Posting, reach: Reach) -> Vec<(Field, f64)> {
+    pub(super) fn shares(&self, posting: &Posting, reach: FieldReach) -> Vec<(ToolField, f64)> {
         let worths = self.lengths.worths(posting);
         let fields = match reach {
-            Reach::AllFields => &Field::ALL[..],
-            Reach::OwnFields => &Field::ALL[..=Field::Description as usize],
+            FieldReach::AllFields => &ToolField::ALL[..],
+            FieldReach::OwnFields => &ToolField::ALL[..=ToolField::Description as usize],
         };
-        let worth = |field: Field| f64::from(worths[field as usize]);
+        let worth = |field: ToolField| f64::from(worths[field as usize]);
         let whole: f64 = fields.iter().map(|field| worth(*field)).sum();
         let shares = fields.iter().map(|field| (*field, worth(*field) / whole));
         shares.filter(|(_, share)| *share > 0.0).collect()
@@ -147,7 +147,7 @@ impl Postings {
     }
 
     pub(super) fn name_length(&self, tool: u32) -> u16 {
-        self.lengths.of_tools[tool as usize][Field::Name as usize]
+        self.lengths.of_tools[tool as usize][ToolField::Name as usize]
     }
 }
 
@@ -168,7 +168,7 @@ struct Lengths {
 impl Lengths {
     #[expect(clippy::cast_precision_loss, reason = "a rounded average is as good")]
     fn new(of_tools: Vec<[u16; FIELDS]>) -> Lengths {
-        let usual = Field::ALL.map(|field| {
+        let usual = ToolField::ALL.map(|field| {
             let present = of_tools.iter().map(|lengths| lengths[field as usize]).filter(|length| *length > 0);
             let (sum, count) =
                 present.fold((0_u64, 0_u64), |(sum, count), length| (sum + u64::from(length), count + 1));
@@ -180,7 +180,7 @@ impl Lengths {
     /// What the term is worth in each field of its tool.
     fn worths(&self, posting: &Posting) -> [f32; FIELDS] {
         let lengths = &self.of_tools[posting.tool as usize];
-        Field::ALL.map(|field| {
+        ToolField::ALL.map(|field| {
             let field = field as usize;
             let length = f32::from(lengths[field]) / self.usual[field];
             let matters = LENGTH_MATTERS[field];

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::concepts::{Kinship, kin_of};
 use super::explanation::Likeness;
-use super::postings::Reach;
+use super::postings::FieldReach;
 use super::spelling::Spelling;
 use super::stop_words::{is_generic_word, is_request_word, is_stop_word};
 use super::vocabulary::{TermId, Vocabulary, stem};
@@ -57,8 +57,8 @@ pub(super) struct Alternative {
 }
 
 impl Alternative {
-    pub(super) fn reach(&self) -> Reach {
-        if self.likeness == Likeness::Same { Reach::AllFields } else { Reach::OwnFields }
+    pub(super) fn reach(&self) -> FieldReach {
+        if self.likeness == Likeness::Same { FieldReach::AllFields } else { FieldReach::OwnFields }
     }
 }
 
@@ -75,7 +75,7 @@ impl<'a> Query<'a> {
         spelling: &Spelling,
     ) -> Query<'a> {
         let mut reader =
-            Reader { vocabulary, spelling, known: BTreeMap::new(), terms: Vec::new(), unknown: Vec::new() };
+            QueryReader { vocabulary, spelling, known: BTreeMap::new(), terms: Vec::new(), unknown: Vec::new() };
         reader.read(text, needs, |word| !is_stop_word(word));
         if reader.terms.is_empty() && reader.unknown.is_empty() {
             reader.read(text, needs, |_| true);
@@ -85,7 +85,7 @@ impl<'a> Query<'a> {
     }
 }
 
-struct Reader<'a> {
+struct QueryReader<'a> {
     vocabulary: &'a Vocabulary,
     spelling: &'a Spelling,
     /// Where the stems that were met are among the terms.
@@ -94,7 +94,7 @@ struct Reader<'a> {
     unknown: Vec<String>,
 }
 
-impl Reader<'_> {
+impl QueryReader<'_> {
     fn read(&mut self, text: &str, needs: &[Range<usize>], wanted: impl Fn(&str) -> bool) {
         for_each_word(text, |word, place| {
             if !wanted(word) || self.known.len() >= QUERY_TERMS_MAX {

@@ -6,7 +6,7 @@ const WORD_BYTES_MAX: usize = 40;
 
 /// What stood around a word in its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct WordPlace {
     /// Where the word begins, in bytes.
     pub(super) start: usize,
     /// Whether the word is two neighbours written as one: `git` and `hub` in `GitHub`.
@@ -14,39 +14,39 @@ pub(super) struct Place {
 }
 
 /// Calls `each` with every word of `text`, in lower case and without accents.
-pub(super) fn for_each_word(text: &str, mut each: impl FnMut(&str, Place)) {
-    let mut reader = Reader { word: String::new(), start: 0, chain: Chain::None };
-    let mut before = Kind::Other;
+pub(super) fn for_each_word(text: &str, mut each: impl FnMut(&str, WordPlace)) {
+    let mut reader = WordSplitter { word: String::new(), start: 0, chain: Chain::None };
+    let mut before = LetterKind::Other;
     let mut at = 0;
     while let Some(letter) = text[at..].chars().next() {
         if reader.is_between_words()
             && let Some(word) = plain_word(&text[at..])
         {
-            each(word, Place { start: at, joined: false });
-            before = Kind::Lower;
+            each(word, WordPlace { start: at, joined: false });
+            before = LetterKind::Lower;
             at += word.len();
             continue;
         }
         let start = at;
         at += letter.len_utf8();
-        let next = text[at..].chars().next().map_or(Kind::Other, Kind::of);
-        let kind = Kind::of(letter);
+        let next = text[at..].chars().next().map_or(LetterKind::Other, LetterKind::of);
+        let kind = LetterKind::of(letter);
         match kind {
-            Kind::Other if is_apostrophe(letter) && before.is_word() => {
+            LetterKind::Other if is_apostrophe(letter) && before.is_word() => {
                 at += contraction(&text[at..]);
                 reader.finish(Boundary::Space, &mut each);
             }
-            Kind::Other => {
+            LetterKind::Other => {
                 let glue = letter == '-' && next.is_word();
                 reader.finish(if glue { Boundary::Glue } else { Boundary::Space }, &mut each);
             }
-            Kind::Unspaced => {
+            LetterKind::Unspaced => {
                 reader.finish(Boundary::Space, &mut each);
                 if let Some(word) = unspaced_word(&text[start..], before) {
-                    each(word, Place { start, joined: false });
+                    each(word, WordPlace { start, joined: false });
                 }
             }
-            Kind::Upper | Kind::Lower | Kind::Digit => {
+            LetterKind::Upper | LetterKind::Lower | LetterKind::Digit => {
                 if reader.ends_before(kind, before, next) {
                     reader.finish(Boundary::Glue, &mut each);
                 }
@@ -76,7 +76,7 @@ pub(super) fn fold(word: &str) -> String {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum LetterKind {
     Upper,
     Lower,
     Digit,
@@ -85,23 +85,23 @@ enum Kind {
     Other,
 }
 
-impl Kind {
-    fn of(letter: char) -> Kind {
+impl LetterKind {
+    fn of(letter: char) -> LetterKind {
         match letter {
-            'a'..='z' => Kind::Lower,
-            'A'..='Z' => Kind::Upper,
-            '0'..='9' => Kind::Digit,
-            '\0'..='\x7f' => Kind::Other,
-            _ if is_unspaced(letter) => Kind::Unspaced,
-            _ if letter.is_uppercase() => Kind::Upper,
-            _ if letter.is_alphabetic() || is_mark(letter) => Kind::Lower,
-            _ if letter.is_numeric() => Kind::Digit,
-            _ => Kind::Other,
+            'a'..='z' => LetterKind::Lower,
+            'A'..='Z' => LetterKind::Upper,
+            '0'..='9' => LetterKind::Digit,
+            '\0'..='\x7f' => LetterKind::Other,
+            _ if is_unspaced(letter) => LetterKind::Unspaced,
+            _ if letter.is_uppercase() => LetterKind::Upper,
+            _ if letter.is_alphabetic() || is_mark(letter) => LetterKind::Lower,
+            _ if letter.is_numeric() => LetterKind::Digit,
+            _ => LetterKind::Other,
         }
     }
 
     fn is_word(self) -> bool {
-        matches!(self, Kind::Upper | Kind::Lower | Kind::Digit)
+        matches!(self, LetterKind::Upper | LetterKind::Lower | LetterKind::Digit)
     }
 }
 
@@ -112,7 +112,7 @@ enum Boundary {
     Glue,
 }
 
-struct Reader {
+struct WordSplitter {
     word: String,
     start: usize,
     chain: Chain,
@@ -127,7 +127,7 @@ enum Chain {
     Longer,
 }
 
-impl Reader {
+impl WordSplitter {
     fn push(&mut self, at: usize, letter: char) {
         if self.word.is_empty() {
             self.start = at;
@@ -140,12 +140,14 @@ impl Reader {
     }
 
     /// Whether a new word begins with the next letter: `get|Weather`, `HTTP|Request`, `ride|2`.
-    fn ends_before(&self, kind: Kind, before: Kind, next: Kind) -> bool {
+    fn ends_before(&self, kind: LetterKind, before: LetterKind, next: LetterKind) -> bool {
         match kind {
-            Kind::Upper => before == Kind::Lower || before == Kind::Upper && next == Kind::Lower,
+            LetterKind::Upper => {
+                before == LetterKind::Lower || before == LetterKind::Upper && next == LetterKind::Lower
+            }
             // `mp3` and `k8s` are words.
-            Kind::Digit => before != Kind::Digit && self.word.len() > 3,
-            _ => before == Kind::Digit && self.is_number(),
+            LetterKind::Digit => before != LetterKind::Digit && self.word.len() > 3,
+            _ => before == LetterKind::Digit && self.is_number(),
         }
     }
 
@@ -153,18 +155,18 @@ impl Reader {
         self.word.bytes().all(|byte| byte.is_ascii_digit())
     }
 
-    fn finish(&mut self, boundary: Boundary, each: &mut impl FnMut(&str, Place)) {
+    fn finish(&mut self, boundary: Boundary, each: &mut impl FnMut(&str, WordPlace)) {
         let chain = std::mem::replace(&mut self.chain, Chain::None);
         if self.word.is_empty() {
             return;
         }
         if self.word.len() <= WORD_BYTES_MAX && !self.is_number() {
-            each(&self.word, Place { start: self.start, joined: false });
+            each(&self.word, WordPlace { start: self.start, joined: false });
             match (chain, boundary) {
                 (Chain::None, Boundary::Glue) => self.chain = Chain::One(self.word.clone()),
                 (Chain::One(_) | Chain::Longer, Boundary::Glue) => self.chain = Chain::Longer,
                 (Chain::One(first), Boundary::Space) if first.len() + self.word.len() <= WORD_BYTES_MAX => {
-                    each(&(first + &self.word), Place { start: self.start, joined: true });
+                    each(&(first + &self.word), WordPlace { start: self.start, joined: true });
                 }
                 _ => {}
             }
@@ -175,14 +177,14 @@ impl Reader {
 
 /// The word at the beginning, in a script without spaces. Its words cannot be told apart without a
 /// dictionary; pairs of letters do almost as well.
-fn unspaced_word(text: &str, before: Kind) -> Option<&str> {
+fn unspaced_word(text: &str, before: LetterKind) -> Option<&str> {
     let mut letters = text.char_indices().map(|(at, letter)| at + letter.len_utf8());
     let one = letters.next()?;
     let pair = letters.next().filter(|two| text[one..*two].chars().all(is_unspaced));
     match pair {
         Some(two) => Some(&text[..two]),
         // Otherwise the letter ends a pair.
-        None => (before != Kind::Unspaced).then(|| &text[..one]),
+        None => (before != LetterKind::Unspaced).then(|| &text[..one]),
     }
 }
 

@@ -53,7 +53,7 @@ impl Declarations {
     /// names.
     pub fn text(&self) -> &str {
         self.text.get_or_init(|| {
-            let mut blocks: Vec<Block> = self.blocks().collect();
+            let mut blocks: Vec<ToolDeclaration> = self.blocks().collect();
             blocks.sort_by_key(|block| (&block.function.namespace, &block.function.identifier));
             text(&blocks.iter().collect::<Vec<_>>())
         })
@@ -66,7 +66,8 @@ impl Declarations {
     /// If the tool is of another catalog.
     pub fn of(&self, tool: ToolIndex) -> &str {
         let index = tool.0 as usize;
-        self.of_tools[index].get_or_init(|| scopes(&[&Block::new(&self.functions[index], &self.tools[index])]))
+        self.of_tools[index]
+            .get_or_init(|| scopes(&[&ToolDeclaration::new(&self.functions[index], &self.tools[index])]))
     }
 
     /// Schemas that are not fully shown, in the order of the tools.
@@ -84,13 +85,13 @@ impl Declarations {
         })
     }
 
-    fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
-        self.functions.iter().zip(&*self.tools).map(|(function, tool)| Block::new(function, tool))
+    fn blocks(&self) -> impl Iterator<Item = ToolDeclaration<'_>> {
+        self.functions.iter().zip(&*self.tools).map(|(function, tool)| ToolDeclaration::new(function, tool))
     }
 }
 
 /// The declaration of one tool, in parts.
-struct Block<'a> {
+struct ToolDeclaration<'a> {
     function: &'a Function,
     /// By name.
     types: BTreeMap<String, String>,
@@ -100,8 +101,8 @@ struct Block<'a> {
     warnings: Vec<String>,
 }
 
-impl<'a> Block<'a> {
-    fn new(function: &'a Function, tool: &Tool) -> Block<'a> {
+impl<'a> ToolDeclaration<'a> {
+    fn new(function: &'a Function, tool: &Tool) -> ToolDeclaration<'a> {
         let mut schemas = vec![(&tool.input_schema, Kinds::OBJECT)];
         schemas.extend(tool.output_schema.iter().map(|schema| (schema, Kinds::ALL)));
         let Expressions { types, definitions, warnings } = Expressions::of(&schemas, VALUES_MAX);
@@ -123,7 +124,7 @@ impl<'a> Block<'a> {
         let args = if takes_no_argument(&tool.input_schema) { "{}" } else { &args.text };
         let result = result.map_or("unknown", |result| &result.text);
         let signature = format!("(args{mark}: {args}): Promise<{result}>;\n");
-        Block {
+        ToolDeclaration {
             function,
             types: definitions,
             comment: comment::block(&lines),
@@ -163,17 +164,17 @@ fn takes_no_argument(input_schema: &Value) -> bool {
         })
 }
 
-fn text(order: &[&Block]) -> String {
+fn text(order: &[&ToolDeclaration]) -> String {
     let note = if order.iter().any(|block| block.has_unknown_result) { Declarations::UNKNOWN_NOTE } else { "" };
     format!("{note}{}", scopes(order))
 }
 
 /// The blocks, which stand in order, each in its scope.
-fn scopes(order: &[&Block]) -> String {
+fn scopes(order: &[&ToolDeclaration]) -> String {
     let mut scopes = Vec::new();
     for members in order.chunk_by(|left, right| left.function.namespace == right.function.namespace) {
         // A namespace with an `export` exports nothing else, so it stands on its own.
-        let (reserved, plain): (Vec<&Block>, Vec<&Block>) =
+        let (reserved, plain): (Vec<&ToolDeclaration>, Vec<&ToolDeclaration>) =
             members.iter().partition(|block| block.function.namespace.is_some() && block.is_reserved());
         let shared: BTreeSet<&str> = plain.iter().flat_map(|block| block.types.keys()).map(String::as_str).collect();
         if !plain.is_empty() {
@@ -185,7 +186,7 @@ fn scopes(order: &[&Block]) -> String {
 }
 
 /// `known` are the types that the scope has already.
-fn scope(group: &[&Block], known: &BTreeSet<&str>) -> String {
+fn scope(group: &[&ToolDeclaration], known: &BTreeSet<&str>) -> String {
     let types: BTreeMap<&str, &str> = group
         .iter()
         .flat_map(|block| &block.types)
@@ -196,7 +197,7 @@ fn scope(group: &[&Block], known: &BTreeSet<&str>) -> String {
     match &group[0].function.namespace {
         None => {
             let functions = group.iter().map(|block| {
-                let Block { function, comment, signature, .. } = block;
+                let ToolDeclaration { function, comment, signature, .. } = block;
                 format!("{comment}declare function {}{signature}", function.identifier)
             });
             let functions: Vec<String> = functions.collect();

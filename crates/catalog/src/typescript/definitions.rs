@@ -9,7 +9,7 @@ use super::meet::meet;
 use super::printer::Printer;
 use super::reader::Read;
 use super::repeats;
-use super::shape::{Shape, Type};
+use super::shape::{Type, TypeShape};
 
 /// A definition that takes no more room than this stands where it is used.
 pub(super) const INLINE_BYTES_MAX: usize = 80;
@@ -49,13 +49,13 @@ impl Definitions {
     /// The positions of the definitions that the roots lead to, in the order in which they do.
     pub(super) fn used(&self) -> Vec<usize> {
         let mut from_roots = Vec::new();
-        self.roots.iter().for_each(|root| names_in(root, Reach::Everywhere, &mut from_roots));
-        reached(from_roots, &edges(self.bodies.iter(), Reach::Everywhere))
+        self.roots.iter().for_each(|root| names_in(root, DefinitionReach::Everywhere, &mut from_roots));
+        reached(from_roots, &edges(self.bodies.iter(), DefinitionReach::Everywhere))
     }
 
     /// Puts short definitions where they are used, beginning with those that use no other.
     fn inline(&mut self) {
-        let edges = edges(self.bodies.iter(), Reach::Everywhere);
+        let edges = edges(self.bodies.iter(), DefinitionReach::Everywhere);
         let reaches: Vec<Vec<usize>> = edges.iter().map(|from| reached(from.clone(), &edges)).collect();
         let mut order: Vec<usize> = (0..self.bodies.len()).collect();
         // A definition reaches more than each one it uses, unless that one leads back to it.
@@ -79,7 +79,7 @@ impl Definitions {
     fn number(&mut self) {
         let printer = Printer { names: &self.names };
         let texts: Vec<String> = self.bodies.iter().map(|body| format!("{}={}", body.doc, printer.ty(body))).collect();
-        let edges = edges(self.bodies.iter(), Reach::Everywhere);
+        let edges = edges(self.bodies.iter(), DefinitionReach::Everywhere);
         let mut numbers = Vec::new();
         for index in 0..self.names.len() {
             let mut hash = fnv(FNV_OFFSET, &texts[index]);
@@ -96,7 +96,7 @@ impl Definitions {
 
 /// A definition that is itself, or itself and more, says nothing; TypeScript refuses it.
 fn break_loops(read: &mut Read) {
-    let edges = edges(read.definitions.iter().map(|(_, body)| body), Reach::SameValue);
+    let edges = edges(read.definitions.iter().map(|(_, body)| body), DefinitionReach::SameValue);
     for (index, from) in edges.iter().enumerate() {
         if reached(from.clone(), &edges).contains(&index) {
             read.definitions[index].1 = Type::unknown();
@@ -106,7 +106,7 @@ fn break_loops(read: &mut Read) {
 }
 
 fn shift(ty: &mut Type, offset: usize) {
-    if let Shape::Named(index) = &mut ty.shape {
+    if let TypeShape::Named(index) = &mut ty.shape {
         *index += offset;
     }
     ty.shape.parts_mut().into_iter().for_each(|part| shift(part, offset));
@@ -114,13 +114,13 @@ fn shift(ty: &mut Type, offset: usize) {
 
 /// Which definitions inside a type count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum DefinitionReach {
     Everywhere,
     /// Those for the very value that the type is for.
     SameValue,
 }
 
-fn edges<'a>(bodies: impl Iterator<Item = &'a Type>, reach: Reach) -> Vec<Vec<usize>> {
+fn edges<'a>(bodies: impl Iterator<Item = &'a Type>, reach: DefinitionReach) -> Vec<Vec<usize>> {
     let edges = bodies.map(|body| {
         let mut names = Vec::new();
         names_in(body, reach, &mut names);
@@ -129,11 +129,11 @@ fn edges<'a>(bodies: impl Iterator<Item = &'a Type>, reach: Reach) -> Vec<Vec<us
     edges.collect()
 }
 
-fn names_in(ty: &Type, reach: Reach, names: &mut Vec<usize>) {
+fn names_in(ty: &Type, reach: DefinitionReach, names: &mut Vec<usize>) {
     match &ty.shape {
-        Shape::Named(index) => names.push(*index),
-        Shape::Union(_) | Shape::Intersection(_) => {}
-        _ if reach == Reach::SameValue => return,
+        TypeShape::Named(index) => names.push(*index),
+        TypeShape::Union(_) | TypeShape::Intersection(_) => {}
+        _ if reach == DefinitionReach::SameValue => return,
         _ => {}
     }
     ty.shape.parts().into_iter().for_each(|part| names_in(part, reach, names));
@@ -160,13 +160,13 @@ fn replaced(mut ty: Type, short: &[Option<Type>]) -> Type {
     }
     let doc = ty.doc;
     let mut ty = match ty.shape {
-        Shape::Named(index) => match &short[index] {
+        TypeShape::Named(index) => match &short[index] {
             Some(body) if doc.is_empty() => body.clone(),
             Some(body) => Type::of(body.shape.clone()),
-            None => Type::of(Shape::Named(index)),
+            None => Type::of(TypeShape::Named(index)),
         },
-        Shape::Union(members) => Type::union(members),
-        Shape::Intersection(members) => members.into_iter().reduce(meet).unwrap_or_else(Type::unknown),
+        TypeShape::Union(members) => Type::union(members),
+        TypeShape::Intersection(members) => members.into_iter().reduce(meet).unwrap_or_else(Type::unknown),
         shape => Type::of(shape),
     };
     let inner = std::mem::replace(&mut ty.doc, doc);

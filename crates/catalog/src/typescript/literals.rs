@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::comment::{cut, one_line};
-use super::shape::{Literal, Object, Presence, Property, Rest, Shape, Tuple, Type};
+use super::shape::{Literal, Object, OtherProperties, Presence, Property, Tuple, Type, TypeShape};
 use crate::schema::is_deeper_than;
 
 const VALUE_DEPTH_MAX: usize = 8;
@@ -14,15 +14,15 @@ pub(super) fn ty(value: &Value) -> Type {
     if is_deeper_than(value, VALUE_DEPTH_MAX) { Type::unknown() } else { Type::of(shape(value)) }
 }
 
-fn shape(value: &Value) -> Shape {
+fn shape(value: &Value) -> TypeShape {
     match value {
-        Value::Null => Shape::Null,
-        Value::Bool(value) => Shape::Literal(Literal::Boolean(*value)),
-        Value::Number(number) => Shape::Literal(Literal::Number(number.to_string())),
-        Value::String(text) => Shape::Literal(Literal::String(quoted(text))),
+        Value::Null => TypeShape::Null,
+        Value::Bool(value) => TypeShape::Literal(Literal::Boolean(*value)),
+        Value::Number(number) => TypeShape::Literal(Literal::Number(number.to_string())),
+        Value::String(text) => TypeShape::Literal(Literal::String(quoted(text))),
         Value::Array(items) => {
             let items: Vec<Type> = items.iter().map(|item| Type::of(shape(item))).collect();
-            Shape::Tuple(Tuple { required: items.len(), items, rest: None })
+            TypeShape::Tuple(Tuple { required: items.len(), items, rest: None })
         }
         Value::Object(fields) => {
             let properties = fields.iter().map(|(name, value)| Property {
@@ -30,7 +30,7 @@ fn shape(value: &Value) -> Shape {
                 presence: Presence::Required,
                 value: Type::of(shape(value)),
             });
-            Shape::Object(Object { properties: properties.collect(), rest: Rest::Closed })
+            TypeShape::Object(Object { properties: properties.collect(), rest: OtherProperties::Closed })
         }
     }
 }

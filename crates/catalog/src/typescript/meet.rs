@@ -2,7 +2,7 @@
 //!
 //! Where that would repeat much of either, the types stay as they are and TypeScript's `&` says it.
 
-use super::shape::{Literal, Object, Presence, Property, Rest, Shape, Type};
+use super::shape::{Literal, Object, OtherProperties, Presence, Property, Type, TypeShape};
 
 /// Pairs of members that are looked at to simplify two unions.
 const PAIRS_MAX: usize = 64;
@@ -18,72 +18,76 @@ pub(super) fn meet(left: Type, right: Type) -> Type {
     both
 }
 
-fn met(left: Shape, right: Shape) -> Type {
+fn met(left: TypeShape, right: TypeShape) -> Type {
     match (left, right) {
-        (Shape::Unknown, other) | (other, Shape::Unknown) => Type::of(other),
-        (Shape::Never, _) | (_, Shape::Never) => Type::never(),
+        (TypeShape::Unknown, other) | (other, TypeShape::Unknown) => Type::of(other),
+        (TypeShape::Never, _) | (_, TypeShape::Never) => Type::never(),
         (left, right) if left == right => Type::of(left),
-        (Shape::Union(members), other) | (other, Shape::Union(members)) => meet_union(members, other),
-        (Shape::Intersection(members), other) | (other, Shape::Intersection(members)) => intersect(members, other),
-        (Shape::Object(object), named @ Shape::Named(_)) | (named @ Shape::Named(_), Shape::Object(object))
+        (TypeShape::Union(members), other) | (other, TypeShape::Union(members)) => meet_union(members, other),
+        (TypeShape::Intersection(members), other) | (other, TypeShape::Intersection(members)) => {
+            intersect(members, other)
+        }
+        (TypeShape::Object(object), named @ TypeShape::Named(_))
+        | (named @ TypeShape::Named(_), TypeShape::Object(object))
             if object.is_any() =>
         {
             Type::of(named)
         }
-        (left @ Shape::Named(_), right)
-        | (left, right @ Shape::Named(_))
-        | (left @ Shape::Tuple(_), right @ Shape::Tuple(_)) => {
-            Type::of(Shape::Intersection(vec![Type::of(left), Type::of(right)]))
+        (left @ TypeShape::Named(_), right)
+        | (left, right @ TypeShape::Named(_))
+        | (left @ TypeShape::Tuple(_), right @ TypeShape::Tuple(_)) => {
+            Type::of(TypeShape::Intersection(vec![Type::of(left), Type::of(right)]))
         }
-        (Shape::Object(left), Shape::Object(right)) => Type::of(meet_objects(left, right)),
-        (Shape::Array(left), Shape::Array(right)) => Type::of(Shape::Array(Box::new(meet(*left, *right)))),
-        (Shape::Array(items), tuple @ Shape::Tuple(_)) | (tuple @ Shape::Tuple(_), Shape::Array(items)) => {
+        (TypeShape::Object(left), TypeShape::Object(right)) => Type::of(meet_objects(left, right)),
+        (TypeShape::Array(left), TypeShape::Array(right)) => Type::of(TypeShape::Array(Box::new(meet(*left, *right)))),
+        (TypeShape::Array(items), tuple @ TypeShape::Tuple(_))
+        | (tuple @ TypeShape::Tuple(_), TypeShape::Array(items)) => {
             if items.is_unknown() {
                 return Type::of(tuple);
             }
-            Type::of(Shape::Intersection(vec![Type::of(tuple), Type::of(Shape::Array(items))]))
+            Type::of(TypeShape::Intersection(vec![Type::of(tuple), Type::of(TypeShape::Array(items))]))
         }
-        (Shape::Literal(literal), kind) | (kind, Shape::Literal(literal)) if is_of(&literal, &kind) => {
-            Type::of(Shape::Literal(literal))
+        (TypeShape::Literal(literal), kind) | (kind, TypeShape::Literal(literal)) if is_of(&literal, &kind) => {
+            Type::of(TypeShape::Literal(literal))
         }
         _ => Type::never(),
     }
 }
 
 /// Whether every value of the first shape openly is one of the second.
-pub(super) fn is_within(inner: &Shape, outer: &Shape) -> bool {
+pub(super) fn is_within(inner: &TypeShape, outer: &TypeShape) -> bool {
     match (inner, outer) {
         (inner, outer) if inner == outer => true,
-        (_, Shape::Unknown) => true,
-        (Shape::Literal(literal), Shape::Union(members)) => {
+        (_, TypeShape::Unknown) => true,
+        (TypeShape::Literal(literal), TypeShape::Union(members)) => {
             members.iter().any(|member| is_of(literal, &member.shape) || member.shape == *inner)
         }
-        (Shape::Union(inner), outer) => inner.iter().all(|member| is_within(&member.shape, outer)),
-        (inner, Shape::Union(members)) => members.iter().any(|member| member.shape == *inner),
-        (Shape::Literal(literal), kind) => is_of(literal, kind),
+        (TypeShape::Union(inner), outer) => inner.iter().all(|member| is_within(&member.shape, outer)),
+        (inner, TypeShape::Union(members)) => members.iter().any(|member| member.shape == *inner),
+        (TypeShape::Literal(literal), kind) => is_of(literal, kind),
         _ => false,
     }
 }
 
-fn is_of(literal: &Literal, kind: &Shape) -> bool {
+fn is_of(literal: &Literal, kind: &TypeShape) -> bool {
     matches!(
         (literal, kind),
-        (Literal::String(_), Shape::String)
-            | (Literal::Number(_), Shape::Number)
-            | (Literal::Boolean(_), Shape::Boolean)
+        (Literal::String(_), TypeShape::String)
+            | (Literal::Number(_), TypeShape::Number)
+            | (Literal::Boolean(_), TypeShape::Boolean)
     )
 }
 
 /// `members` are what an intersection is made of, or will be.
-fn intersect(mut members: Vec<Type>, other: Shape) -> Type {
+fn intersect(mut members: Vec<Type>, other: TypeShape) -> Type {
     match other {
-        Shape::Object(object) if object.is_any() => {}
-        Shape::Object(_) => {
-            let place = members.iter().position(|member| matches!(member.shape, Shape::Object(_)));
+        TypeShape::Object(object) if object.is_any() => {}
+        TypeShape::Object(_) => {
+            let place = members.iter().position(|member| matches!(member.shape, TypeShape::Object(_)));
             let object = place.map_or_else(Type::unknown, |place| members.remove(place));
             members.push(meet(object, Type::of(other)));
         }
-        Shape::Intersection(more) => {
+        TypeShape::Intersection(more) => {
             for ty in more {
                 if !members.iter().any(|member| member.shape == ty.shape) {
                     members.push(ty);
@@ -98,13 +102,13 @@ fn intersect(mut members: Vec<Type>, other: Shape) -> Type {
     }
     match members.len() {
         1 => members.remove(0),
-        _ => Type::of(Shape::Intersection(members)),
+        _ => Type::of(TypeShape::Intersection(members)),
     }
 }
 
-fn meet_union(members: Vec<Type>, other: Shape) -> Type {
+fn meet_union(members: Vec<Type>, other: TypeShape) -> Type {
     if members.len() * alternatives(&other) > PAIRS_MAX {
-        return intersect(vec![Type::of(other)], Shape::Union(members));
+        return intersect(vec![Type::of(other)], TypeShape::Union(members));
     }
     let met: Vec<Type> = members.iter().map(|member| meet(member.clone(), Type::of(other.clone()))).collect();
     let possible = met.iter().filter(|ty| !ty.is_never()).count();
@@ -114,32 +118,32 @@ fn meet_union(members: Vec<Type>, other: Shape) -> Type {
     let kept = members.into_iter().zip(met).filter(|(_, met)| !met.is_never()).map(|(member, _)| member);
     let union = Type::union(kept.map(|member| with_known_values(member, &other)));
     match union.shape {
-        Shape::Union(members) => intersect(vec![Type::of(other)], Shape::Union(members)),
+        TypeShape::Union(members) => intersect(vec![Type::of(other)], TypeShape::Union(members)),
         shape => meet(Type { shape, doc: union.doc }, Type::of(other)),
     }
 }
 
-fn alternatives(shape: &Shape) -> usize {
+fn alternatives(shape: &TypeShape) -> usize {
     match shape {
-        Shape::Union(members) => members.len(),
+        TypeShape::Union(members) => members.len(),
         _ => 1,
     }
 }
 
 /// Whether it would be a pity to write this once for each member of a union.
-fn is_long(shape: &Shape) -> bool {
+fn is_long(shape: &TypeShape) -> bool {
     match shape {
-        Shape::Object(object) => !object.properties.is_empty(),
-        Shape::Tuple(_) | Shape::Intersection(_) => true,
-        Shape::Array(items) => is_long(&items.shape),
-        Shape::Union(members) => members.iter().any(|member| is_long(&member.shape)),
+        TypeShape::Object(object) => !object.properties.is_empty(),
+        TypeShape::Tuple(_) | TypeShape::Intersection(_) => true,
+        TypeShape::Array(items) => is_long(&items.shape),
+        TypeShape::Union(members) => members.iter().any(|member| is_long(&member.shape)),
         _ => false,
     }
 }
 
 /// `{ a: unknown }` beside `{ a?: string }` only says that `a` must be there.
-fn with_known_values(mut member: Type, beside: &Shape) -> Type {
-    let (Shape::Object(object), Shape::Object(beside)) = (&mut member.shape, beside) else {
+fn with_known_values(mut member: Type, beside: &TypeShape) -> Type {
+    let (TypeShape::Object(object), TypeShape::Object(beside)) = (&mut member.shape, beside) else {
         return member;
     };
     for property in object.properties.iter_mut().filter(|property| property.value.is_unknown()) {
@@ -151,11 +155,19 @@ fn with_known_values(mut member: Type, beside: &Shape) -> Type {
     member
 }
 
-fn is_one_word(shape: &Shape) -> bool {
-    matches!(shape, Shape::Null | Shape::Boolean | Shape::Number | Shape::String | Shape::Literal(_) | Shape::Named(_))
+fn is_one_word(shape: &TypeShape) -> bool {
+    matches!(
+        shape,
+        TypeShape::Null
+            | TypeShape::Boolean
+            | TypeShape::Number
+            | TypeShape::String
+            | TypeShape::Literal(_)
+            | TypeShape::Named(_)
+    )
 }
 
-fn meet_objects(left: Object, right: Object) -> Shape {
+fn meet_objects(left: Object, right: Object) -> TypeShape {
     let mut properties: Vec<Property> = Vec::new();
     let mut others = right.properties;
     for mut property in left.properties {
@@ -177,22 +189,22 @@ fn meet_objects(left: Object, right: Object) -> Shape {
     }
     let is_impossible = |property: &Property| property.value.is_never() && property.presence == Presence::Required;
     if properties.iter().any(is_impossible) {
-        return Shape::Never;
+        return TypeShape::Never;
     }
     let rest = match (left.rest, right.rest) {
-        (Rest::Closed, _) | (_, Rest::Closed) => Rest::Closed,
-        (Rest::Of(left), Rest::Of(right)) => Rest::Of(Box::new(meet(*left, *right))),
-        (of @ Rest::Of(_), _) | (_, of @ Rest::Of(_)) => of,
-        (prefixed @ Rest::Prefixed(..), _) | (_, prefixed @ Rest::Prefixed(..)) => prefixed,
-        (Rest::Any, _) | (_, Rest::Any) => Rest::Any,
-        (Rest::Open, Rest::Open) => Rest::Open,
+        (OtherProperties::Closed, _) | (_, OtherProperties::Closed) => OtherProperties::Closed,
+        (OtherProperties::Of(left), OtherProperties::Of(right)) => OtherProperties::Of(Box::new(meet(*left, *right))),
+        (of @ OtherProperties::Of(_), _) | (_, of @ OtherProperties::Of(_)) => of,
+        (prefixed @ OtherProperties::Prefixed(..), _) | (_, prefixed @ OtherProperties::Prefixed(..)) => prefixed,
+        (OtherProperties::Any, _) | (_, OtherProperties::Any) => OtherProperties::Any,
+        (OtherProperties::Open, OtherProperties::Open) => OtherProperties::Open,
     };
-    if rest == Rest::Closed {
+    if rest == OtherProperties::Closed {
         properties.retain(|property| !property.value.is_never());
     }
-    Shape::Object(Object { properties, rest })
+    TypeShape::Object(Object { properties, rest })
 }
 
-fn meet_rest(value: Type, rest: &Rest) -> Type {
+fn meet_rest(value: Type, rest: &OtherProperties) -> Type {
     meet(value, rest.value())
 }

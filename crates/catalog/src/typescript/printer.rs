@@ -1,6 +1,6 @@
 use super::literals::quoted;
 use super::meet::is_within;
-use super::shape::{Literal, Object, Presence, Property, Rest, Shape, Tuple, Type};
+use super::shape::{Literal, Object, OtherProperties, Presence, Property, Tuple, Type, TypeShape};
 
 /// An object without comments stays on one line up to here.
 const LINE_BYTES_MAX: usize = 90;
@@ -16,7 +16,7 @@ pub(super) struct Printer<'a> {
 
 /// Where a type stands, which decides whether it needs parentheses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum TypePosition {
     Alone,
     InUnion,
     InIntersection,
@@ -28,30 +28,30 @@ impl Printer<'_> {
         self.shape(&ty.shape)
     }
 
-    pub(super) fn shape(&self, shape: &Shape) -> String {
-        self.placed(shape, Place::Alone)
+    pub(super) fn shape(&self, shape: &TypeShape) -> String {
+        self.placed(shape, TypePosition::Alone)
     }
 
-    fn placed(&self, shape: &Shape, place: Place) -> String {
+    fn placed(&self, shape: &TypeShape, place: TypePosition) -> String {
         match shape {
-            Shape::Unknown => "unknown".to_owned(),
-            Shape::Never => "never".to_owned(),
-            Shape::Null => "null".to_owned(),
-            Shape::Boolean => "boolean".to_owned(),
-            Shape::Number => "number".to_owned(),
-            Shape::String => "string".to_owned(),
-            Shape::Literal(Literal::Boolean(value)) => value.to_string(),
-            Shape::Literal(Literal::Number(text) | Literal::String(text)) => text.clone(),
-            Shape::Array(items) => format!("{}[]", self.placed(&items.shape, Place::BeforeBrackets)),
-            Shape::Tuple(tuple) => self.tuple(tuple),
-            Shape::Object(object) => self.object(object),
-            Shape::Union(members) => self.joined(members, " | ", Place::InUnion, place),
-            Shape::Intersection(members) => self.joined(members, " & ", Place::InIntersection, place),
-            Shape::Named(index) => self.names[*index].clone(),
+            TypeShape::Unknown => "unknown".to_owned(),
+            TypeShape::Never => "never".to_owned(),
+            TypeShape::Null => "null".to_owned(),
+            TypeShape::Boolean => "boolean".to_owned(),
+            TypeShape::Number => "number".to_owned(),
+            TypeShape::String => "string".to_owned(),
+            TypeShape::Literal(Literal::Boolean(value)) => value.to_string(),
+            TypeShape::Literal(Literal::Number(text) | Literal::String(text)) => text.clone(),
+            TypeShape::Array(items) => format!("{}[]", self.placed(&items.shape, TypePosition::BeforeBrackets)),
+            TypeShape::Tuple(tuple) => self.tuple(tuple),
+            TypeShape::Object(object) => self.object(object),
+            TypeShape::Union(members) => self.joined(members, " | ", TypePosition::InUnion, place),
+            TypeShape::Intersection(members) => self.joined(members, " & ", TypePosition::InIntersection, place),
+            TypeShape::Named(index) => self.names[*index].clone(),
         }
     }
 
-    fn joined(&self, members: &[Type], operator: &str, inner: Place, outer: Place) -> String {
+    fn joined(&self, members: &[Type], operator: &str, inner: TypePosition, outer: TypePosition) -> String {
         let members = members.iter().map(|member| {
             let text = self.placed(&member.shape, inner);
             if member.doc.is_empty() { text } else { format!("/** {} */ {text}", member.doc) }
@@ -67,11 +67,11 @@ impl Printer<'_> {
             items.push(if index < tuple.required {
                 format!("{doc}{}", self.ty(item))
             } else {
-                format!("{doc}{}?", self.placed(&item.shape, Place::BeforeBrackets))
+                format!("{doc}{}?", self.placed(&item.shape, TypePosition::BeforeBrackets))
             });
         }
         if let Some(rest) = &tuple.rest {
-            items.push(format!("...{}[]", self.placed(&rest.shape, Place::BeforeBrackets)));
+            items.push(format!("...{}[]", self.placed(&rest.shape, TypePosition::BeforeBrackets)));
         }
         format!("[{}]", items.join(", "))
     }
@@ -98,13 +98,13 @@ impl Printer<'_> {
     }
 
     /// An object without named properties. A definition may not stand in its own `Record`.
-    fn record(&self, rest: &Rest) -> String {
+    fn record(&self, rest: &OtherProperties) -> String {
         match rest {
-            Rest::Open | Rest::Any => "Record<string, unknown>".to_owned(),
-            Rest::Closed => "Record<string, never>".to_owned(),
-            Rest::Of(ty) if has_names(&ty.shape) => format!("{{ [key: string]: {} }}", self.ty(ty)),
-            Rest::Of(ty) => format!("Record<string, {}>", self.ty(ty)),
-            Rest::Prefixed(prefix, ty) => format!("{{ {} }}", self.prefixed(prefix, ty)),
+            OtherProperties::Open | OtherProperties::Any => "Record<string, unknown>".to_owned(),
+            OtherProperties::Closed => "Record<string, never>".to_owned(),
+            OtherProperties::Of(ty) if has_names(&ty.shape) => format!("{{ [key: string]: {} }}", self.ty(ty)),
+            OtherProperties::Of(ty) => format!("Record<string, {}>", self.ty(ty)),
+            OtherProperties::Prefixed(prefix, ty) => format!("{{ {} }}", self.prefixed(prefix, ty)),
         }
     }
 
@@ -115,10 +115,10 @@ impl Printer<'_> {
     /// TypeScript wants the type of unnamed properties to have room for the named ones.
     fn index(&self, object: &Object) -> Option<String> {
         let rest = match &object.rest {
-            Rest::Open | Rest::Closed => return None,
-            Rest::Any => return Some("[key: string]: unknown".to_owned()),
-            Rest::Prefixed(prefix, ty) => return Some(self.prefixed(prefix, ty)),
-            Rest::Of(ty) => ty,
+            OtherProperties::Open | OtherProperties::Closed => return None,
+            OtherProperties::Any => return Some("[key: string]: unknown".to_owned()),
+            OtherProperties::Prefixed(prefix, ty) => return Some(self.prefixed(prefix, ty)),
+            OtherProperties::Of(ty) => ty,
         };
         let mut members = vec![(**rest).clone()];
         for property in &object.properties {
@@ -150,13 +150,15 @@ fn key(name: &str) -> String {
     if is_plain { name.to_owned() } else { quoted(name) }
 }
 
-fn has_names(shape: &Shape) -> bool {
+fn has_names(shape: &TypeShape) -> bool {
     match shape {
-        Shape::Named(_) => true,
-        Shape::Union(members) | Shape::Intersection(members) => members.iter().any(|member| has_names(&member.shape)),
-        Shape::Object(object) if object.properties.is_empty() => match &object.rest {
-            Rest::Of(ty) | Rest::Prefixed(_, ty) => has_names(&ty.shape),
-            Rest::Open | Rest::Any | Rest::Closed => false,
+        TypeShape::Named(_) => true,
+        TypeShape::Union(members) | TypeShape::Intersection(members) => {
+            members.iter().any(|member| has_names(&member.shape))
+        }
+        TypeShape::Object(object) if object.properties.is_empty() => match &object.rest {
+            OtherProperties::Of(ty) | OtherProperties::Prefixed(_, ty) => has_names(&ty.shape),
+            OtherProperties::Open | OtherProperties::Any | OtherProperties::Closed => false,
         },
         _ => false,
     }

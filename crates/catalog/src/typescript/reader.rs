@@ -7,7 +7,7 @@ use super::constraints::{Title, words};
 use super::kinds::{Kinds, is_nullable};
 use super::literals;
 use super::meet::meet;
-use super::shape::{Object, Presence, Property, Rest, Shape, Tuple, Type};
+use super::shape::{Object, OtherProperties, Presence, Property, Tuple, Type, TypeShape};
 use crate::references::resolve;
 use crate::schema::is_deeper_than;
 use crate::tool::noun;
@@ -22,7 +22,7 @@ const NAME_BYTES_MAX: usize = 40;
 const SCHEMA_DEPTH_MAX: usize = 128;
 
 /// Makes types of one schema, and of the definitions that it refers to.
-pub(super) struct Reader<'s> {
+pub(super) struct SchemaReader<'s> {
     root: &'s Value,
     /// Longer lists of values become their kind, with the first few in words.
     values_max: usize,
@@ -53,13 +53,13 @@ impl Read {
     }
 }
 
-impl<'s> Reader<'s> {
+impl<'s> SchemaReader<'s> {
     /// `kinds` are the kinds of value that a schema is about which does not say so.
     pub(super) fn read(root: &'s Value, kinds: Kinds, values_max: usize) -> Read {
         if is_deeper_than(root, SCHEMA_DEPTH_MAX) {
             return Read::nothing(kinds, format!("it is nested more than {SCHEMA_DEPTH_MAX} deep"));
         }
-        let mut reader = Reader {
+        let mut reader = SchemaReader {
             root,
             values_max,
             definitions: Vec::new(),
@@ -80,7 +80,7 @@ impl<'s> Reader<'s> {
             return Read::nothing(kinds, format!("it has more than {DEFINITIONS_MAX} definitions"));
         }
         if let Some(&itself) = reader.by_address.get(&std::ptr::from_ref(root)) {
-            ty = Type { shape: Shape::Named(itself), doc: ty.doc };
+            ty = Type { shape: TypeShape::Named(itself), doc: ty.doc };
         }
         let definitions = reader.definitions.into_iter().map(|definition| {
             (base_name(definition.reference), definition.body.expect("the loop above reads every definition"))
@@ -107,7 +107,7 @@ impl<'s> Reader<'s> {
         let own = self.own(fields, kinds, depth);
         let mut ty = self.combined(own, fields, kinds, depth);
         if is_nullable(fields) && !fields.contains_key("type") {
-            ty = Type::union([ty, Type::of(Shape::Null)]);
+            ty = Type::union([ty, Type::of(TypeShape::Null)]);
         }
         let mut doc = words(fields, title, kinds);
         if let Some(values) = self.cut_values(fields) {
@@ -143,10 +143,10 @@ impl<'s> Reader<'s> {
         }
         let mut members = Vec::new();
         for (kind, shape) in [
-            (Kinds::STRING, Shape::String),
-            (Kinds::NUMBER, Shape::Number),
-            (Kinds::BOOLEAN, Shape::Boolean),
-            (Kinds::NULL, Shape::Null),
+            (Kinds::STRING, TypeShape::String),
+            (Kinds::NUMBER, TypeShape::Number),
+            (Kinds::BOOLEAN, TypeShape::Boolean),
+            (Kinds::NULL, TypeShape::Null),
         ] {
             if kinds.contains(kind) {
                 members.push(Type::of(shape));
@@ -209,10 +209,10 @@ impl<'s> Reader<'s> {
             ty = meet(ty, Type::union([meet(condition, then), otherwise]));
         }
         if fields.get("unevaluatedProperties") == Some(&Value::Bool(false))
-            && let Shape::Object(object) = &mut ty.shape
-            && object.rest == Rest::Open
+            && let TypeShape::Object(object) = &mut ty.shape
+            && object.rest == OtherProperties::Open
         {
-            object.rest = Rest::Closed;
+            object.rest = OtherProperties::Closed;
         }
         ty
     }
@@ -230,7 +230,7 @@ impl<'s> Reader<'s> {
         if index == next {
             self.definitions.push(Definition { schema, reference, body: None });
         }
-        Type::of(Shape::Named(index))
+        Type::of(TypeShape::Named(index))
     }
 
     fn array(&mut self, fields: &'s Map<String, Value>, depth: u32) -> Type {
@@ -243,7 +243,7 @@ impl<'s> Reader<'s> {
         if first.is_empty() {
             let doc = std::mem::take(&mut rest.doc);
             let doc = if doc.is_empty() { doc } else { format!("each: {doc}") };
-            return Type { shape: Shape::Array(Box::new(rest)), doc };
+            return Type { shape: TypeShape::Array(Box::new(rest)), doc };
         }
         let items: Vec<Type> =
             first.iter().map(|item| self.ty(item, Kinds::ALL, Title::Redundant, depth + 1)).collect();
@@ -251,10 +251,10 @@ impl<'s> Reader<'s> {
         let required = bound("minItems").unwrap_or(0).min(items.len());
         let is_full = bound("maxItems").is_some_and(|items_max: usize| items_max <= items.len());
         let rest = (!rest.is_never() && !is_full).then(|| Box::new(rest));
-        Type::of(Shape::Tuple(Tuple { items, required, rest }))
+        Type::of(TypeShape::Tuple(Tuple { items, required, rest }))
     }
 
-    fn object(&mut self, fields: &'s Map<String, Value>, depth: u32) -> Shape {
+    fn object(&mut self, fields: &'s Map<String, Value>, depth: u32) -> TypeShape {
         let required: &[Value] = match fields.get("required") {
             Some(Value::Array(names)) => names,
             Some(_) => {
@@ -290,7 +290,7 @@ impl<'s> Reader<'s> {
                     properties.push(property);
                 }
             }
-            rest = Rest::Closed;
+            rest = OtherProperties::Closed;
         }
         for name in required.iter().filter_map(Value::as_str) {
             self.nodes_left = self.nodes_left.saturating_sub(1);
@@ -298,23 +298,28 @@ impl<'s> Reader<'s> {
                 let value = rest.value();
                 if value.is_never() {
                     self.warnings.insert(format!("it requires the property {name:?} and forbids it"));
-                    return Shape::Never;
+                    return TypeShape::Never;
                 }
                 properties.push(Property { name: name.to_owned(), presence: Presence::Required, value });
             }
         }
-        Shape::Object(Object { properties, rest })
+        TypeShape::Object(Object { properties, rest })
     }
 
     /// The properties without names, and how many patterns there are for them.
-    fn rest(&mut self, fields: &'s Map<String, Value>, properties: &[Property], depth: u32) -> (usize, Rest) {
+    fn rest(
+        &mut self,
+        fields: &'s Map<String, Value>,
+        properties: &[Property],
+        depth: u32,
+    ) -> (usize, OtherProperties) {
         let others = match fields.get("additionalProperties") {
-            None => Rest::Open,
-            Some(Value::Bool(true)) => Rest::Any,
-            Some(Value::Bool(false)) => Rest::Closed,
+            None => OtherProperties::Open,
+            Some(Value::Bool(true)) => OtherProperties::Any,
+            Some(Value::Bool(false)) => OtherProperties::Closed,
             Some(schema) => match self.ty(schema, Kinds::ALL, Title::Redundant, depth + 1) {
-                unknown if unknown.is_unknown() => Rest::Any,
-                ty => Rest::Of(Box::new(ty)),
+                unknown if unknown.is_unknown() => OtherProperties::Any,
+                ty => OtherProperties::Of(Box::new(ty)),
             },
         };
         let Some(Value::Object(patterns)) = fields.get("patternProperties") else {
@@ -330,14 +335,16 @@ impl<'s> Reader<'s> {
         };
         let rest = match (others, prefix) {
             (others, _) if types.is_empty() => others,
-            (Rest::Open | Rest::Closed, Some(prefix))
+            (OtherProperties::Open | OtherProperties::Closed, Some(prefix))
                 if !properties.iter().any(|property| property.name.starts_with(prefix)) =>
             {
-                Rest::Prefixed(prefix.to_owned(), Box::new(types.remove(0)))
+                OtherProperties::Prefixed(prefix.to_owned(), Box::new(types.remove(0)))
             }
-            (Rest::Open | Rest::Any, _) => Rest::Any,
-            (Rest::Of(others), _) => Rest::Of(Box::new(Type::union(types.into_iter().chain([*others])))),
-            (_, _) => Rest::Of(Box::new(Type::union(types))),
+            (OtherProperties::Open | OtherProperties::Any, _) => OtherProperties::Any,
+            (OtherProperties::Of(others), _) => {
+                OtherProperties::Of(Box::new(Type::union(types.into_iter().chain([*others]))))
+            }
+            (_, _) => OtherProperties::Of(Box::new(Type::union(types))),
         };
         (patterns.len(), rest)
     }
@@ -352,12 +359,12 @@ fn of_kinds(kinds: Kinds) -> Type {
         return Type::unknown();
     }
     let shapes = [
-        (Kinds::STRING, Shape::String),
-        (Kinds::NUMBER, Shape::Number),
-        (Kinds::BOOLEAN, Shape::Boolean),
-        (Kinds::ARRAY, Shape::Array(Box::new(Type::unknown()))),
-        (Kinds::OBJECT, Shape::Object(Object::any())),
-        (Kinds::NULL, Shape::Null),
+        (Kinds::STRING, TypeShape::String),
+        (Kinds::NUMBER, TypeShape::Number),
+        (Kinds::BOOLEAN, TypeShape::Boolean),
+        (Kinds::ARRAY, TypeShape::Array(Box::new(Type::unknown()))),
+        (Kinds::OBJECT, TypeShape::Object(Object::any())),
+        (Kinds::NULL, TypeShape::Null),
     ];
     Type::union(shapes.into_iter().filter(|(kind, _)| kinds.contains(*kind)).map(|(_, shape)| Type::of(shape)))
 }

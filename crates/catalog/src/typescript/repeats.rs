@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::definitions::{Definitions, INLINE_BYTES_MAX};
 use super::printer::Printer;
 use super::reader::base_name;
-use super::shape::{Shape, Type};
+use super::shape::{Type, TypeShape};
 
 /// An object in a result that takes more room than this has a name even if it stands once.
 const RESULT_BYTES_MAX: usize = 150;
@@ -15,7 +15,7 @@ const RESULT_BYTES_MAX: usize = 150;
 pub(super) fn name(definitions: &mut Definitions) {
     let old_names = definitions.names.clone();
     let printer = Printer { names: &old_names };
-    let mut search = Search { printer, seen: BTreeSet::new(), found: BTreeMap::new() };
+    let mut search = RepeatSearch { printer, seen: BTreeSet::new(), found: BTreeMap::new() };
     for (index, root) in definitions.roots.iter().enumerate() {
         let bytes_max = if index == 0 { usize::MAX } else { RESULT_BYTES_MAX };
         search.look_into(root, bytes_max);
@@ -37,14 +37,14 @@ pub(super) fn name(definitions: &mut Definitions) {
     }
 }
 
-struct Search<'a> {
+struct RepeatSearch<'a> {
     printer: Printer<'a>,
     seen: BTreeSet<String>,
     /// The texts of objects that get a name.
     found: BTreeMap<String, Option<usize>>,
 }
 
-impl Search<'_> {
+impl RepeatSearch<'_> {
     fn look_into(&mut self, ty: &Type, bytes_max: usize) {
         for part in ty.shape.parts() {
             if let Some(text) = long_object(self.printer, &part.shape) {
@@ -63,8 +63,8 @@ impl Search<'_> {
 }
 
 /// Objects are the same if they read the same.
-fn long_object(printer: Printer, shape: &Shape) -> Option<String> {
-    let Shape::Object(_) = shape else {
+fn long_object(printer: Printer, shape: &TypeShape) -> Option<String> {
+    let TypeShape::Object(_) = shape else {
         return None;
     };
     Some(printer.shape(shape)).filter(|text| text.len() > INLINE_BYTES_MAX)
@@ -81,13 +81,13 @@ struct Naming<'a> {
 impl Naming<'_> {
     fn name_parts(&mut self, ty: &mut Type, property: &str) {
         match &mut ty.shape {
-            Shape::Object(object) => {
+            TypeShape::Object(object) => {
                 for property in &mut object.properties {
                     self.name(&mut property.value, &property.name);
                 }
                 object.rest.part_mut().into_iter().for_each(|part| self.name(part, property));
             }
-            Shape::Array(items) => self.name(items, &singular(property)),
+            TypeShape::Array(items) => self.name(items, &singular(property)),
             shape => shape.parts_mut().into_iter().for_each(|part| self.name(part, property)),
         }
     }
@@ -99,7 +99,7 @@ impl Naming<'_> {
         };
         let new = self.definitions.names.len();
         let index = *place.get_or_insert(new);
-        let mut body = Type::of(std::mem::replace(&mut ty.shape, Shape::Named(index)));
+        let mut body = Type::of(std::mem::replace(&mut ty.shape, TypeShape::Named(index)));
         if index == new {
             self.definitions.names.push(base_name(property));
             self.definitions.bodies.push(Type::unknown());

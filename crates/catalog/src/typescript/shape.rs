@@ -6,13 +6,13 @@ const DOC_BYTES_MAX: usize = 2_048;
 /// A type, and the words that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Type {
-    pub(super) shape: Shape,
+    pub(super) shape: TypeShape,
     /// Fit to stand in a comment on one line; empty if there is nothing to say.
     pub(super) doc: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum TypeShape {
     Unknown,
     Never,
     Null,
@@ -51,7 +51,7 @@ pub(super) struct Tuple {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Object {
     pub(super) properties: Vec<Property>,
-    pub(super) rest: Rest,
+    pub(super) rest: OtherProperties,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(super) enum Presence {
 
 /// The properties that are not named.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum OtherProperties {
     /// The schema does not speak of them.
     Open,
     /// The schema says that there may be any.
@@ -82,24 +82,24 @@ pub(super) enum Rest {
 }
 
 impl Type {
-    pub(super) fn of(shape: Shape) -> Type {
+    pub(super) fn of(shape: TypeShape) -> Type {
         Type { shape, doc: String::new() }
     }
 
     pub(super) fn unknown() -> Type {
-        Type::of(Shape::Unknown)
+        Type::of(TypeShape::Unknown)
     }
 
     pub(super) fn never() -> Type {
-        Type::of(Shape::Never)
+        Type::of(TypeShape::Never)
     }
 
     pub(super) fn is_unknown(&self) -> bool {
-        self.shape == Shape::Unknown
+        self.shape == TypeShape::Unknown
     }
 
     pub(super) fn is_never(&self) -> bool {
-        self.shape == Shape::Never
+        self.shape == TypeShape::Never
     }
 
     /// A value of any of these types.
@@ -107,7 +107,7 @@ impl Type {
         let mut members: Vec<Type> = Vec::new();
         for ty in types {
             match ty.shape {
-                Shape::Union(inner) => {
+                TypeShape::Union(inner) => {
                     let mut doc = ty.doc;
                     for mut member in inner {
                         let own = std::mem::replace(&mut member.doc, std::mem::take(&mut doc));
@@ -121,17 +121,17 @@ impl Type {
         if members.iter().any(Type::is_unknown) {
             return Type::unknown();
         }
-        let has = |value| members.iter().any(|member| member.shape == Shape::Literal(Literal::Boolean(value)));
+        let has = |value| members.iter().any(|member| member.shape == TypeShape::Literal(Literal::Boolean(value)));
         if has(true) && has(false) {
-            members.retain(|member| !matches!(member.shape, Shape::Literal(Literal::Boolean(_))));
-            add_member(&mut members, Type::of(Shape::Boolean));
+            members.retain(|member| !matches!(member.shape, TypeShape::Literal(Literal::Boolean(_))));
+            add_member(&mut members, Type::of(TypeShape::Boolean));
         }
         // Null stands last, as people write it.
-        members.sort_by_key(|member| member.shape == Shape::Null);
+        members.sort_by_key(|member| member.shape == TypeShape::Null);
         match members.len() {
             0 => Type::never(),
             1 => members.remove(0),
-            _ => Type { doc: lone_doc(&mut members), shape: Shape::Union(members) },
+            _ => Type { doc: lone_doc(&mut members), shape: TypeShape::Union(members) },
         }
     }
 
@@ -145,56 +145,56 @@ impl Type {
     }
 }
 
-impl Shape {
+impl TypeShape {
     /// The types that this is made of, in the order of reading.
     pub(super) fn parts(&self) -> Vec<&Type> {
         match self {
-            Shape::Array(items) => vec![items],
-            Shape::Tuple(tuple) => tuple.items.iter().chain(tuple.rest.as_deref()).collect(),
-            Shape::Object(object) => {
+            TypeShape::Array(items) => vec![items],
+            TypeShape::Tuple(tuple) => tuple.items.iter().chain(tuple.rest.as_deref()).collect(),
+            TypeShape::Object(object) => {
                 let named = object.properties.iter().map(|property| &property.value);
                 named.chain(object.rest.part()).collect()
             }
-            Shape::Union(members) | Shape::Intersection(members) => members.iter().collect(),
+            TypeShape::Union(members) | TypeShape::Intersection(members) => members.iter().collect(),
             _ => Vec::new(),
         }
     }
 
     pub(super) fn parts_mut(&mut self) -> Vec<&mut Type> {
         match self {
-            Shape::Array(items) => vec![items],
-            Shape::Tuple(tuple) => tuple.items.iter_mut().chain(tuple.rest.as_deref_mut()).collect(),
-            Shape::Object(object) => {
+            TypeShape::Array(items) => vec![items],
+            TypeShape::Tuple(tuple) => tuple.items.iter_mut().chain(tuple.rest.as_deref_mut()).collect(),
+            TypeShape::Object(object) => {
                 let named = object.properties.iter_mut().map(|property| &mut property.value);
                 named.chain(object.rest.part_mut()).collect()
             }
-            Shape::Union(members) | Shape::Intersection(members) => members.iter_mut().collect(),
+            TypeShape::Union(members) | TypeShape::Intersection(members) => members.iter_mut().collect(),
             _ => Vec::new(),
         }
     }
 }
 
-impl Rest {
+impl OtherProperties {
     fn part(&self) -> Option<&Type> {
         match self {
-            Rest::Of(ty) | Rest::Prefixed(_, ty) => Some(ty),
-            Rest::Open | Rest::Any | Rest::Closed => None,
+            OtherProperties::Of(ty) | OtherProperties::Prefixed(_, ty) => Some(ty),
+            OtherProperties::Open | OtherProperties::Any | OtherProperties::Closed => None,
         }
     }
 
     pub(super) fn part_mut(&mut self) -> Option<&mut Type> {
         match self {
-            Rest::Of(ty) | Rest::Prefixed(_, ty) => Some(ty),
-            Rest::Open | Rest::Any | Rest::Closed => None,
+            OtherProperties::Of(ty) | OtherProperties::Prefixed(_, ty) => Some(ty),
+            OtherProperties::Open | OtherProperties::Any | OtherProperties::Closed => None,
         }
     }
 
     /// The type of a property that has no type of its own.
     pub(super) fn value(&self) -> Type {
         match self {
-            Rest::Open | Rest::Any | Rest::Prefixed(..) => Type::unknown(),
-            Rest::Closed => Type::never(),
-            Rest::Of(ty) => Type::of(ty.shape.clone()),
+            OtherProperties::Open | OtherProperties::Any | OtherProperties::Prefixed(..) => Type::unknown(),
+            OtherProperties::Closed => Type::never(),
+            OtherProperties::Of(ty) => Type::of(ty.shape.clone()),
         }
     }
 }
@@ -202,12 +202,12 @@ impl Rest {
 impl Object {
     /// An object of which nothing is known.
     pub(super) fn any() -> Object {
-        Object { properties: Vec::new(), rest: Rest::Open }
+        Object { properties: Vec::new(), rest: OtherProperties::Open }
     }
 
     /// Whether nothing is said about any property.
     pub(super) fn is_any(&self) -> bool {
-        self.properties.is_empty() && matches!(self.rest, Rest::Open | Rest::Any)
+        self.properties.is_empty() && matches!(self.rest, OtherProperties::Open | OtherProperties::Any)
     }
 }
 

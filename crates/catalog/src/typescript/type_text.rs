@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::definitions::Definitions;
 use super::kinds::Kinds;
 use super::printer::Printer;
-use super::reader::{Read, Reader};
-use super::shape::{Object, Presence, Shape, Type};
+use super::reader::{Read, SchemaReader};
+use super::shape::{Object, Presence, Type, TypeShape};
 
 /// Types that take more room than this are not shown.
 const TYPES_BYTES_MAX: usize = 64 * 1024;
@@ -58,7 +58,7 @@ pub(super) struct Expression {
 impl Expressions {
     /// `Kinds` are the kinds of value that a schema is about which does not say so.
     pub(super) fn of(schemas: &[(&Value, Kinds)], values_max: usize) -> Expressions {
-        let read = schemas.iter().map(|(schema, kinds)| Reader::read(schema, *kinds, values_max));
+        let read = schemas.iter().map(|(schema, kinds)| SchemaReader::read(schema, *kinds, values_max));
         let expressions = Expressions::written(Definitions::of(read.collect()));
         if expressions.bytes() <= TYPES_BYTES_MAX {
             return expressions;
@@ -104,13 +104,13 @@ struct EmptyObject<'a> {
 impl EmptyObject<'_> {
     fn is_in(&mut self, ty: &Type) -> bool {
         match &ty.shape {
-            Shape::Unknown => true,
-            Shape::Object(Object { properties, .. }) => {
+            TypeShape::Unknown => true,
+            TypeShape::Object(Object { properties, .. }) => {
                 properties.iter().all(|property| property.presence == Presence::Optional)
             }
-            Shape::Union(members) => members.iter().any(|member| self.is_in(member)),
-            Shape::Intersection(members) => members.iter().all(|member| self.is_in(member)),
-            Shape::Named(index) => {
+            TypeShape::Union(members) => members.iter().any(|member| self.is_in(member)),
+            TypeShape::Intersection(members) => members.iter().all(|member| self.is_in(member)),
+            TypeShape::Named(index) => {
                 if let Some(&known) = self.known.get(index) {
                     return known;
                 }

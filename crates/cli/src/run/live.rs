@@ -11,10 +11,10 @@ use dacapo_mcp::{Approval, Approver, Ask, Attachment, Execution, Fault, Moment, 
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{Options, tell_calls, tell_failure, tell_logs, tell_made};
+use super::{RunOptions, write_call_list, write_calls, write_failure, write_logs};
 use crate::servers::{Servers, unless_stopped, warn_of_missing};
 
-pub(super) fn run(program: &str, path: &Path, options: &Options) -> anyhow::Result<ExitCode> {
+pub(super) fn run(program: &str, path: &Path, options: &RunOptions) -> anyhow::Result<ExitCode> {
     let servers = Servers::read(path, &options.cache)?;
     let mut limits = servers.settings.limits.clone();
     for (limit, value) in &options.limit {
@@ -36,11 +36,11 @@ fn finish(execution: &Execution, as_json: bool) -> anyhow::Result<ExitCode> {
         writeln!(io::stdout(), "{}", line(execution))?;
         return Ok(code);
     }
-    tell_logs(&execution.logs)?;
-    tell_made("refused", &execution.refused)?;
+    write_logs(&execution.logs)?;
+    write_call_list("refused", &execution.refused)?;
     match &execution.result {
         Ok(data) => {
-            tell_made("sent, but not waited for", &execution.unfinished)?;
+            write_call_list("sent, but not waited for", &execution.unfinished)?;
             let data: Value = serde_json::from_str(data.get())?;
             writeln!(io::stdout(), "{data:#}")?;
             if !execution.attachments.is_empty() {
@@ -48,10 +48,10 @@ fn finish(execution: &Execution, as_json: bool) -> anyhow::Result<ExitCode> {
                 writeln!(io::stderr(), "{count} images or files belong to the result; --json prints them")?;
             }
         }
-        Err(Fault::Failed(failure)) => tell_failure(failure)?,
+        Err(Fault::Failed(failure)) => write_failure(failure)?,
         Err(Fault::Stopped(stopped)) => {
             writeln!(io::stderr(), "{}: {}", stopped.name, stopped.message)?;
-            tell_calls(&stopped.completed, &stopped.unfinished)?;
+            write_calls(&stopped.completed, &stopped.unfinished)?;
         }
     }
     Ok(code)

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use dacapo_replay::{Request, Reused, Step, Stepper, WarmPrograms};
+use dacapo_replay::{CompletedCall, Step, StepRequest, Stepper, WarmPrograms};
 use serde_json::{Value, json};
 
 static COLD: LazyLock<Stepper> = LazyLock::new(|| Stepper::new(WarmPrograms::NONE).expect("a sandbox"));
@@ -14,7 +14,7 @@ pub(crate) fn plain_tools() -> Value {
 }
 
 /// One step, cold and warm, which must agree.
-pub(crate) fn step(request: &Request) -> Step {
+pub(crate) fn step(request: &StepRequest) -> Step {
     let step_with = |stepper: &Stepper| stepper.step(request, &|| true).expect("a step");
     let (cold, warm) = (step_with(&COLD), step_with(&WARM));
     assert_eq!(
@@ -30,13 +30,13 @@ fn json_of(step: &Step) -> Value {
 }
 
 /// A conversation between a program and its client.
-pub(crate) struct Story {
+pub(crate) struct ProgramStory {
     pub request: Value,
 }
 
 /// What happened, until the program finished.
 #[derive(Debug)]
-pub(crate) struct Transcript {
+pub(crate) struct ProgramTranscript {
     /// Calls of each round, as `tool(args)`.
     pub rounds: Vec<Vec<String>>,
     pub result: Value,
@@ -44,12 +44,12 @@ pub(crate) struct Transcript {
     pub steps: Vec<Value>,
 }
 
-impl Story {
-    pub(crate) fn new(code: &str) -> Story {
-        Story { request: json!({ "program": { "code": code }, "tools": plain_tools(), "journal": [] }) }
+impl ProgramStory {
+    pub(crate) fn new(code: &str) -> ProgramStory {
+        ProgramStory { request: json!({ "program": { "code": code }, "tools": plain_tools(), "journal": [] }) }
     }
 
-    pub(crate) fn with(mut self, key: &str, value: Value) -> Story {
+    pub(crate) fn with(mut self, key: &str, value: Value) -> ProgramStory {
         self.request[key] = value;
         self
     }
@@ -60,12 +60,12 @@ impl Story {
     }
 
     /// What the program leaves for the next one, with the journal as it stands.
-    pub(crate) fn record(&self) -> Vec<Reused> {
+    pub(crate) fn record(&self) -> Vec<CompletedCall> {
         step(&self.request()).record
     }
 
-    fn request(&self) -> Request {
-        Request::parse(&self.request.to_string()).expect("a valid request")
+    fn request(&self) -> StepRequest {
+        StepRequest::parse(&self.request.to_string()).expect("a valid request")
     }
 
     pub(crate) fn answer(&mut self, call: &Value, answer: &Value) {
@@ -75,9 +75,9 @@ impl Story {
     }
 
     /// Answers whole rounds, in order, until the program finishes.
-    pub(crate) fn play(mut self, client: impl Fn(&str, &Value) -> Value) -> Transcript {
+    pub(crate) fn play(mut self, client: impl Fn(&str, &Value) -> Value) -> ProgramTranscript {
         let mut transcript =
-            Transcript { rounds: Vec::new(), result: Value::Null, logs: Vec::new(), steps: Vec::new() };
+            ProgramTranscript { rounds: Vec::new(), result: Value::Null, logs: Vec::new(), steps: Vec::new() };
         loop {
             let step = self.step();
             transcript.steps.push(step.clone());
@@ -97,7 +97,7 @@ impl Story {
     }
 
     /// Every tool answers with its name.
-    pub(crate) fn play_with_names(self) -> Transcript {
+    pub(crate) fn play_with_names(self) -> ProgramTranscript {
         self.play(|tool, _| json!({ "ok": tool }))
     }
 
@@ -121,5 +121,5 @@ fn shown(call: &Value) -> String {
 
 /// The value of a program without calls.
 pub(crate) fn value_of(code: &str) -> Value {
-    Story::new(code).data()
+    ProgramStory::new(code).data()
 }

@@ -1,12 +1,12 @@
 //! A stale answer is never given to a changed call, and a rewritten program does not repeat what was done.
 
-use dacapo_replay::{Answer, ArgsDigest, Entry, JsonText, Outcome, Request, Reused};
+use dacapo_replay::{Answer, ArgsDigest, CompletedCall, JournalEntry, JsonText, Outcome, StepRequest};
 use serde_json::{Value, json};
 
-use crate::client::{Story, step};
+use crate::client::{ProgramStory, step};
 
 fn with_journal(code: &str, journal: Value) -> Value {
-    Story::new(code).with("journal", journal).step()
+    ProgramStory::new(code).with("journal", journal).step()
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn changed_arguments_another_tool_or_a_missing_call_stop_the_step() {
 
 #[test]
 fn a_removed_tool_is_a_divergence_not_a_stale_answer() {
-    let story = Story::new("return await a()")
+    let story = ProgramStory::new("return await a()")
         .with("tools", json!([{ "name": "b" }]))
         .with("journal", json!([{ "call": 0, "tool": "a", "args": {}, "ok": 1 }]));
     assert_eq!(story.step()["result"]["error"]["kind"], "diverged");
@@ -68,7 +68,7 @@ fn spelling_of_arguments_and_a_journal_without_them_are_fine() {
 fn a_digest_stands_for_arguments_that_nobody_kept() {
     let asking = |q: &str| {
         let program = json!({ "code": format!("const x = await a({{ q: '{q}', n: 1 }}); return [x, await b()]") });
-        Request::parse(&json!({ "program": program, "tools": [{ "name": "a" }, { "name": "b" }] }).to_string())
+        StepRequest::parse(&json!({ "program": program, "tools": [{ "name": "a" }, { "name": "b" }] }).to_string())
             .expect("a valid request")
     };
     let mut same = asking("old");
@@ -77,7 +77,7 @@ fn a_digest_stands_for_arguments_that_nobody_kept() {
     assert_eq!(digest, ArgsDigest([239, 184, 52, 248]), "sealed into ids, so it must never change");
 
     let answer = Answer::Ok(JsonText::from(&json!("yes")));
-    let entry = |digest: ArgsDigest| Entry::with_digest(calls[0].call, "a", digest, answer.clone());
+    let entry = |digest: ArgsDigest| JournalEntry::with_digest(calls[0].call, "a", digest, answer.clone());
     same.journal.push(entry(digest));
     let Outcome::Paused { calls: next } = step(&same).outcome else { panic!("it waits for b") };
     assert_eq!(next[0].tool, "b");
@@ -105,7 +105,7 @@ fn a_digest_stands_for_arguments_that_nobody_kept() {
 
 #[test]
 fn completed_calls_of_a_failed_program_answer_the_next_one_once_each_and_in_order() {
-    let transcript = Story::new(
+    let transcript = ProgramStory::new(
         "const first = await a({ id: 1 });
          const second = await a({ id: 1 });
          const third = a({ id: 1 });
@@ -131,8 +131,8 @@ fn completed_calls_of_a_failed_program_answer_the_next_one_once_each_and_in_orde
 
 #[test]
 fn a_failed_program_leaves_a_record_of_what_it_need_not_do_again() {
-    let reused = |tool: &str, args: Value, ok: Value| Reused::new(tool, &args, JsonText::from(&ok));
-    let mut story = Story::new(
+    let reused = |tool: &str, args: Value, ok: Value| CompletedCall::new(tool, &args, JsonText::from(&ok));
+    let mut story = ProgramStory::new(
         "const first = [a({ y: 1, x: 2.0 }), b({ n: 1 }), c(), search('a'), a({ late: true }), a({ open: true })];
          await Promise.allSettled(first.slice(0, 4));
          throw new Error('failed')",

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::{Story, value_of};
+use crate::client::{ProgramStory, value_of};
 
 #[test]
 fn every_shape_of_program_is_the_same_program() {
@@ -22,7 +22,7 @@ fn every_shape_of_program_is_the_same_program() {
         "enum E { Bang = '!' }\nnamespace N { export const f = async (t: () => Promise<string>) => (await t()) + E.Bang }\nreturn N.f(a as any)",
     ];
     for code in shapes {
-        let transcript = Story::new(code).play_with_names();
+        let transcript = ProgramStory::new(code).play_with_names();
         assert_eq!(
             (&transcript.rounds[..], &transcript.result["data"]),
             (&[vec!["a({})".to_owned()]][..], &json!("a!")),
@@ -37,7 +37,7 @@ fn tools_answer_to_their_exact_name_their_identifier_and_its_camel_case() {
         { "name": "web_search" }, { "name": "get-weather.v2" }, { "name": "delete" }, { "name": "größe" },
         { "name": "create_issue", "server": "github" }, { "name": "weird name!", "server": "my server" },
     ]);
-    let transcript = Story::new(
+    let transcript = ProgramStory::new(
         "await web_search(); await webSearch(); await tools.web_search(); await tools['get-weather.v2'](); await get_weather_v2();
          await tools.delete(); await delete_(); await größe(); await github.create_issue(); await github.createIssue(); await tools.github.create_issue(); await tools['github.create_issue']();
          await my_server['weird name!'](); await my_server.weird_name_();
@@ -90,7 +90,7 @@ fn a_namespace_is_one_object_however_it_is_reached_first() {
         )
     };
     for first in ["typeof github", "typeof tools.github", "typeof tools['github.create_issue'] && 'object'"] {
-        let transcript = Story::new(&program(first)).with("tools", tools.clone()).play_with_names();
+        let transcript = ProgramStory::new(&program(first)).with("tools", tools.clone()).play_with_names();
         assert_eq!(
             transcript.result["data"],
             json!([
@@ -112,7 +112,7 @@ fn an_unknown_function_is_answered_with_the_closest_tools() {
     let tools = json!([{ "name": "web_search" }, { "name": "create_issue", "server": "github" }]);
     let message = |call: &str| {
         let code = format!("try {{ {call} }} catch (e) {{ return e.name + ': ' + e.message }}");
-        let data = Story::new(&code).with("tools", tools.clone()).data();
+        let data = ProgramStory::new(&code).with("tools", tools.clone()).data();
         data.as_str().expect("a message").to_owned()
     };
     let messages = [
@@ -130,7 +130,7 @@ fn an_unknown_function_is_answered_with_the_closest_tools() {
 #[test]
 fn errors_are_shown_in_the_models_own_source() {
     let failed = |code: &str| {
-        let error = Story::new(code).error();
+        let error = ProgramStory::new(code).error();
         let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
         format!(
             "{} {}:{} {}: {}\n{}\n{}",
@@ -174,14 +174,14 @@ fn every_kind_of_mistake_is_placed_on_its_line() {
     ];
     for (code, line) in rows {
         let code = code.replace("a_null()", "Promise.resolve(null)");
-        let error = Story::new(&code).with("limits", json!({ "fuel": 3_000_000, "calls": 3 })).error();
+        let error = ProgramStory::new(&code).with("limits", json!({ "fuel": 3_000_000, "calls": 3 })).error();
         assert_eq!(error["line"], line, "{code}: {error}");
     }
 }
 
 #[test]
 fn an_uncaught_tool_error_points_at_its_call() {
-    let transcript = Story::new("const q = 1;\nreturn await web_search({ q });")
+    let transcript = ProgramStory::new("const q = 1;\nreturn await web_search({ q });")
         .play(|_, _| json!({ "error": { "message": "quota", "data": [1] } }));
     let error = &transcript.result["error"];
     let fields =

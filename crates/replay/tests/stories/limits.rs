@@ -1,12 +1,12 @@
 //! Every limit has a name, a test that reaches it, and an error that says what to change.
 
-use dacapo_replay::{Limit, Request};
+use dacapo_replay::{Limit, StepRequest};
 use serde_json::{Value, json};
 
-use crate::client::Story;
+use crate::client::ProgramStory;
 
 fn limit_error(code: &str, limits: Value) -> Value {
-    let error = Story::new(code).with("limits", limits).error();
+    let error = ProgramStory::new(code).with("limits", limits).error();
     assert_eq!(error["kind"], "limit", "{error}");
     error
 }
@@ -27,7 +27,7 @@ fn every_limit_is_reached_by_its_own_program() {
         (Limit::CallsPerRound, 10, "await Promise.all(Array.from({ length: 11 }, (_, i) => a({ i })))"),
     ];
     for (limit, value, code) in rows {
-        let story = Story::new(code).with("limits", json!({ limit.name(): value }));
+        let story = ProgramStory::new(code).with("limits", json!({ limit.name(): value }));
         let error = story.play(|_, _| json!({ "ok": "x".repeat(1000) })).result["error"].clone();
         assert_eq!(
             (&error["kind"], &error["limit"], &error["value"]),
@@ -50,22 +50,24 @@ fn a_program_that_ran_out_of_fuel_is_told_where_it_was() {
 
 #[test]
 fn exhaustion_can_be_caught_and_the_verdict_repeats() {
-    let caught =
-        Story::new("let depth = 0; const f = () => { depth++; f() }; try { f() } catch (e) { return [e.name, depth] }");
+    let caught = ProgramStory::new(
+        "let depth = 0; const f = () => { depth++; f() }; try { f() } catch (e) { return [e.name, depth] }",
+    );
     let (first, second) = (caught.step(), caught.step());
     assert_eq!(first, second);
     assert_eq!(first["result"]["data"][0], "RangeError");
 
-    let memory =
-        Story::new("try { const all = []; for (;;) all.push(new Uint8Array(1 << 20)) } catch (e) { return e.message }")
-            .data();
+    let memory = ProgramStory::new(
+        "try { const all = []; for (;;) all.push(new Uint8Array(1 << 20)) } catch (e) { return e.message }",
+    )
+    .data();
     assert_eq!(memory, "out of memory");
 }
 
 #[test]
 fn fuel_is_a_function_of_the_program_and_not_of_its_limit() {
     let usage = |limits: Value| {
-        Story::new("await a(); let n = 0; for (let i = 0; i < 1e5; i++) n += i; return n")
+        ProgramStory::new("await a(); let n = 0; for (let i = 0; i < 1e5; i++) n += i; return n")
             .with("limits", limits)
             .play_with_names()
             .steps
@@ -79,7 +81,7 @@ fn limits_outside_their_range_are_refused_by_name() {
         let range = limit.range();
         for value in [0, range.start() - 1, range.end() + 1] {
             let request = json!({ "program": { "code": "1" }, "limits": { limit.name(): value } });
-            let error = Request::parse(&request.to_string()).expect_err("out of range");
+            let error = StepRequest::parse(&request.to_string()).expect_err("out of range");
             assert_eq!(error.path, format!("limits.{limit}"));
             assert_eq!(
                 error.message,

@@ -3,7 +3,7 @@
 use dacapo_replay::{Program, undefined_functions};
 use serde_json::{Value, json};
 
-use crate::client::Story;
+use crate::client::ProgramStory;
 
 fn tools() -> Value {
     let city = json!({ "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"] });
@@ -15,8 +15,8 @@ fn tools() -> Value {
     ])
 }
 
-fn with_tools(code: &str) -> Story {
-    Story::new(code).with("tools", tools())
+fn with_tools(code: &str) -> ProgramStory {
+    ProgramStory::new(code).with("tools", tools())
 }
 
 fn weather() -> Value {
@@ -80,7 +80,10 @@ fn a_tool_is_described_by_every_name_it_has() {
         ])
     );
     let none = "try { await describe('a') } catch (e) { return e.message }";
-    assert_eq!(Story::new(none).with("tools", json!([])).data(), r#"no tool has the name "a"; there are no tools"#);
+    assert_eq!(
+        ProgramStory::new(none).with("tools", json!([])).data(),
+        r#"no tool has the name "a"; there are no tools"#
+    );
 }
 
 #[test]
@@ -102,13 +105,13 @@ fn wrong_arguments_are_refused_before_they_count() {
          return settled.map(({{ reason }}) => `${{reason.name}}: ${{reason.message}}`).join('\\n')",
         calls.join(", ")
     );
-    let said = Story::new(&code).with("limits", json!({ "calls": 1 })).data();
+    let said = ProgramStory::new(&code).with("limits", json!({ "calls": 1 })).data();
     insta::assert_snapshot!(said.as_str().expect("text"));
 }
 
 #[test]
 fn a_lookup_settles_in_issue_order_takes_a_number_and_is_never_handed_out() {
-    let transcript = Story::new(
+    let transcript = ProgramStory::new(
         "const order = [];
          const note = (name, promise) => promise.then(() => order.push(name));
          const all = [note('a', a()), note('search', search('a')), note('b', b()), note('describe', describe('a'))];
@@ -131,7 +134,7 @@ fn a_lookup_settles_in_issue_order_takes_a_number_and_is_never_handed_out() {
         )
     );
 
-    let forged = Story::new("return await search('a')")
+    let forged = ProgramStory::new("return await search('a')")
         .with("journal", json!([{ "call": 0, "tool": "search", "args": ["a"], "ok": "forged" }]));
     let error = &forged.step()["result"]["error"];
     assert_eq!((&error["kind"], &error["actual"]), (&json!("diverged"), &json!({ "tool": "search", "args": ["a"] })));
@@ -140,7 +143,7 @@ fn a_lookup_settles_in_issue_order_takes_a_number_and_is_never_handed_out() {
 #[test]
 fn tools_and_programs_may_take_the_names() {
     let claimed = |tools: Value, code: &str| {
-        let transcript = Story::new(code).with("tools", tools).play_with_names();
+        let transcript = ProgramStory::new(code).with("tools", tools).play_with_names();
         (transcript.rounds.concat(), transcript.result["data"].clone())
     };
     let call = "return [await search({ q: 1 }), await describe('search').then(({ name }) => name)]";
@@ -163,7 +166,7 @@ fn tools_and_programs_may_take_the_names() {
         "async function main(search = () => 7) { return search() }",
         "return ['search', 'describe'].filter((name) => name in tools).length + 7",
     ] {
-        assert_eq!(Story::new(own).data(), 7, "{own}");
+        assert_eq!(ProgramStory::new(own).data(), 7, "{own}");
     }
     assert_eq!(undefined_functions(&Program::new("await search('x'); describe('y'); serch()")), ["serch"]);
 }
@@ -172,12 +175,13 @@ fn tools_and_programs_may_take_the_names() {
 fn lookups_are_paid_for_in_calls_and_in_fuel() {
     let endless = "for (;;) await search('a', { limit: 1 })";
     for limits in [json!({ "calls": 10 }), json!({ "fuel": 5_000_000 })] {
-        let error = Story::new(endless).with("limits", limits.clone()).error();
+        let error = ProgramStory::new(endless).with("limits", limits.clone()).error();
         let name = limits.as_object().and_then(|limits| limits.keys().next()).expect("one limit");
         assert_eq!((&error["kind"], &error["limit"]), (&json!("limit"), &json!(name)));
     }
     let many: Vec<Value> = (0..1_000).map(|n| json!({ "name": format!("tool_{n}") })).collect();
-    let used = |tools: Value| Story::new("await search('a')").with("tools", tools).step()["usage"]["fuel"].clone();
+    let used =
+        |tools: Value| ProgramStory::new("await search('a')").with("tools", tools).step()["usage"]["fuel"].clone();
     let (few, many) = (used(json!([])), used(json!(many)));
     assert!(few.as_u64() < many.as_u64(), "{few} {many}");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::Story;
+use crate::client::ProgramStory;
 
 /// Programs that would "succeed" with garbage if a pause were a rejection: every row is (program, rounds, result).
 #[test]
@@ -37,7 +37,7 @@ fn pauses_are_invisible_to_every_construct_that_could_catch_them() {
         ("return await new Promise((resolve, reject) => a().then(resolve, reject))", &[&["a({})"]], json!("a")),
     ];
     for (code, rounds, result) in rows {
-        let story = Story::new(code).play_with_names();
+        let story = ProgramStory::new(code).play_with_names();
         assert_eq!(story.rounds, *rounds, "{code}");
         assert_eq!(story.result, json!({ "status": "success", "data": result }), "{code}");
     }
@@ -45,7 +45,7 @@ fn pauses_are_invisible_to_every_construct_that_could_catch_them() {
 
 #[test]
 fn an_error_answer_reaches_the_handler_that_the_program_wrote() {
-    let story = Story::new(
+    let story = ProgramStory::new(
         "let tries = 0;
          for (;;) { try { tries++; return { tries, value: await a({ tries }) } } catch (e) { if (tries === 3) throw e } }",
     );
@@ -58,14 +58,14 @@ fn an_error_answer_reaches_the_handler_that_the_program_wrote() {
     });
     assert_eq!(transcript.result["data"], json!({ "tries": 2, "value": "there" }));
 
-    let fields = Story::new("try { await a() } catch (e) { return [e instanceof ToolError, e instanceof Error, e.name, e.message, e.tool, e.data] }")
+    let fields = ProgramStory::new("try { await a() } catch (e) { return [e instanceof ToolError, e instanceof Error, e.name, e.message, e.tool, e.data] }")
         .play(|_, _| json!({ "error": { "message": "404", "data": { "code": 7 } } }));
     assert_eq!(fields.result["data"], json!([true, true, "ToolError", "404", "a", { "code": 7 }]));
 }
 
 #[test]
 fn the_journal_decides_a_race_and_settles_in_its_own_order() {
-    let mut story = Story::new(
+    let mut story = ProgramStory::new(
         "const order = [];
          const winner = await Promise.race(['a', 'b', 'c'].map(async (name) => { const x = await tools[name](); order.push(x); return x }));
          await a({ last: true });
@@ -83,8 +83,9 @@ fn the_journal_decides_a_race_and_settles_in_its_own_order() {
 
 #[test]
 fn a_round_answered_in_part_runs_on_with_what_is_known() {
-    let mut story =
-        Story::new("const first = a(); const second = b(); console.log(await first); await c(); return await second");
+    let mut story = ProgramStory::new(
+        "const first = a(); const second = b(); console.log(await first); await c(); return await second",
+    );
     let calls = story.step()["calls"].clone();
     assert_eq!(calls.as_array().map(Vec::len), Some(2));
     story.answer(&calls[0], &json!({ "ok": "one" }));
@@ -96,7 +97,7 @@ fn a_round_answered_in_part_runs_on_with_what_is_known() {
 
 #[test]
 fn an_answer_that_lost_its_race_is_not_asked_for_again() {
-    let mut story = Story::new("return await Promise.race([a(), b()])");
+    let mut story = ProgramStory::new("return await Promise.race([a(), b()])");
     let calls = story.step()["calls"].clone();
     story.answer(&calls[0], &json!({ "ok": "won" }));
     assert_eq!(story.step()["result"], json!({ "status": "success", "data": "won" }));
@@ -106,7 +107,7 @@ fn an_answer_that_lost_its_race_is_not_asked_for_again() {
 
 #[test]
 fn a_forgotten_await_is_handed_out_in_a_last_round_with_a_warning() {
-    let transcript = Story::new("a({ n: 1 }); b().then(() => c()); return 'returned'").play_with_names();
+    let transcript = ProgramStory::new("a({ n: 1 }); b().then(() => c()); return 'returned'").play_with_names();
     assert_eq!(transcript.rounds, [vec![r#"a({"n":1})"#, "b({})"], vec!["c({})"]]);
     assert_eq!(transcript.result["data"], "returned");
     assert_eq!(
@@ -122,10 +123,10 @@ fn a_forgotten_await_is_handed_out_in_a_last_round_with_a_warning() {
 #[test]
 fn a_call_left_behind_in_the_middle_of_a_round_is_not_lost() {
     let code = "const p = a().then(() => { c() }); await Promise.all([p, b()]); return 'returned'";
-    let together = Story::new(code).play_with_names();
+    let together = ProgramStory::new(code).play_with_names();
     assert_eq!(together.rounds, [vec!["a({})", "b({})"], vec!["c({})"]]);
 
-    let mut one_by_one = Story::new(code);
+    let mut one_by_one = ProgramStory::new(code);
     let calls = one_by_one.step()["calls"].clone();
     one_by_one.answer(&calls[0], &json!({ "ok": "a" }));
     assert_eq!(one_by_one.step()["calls"].as_array().map(Vec::len), Some(2));
@@ -138,7 +139,7 @@ fn a_call_left_behind_in_the_middle_of_a_round_is_not_lost() {
 
 #[test]
 fn a_throw_leaves_open_calls_unexecuted_and_says_so() {
-    let error = Story::new("await a(); b(); throw new TypeError('no')").error();
+    let error = ProgramStory::new("await a(); b(); throw new TypeError('no')").error();
     assert_eq!(error["completed"], json!([{ "call": 0, "tool": "a" }]));
     assert_eq!(error["unfinished"], json!([{ "call": 1, "tool": "b" }]));
     assert_eq!(
@@ -149,18 +150,18 @@ fn a_throw_leaves_open_calls_unexecuted_and_says_so() {
 
 #[test]
 fn promises_inside_a_result_are_awaited() {
-    let transcript = Story::new("const slow = b(); await a(); return { slow, more: [c()] }").play_with_names();
+    let transcript = ProgramStory::new("const slow = b(); await a(); return { slow, more: [c()] }").play_with_names();
     assert_eq!(transcript.rounds, [vec!["b({})", "a({})"], vec!["c({})"]]);
     assert_eq!(transcript.result["data"], json!({ "slow": "b", "more": ["c"] }));
 
-    let failed = Story::new("return { bad: a() }").play(|_, _| json!({ "error": { "message": "broken" } }));
+    let failed = ProgramStory::new("return { bad: a() }").play(|_, _| json!({ "error": { "message": "broken" } }));
     assert_eq!(failed.result["error"]["message"], "broken");
-    assert_eq!(Story::new("return { never: new Promise(() => {}) }").error()["kind"], "deadlock");
+    assert_eq!(ProgramStory::new("return { never: new Promise(() => {}) }").error()["kind"], "deadlock");
 }
 
 #[test]
 fn timers_run_on_a_virtual_clock_and_only_when_no_call_is_open() {
-    let transcript = Story::new(
+    let transcript = ProgramStory::new(
         "const sleep = (ms, v) => new Promise((resolve) => setTimeout(resolve, ms, v));
          const start = Date.now(), fired = [];
          const winner = await Promise.race([a(), sleep(5000, 'timeout')]);
@@ -181,7 +182,7 @@ fn timers_run_on_a_virtual_clock_and_only_when_no_call_is_open() {
 #[test]
 fn a_program_that_waits_on_nothing_is_told_so() {
     let transcript =
-        Story::new("await a(); Promise.reject('why'); await new Promise(() => {}); return 1").play_with_names();
+        ProgramStory::new("await a(); Promise.reject('why'); await new Promise(() => {}); return 1").play_with_names();
     let error = &transcript.result["error"];
     assert_eq!((&error["kind"], &error["completed"]), (&json!("deadlock"), &json!([{ "call": 0, "tool": "a" }])));
     assert_eq!(transcript.logs, ["unhandled rejection: why"]);
@@ -189,7 +190,7 @@ fn a_program_that_waits_on_nothing_is_told_so() {
 
 #[test]
 fn unhandled_rejections_are_logged_with_their_place_and_change_nothing() {
-    let transcript = Story::new(
+    let transcript = ProgramStory::new(
         "Promise.reject(new RangeError('nobody'));
          const late = a();
          await b();
@@ -217,12 +218,12 @@ fn unhandled_rejections_are_logged_with_their_place_and_change_nothing() {
 }
 
 #[test]
-fn chance_and_time_are_the_programs_own() {
+fn randomness_and_time_are_the_programs_own() {
     let code = "const bytes = crypto.getRandomValues(new Uint8Array(4));
                 await a({ r: Math.random(), id: crypto.randomUUID(), at: new Date(), t: Date.now(), bytes });
                 return [Math.random(), crypto.randomUUID(), new Date().toISOString(), new Date().getTimezoneOffset(), typeof SharedArrayBuffer, typeof WebAssembly]";
     let story = |seed: &str| {
-        Story::new(code)
+        ProgramStory::new(code)
             .with("program", json!({ "code": code, "seed": seed, "started_at": 1_760_000_000_000_u64 }))
             .play_with_names()
     };
@@ -241,7 +242,7 @@ fn chance_and_time_are_the_programs_own() {
 
 #[test]
 fn a_client_that_retries_gets_the_same_step_with_the_same_keys() {
-    let story = Story::new("await a(); return await b()");
+    let story = ProgramStory::new("await a(); return await b()");
     let first = story.step();
     assert_eq!(first, story.step());
     let key = first["calls"][0]["key"].as_str().expect("a key");

@@ -1,6 +1,6 @@
 //! Wrong requests get an error that names the place.
 
-use dacapo_replay::Request;
+use dacapo_replay::StepRequest;
 
 #[test]
 fn every_mistake_in_a_request_is_named_with_its_place() {
@@ -40,7 +40,7 @@ fn every_mistake_in_a_request_is_named_with_its_place() {
         r#"{"program": {"code": "1"}, "tools": [{"name": "a"}, {"name": "a"}]}"#,
         r#"{"program": {"code": "1"}, "tools": [{"name": "a", "input_schema": "object"}]}"#,
     ];
-    let said = rows.map(|text| match Request::parse(text) {
+    let said = rows.map(|text| match StepRequest::parse(text) {
         Ok(_) => format!("{text}\n  accepted"),
         Err(error) => format!("{text}\n  {error}"),
     });
@@ -51,5 +51,5 @@ fn every_mistake_in_a_request_is_named_with_its_place() {
 fn a_tool_with_a_broken_schema_is_still_a_tool() {
     let request = r#"{"program": {"code": "return await a({ x: 1 })"}, "tools": [{"name": "a", "input_schema": {"type": "nonsense", "$ref": "https://example.com/x"}}], "journal": [{"call": 0, "tool": "a", "ok": 5}]}"#;
     let request: serde_json::Value = serde_json::from_str(request).expect("valid JSON");
-    assert_eq!(crate::client::Story { request }.step()["result"]["data"], 5);
+    assert_eq!(crate::client::ProgramStory { request }.step()["result"]["data"], 5);
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::{Story, value_of};
+use crate::client::{ProgramStory, value_of};
 
 #[test]
 fn what_json_cannot_carry_has_a_conversion_in_results() {
@@ -62,9 +62,10 @@ fn what_json_cannot_carry_has_a_conversion_in_results() {
 
 #[test]
 fn arguments_convert_the_same_but_refuse_what_would_mislead_a_tool() {
-    let sent =
-        Story::new("await a({ when: new Date(0), tags: new Set(['x']), n: 12345678901234567n, skip: undefined })")
-            .play_with_names();
+    let sent = ProgramStory::new(
+        "await a({ when: new Date(0), tags: new Set(['x']), n: 12345678901234567n, skip: undefined })",
+    )
+    .play_with_names();
     assert_eq!(sent.rounds, [[r#"a({"when":"1970-01-01T00:00:00.000Z","tags":["x"],"n":12345678901234567})"#]]);
 
     let rows = [
@@ -80,7 +81,7 @@ fn arguments_convert_the_same_but_refuse_what_would_mislead_a_tool() {
     ];
     for (call, expected) in rows {
         let code = format!("try {{ await {call} }} catch (e) {{ return e.name + ': ' + e.message }}");
-        let message = Story::new(&code).play_with_names().result["data"].as_str().unwrap_or_default().to_owned();
+        let message = ProgramStory::new(&code).play_with_names().result["data"].as_str().unwrap_or_default().to_owned();
         assert!(message.starts_with("TypeError: ") && message.contains(expected), "{call}: {message}");
     }
 }
@@ -90,7 +91,7 @@ fn arguments_are_checked_before_the_call_leaves_the_program() {
     let tools = json!([{ "name": "web_search", "input_schema": {
         "type": "object", "required": ["query"], "additionalProperties": false,
         "properties": { "query": { "type": "string" }, "limit": { "type": "integer", "maximum": 100 } } } }]);
-    let transcript = Story::new(
+    let transcript = ProgramStory::new(
         "const said = [];
          for (const args of [{}, { query: 3 }, { query: 'x', limit: 500 }, { q: 'x', query: 'y' }, { query: 'fine' }]) {
            try { await webSearch(args) } catch (e) { said.push(e.message) }
@@ -117,18 +118,18 @@ fn answers_are_decoded_and_keep_every_digit() {
         (json!({ "ok": null }), json!(["object", null])),
     ];
     for (answer, expected) in rows {
-        assert_eq!(Story::new(code).play(|_, _| answer.clone()).result["data"], expected, "{answer}");
+        assert_eq!(ProgramStory::new(code).play(|_, _| answer.clone()).result["data"], expected, "{answer}");
     }
 
     let typed = |schema: Value, text: &str| {
         let tools = json!([{ "name": "a", "outputSchema": schema }]);
-        Story::new(code).with("tools", tools).play(|_, _| json!({ "ok": text })).result["data"].clone()
+        ProgramStory::new(code).with("tools", tools).play(|_, _| json!({ "ok": text })).result["data"].clone()
     };
     assert_eq!(typed(json!({ "type": "integer" }), "42"), json!(["number", 42]));
     assert_eq!(typed(json!({ "type": "string" }), "{\"n\": 1}"), json!(["string", "{\"n\": 1}"]));
     assert_eq!(typed(json!({ "type": "boolean" }), "true"), json!(["boolean", true]));
 
-    let big = Story::new(
+    let big = ProgramStory::new(
         "const { id, list, e } = await a();
          await b({ id });
          return [typeof id, id === list[0].id, String(id), id, e, JSON.stringify({ id })]",
@@ -204,7 +205,7 @@ fn the_standard_library_that_generated_code_reaches_for_is_there() {
 
 #[test]
 fn logs_read_like_a_console() {
-    let transcript = Story::new(
+    let transcript = ProgramStory::new(
         "console.log('plain', 1, true, null, undefined, { a: [1, 'x'] }, [new Date(0)], 5n, NaN);
          console.warn('%s has %d items, %o', 'cart', 3, { x: 1 });
          console.error(new RangeError('bad'), () => 1);

@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use dacapo_catalog::ToolIndex;
-use dacapo_sandbox::{Asked, Host, Level};
+use dacapo_sandbox::{CallDecision, Host, LogLevel};
 use serde_json::Value;
 
 use crate::canonical::canonical;
-use crate::journal::{Answer, CallIndex, Reused};
+use crate::journal::{Answer, CallIndex, CompletedCall};
 use crate::limits::{Limit, Limits};
 use crate::lookup::Lookup;
 use crate::step::{LogLine, MadeCall};
@@ -44,7 +44,7 @@ impl Issued {
 }
 
 #[derive(Debug)]
-pub(crate) struct Asker {
+pub(crate) struct CallRecorder {
     pub calls: Vec<Issued>,
     /// Calls that wait for the journal.
     open: BTreeSet<CallIndex>,
@@ -55,7 +55,7 @@ pub(crate) struct Asker {
     pub epoch: usize,
     /// Calls that the record or the toolbox answers, waiting for the job queue to run dry.
     pub at_hand: VecDeque<CallIndex>,
-    records: Vec<Reused>,
+    records: Vec<CompletedCall>,
     /// Positions of records that no call has used.
     unused: BTreeSet<usize>,
     log_bytes: u64,
@@ -70,9 +70,9 @@ const SUGGESTIONS_MAX: u32 = 20;
 /// What a line of log costs besides its text.
 const LOG_LINE_BYTES: u64 = 16;
 
-impl Asker {
-    pub(crate) fn new(toolbox: Arc<Toolbox>, limits: Limits, records: &[Reused]) -> Asker {
-        Asker {
+impl CallRecorder {
+    pub(crate) fn new(toolbox: Arc<Toolbox>, limits: Limits, records: &[CompletedCall]) -> CallRecorder {
+        CallRecorder {
             calls: Vec::new(),
             open: BTreeSet::new(),
             logs: Vec::new(),
@@ -148,12 +148,12 @@ impl Asker {
     }
 
     /// What the next program need not execute again, given the answers that the journal holds.
-    pub(crate) fn record(&self, answers: &BTreeMap<CallIndex, &Answer>) -> Vec<Reused> {
+    pub(crate) fn record(&self, answers: &BTreeMap<CallIndex, &Answer>) -> Vec<CompletedCall> {
         let completed = self.numbered().filter_map(|(call, issued)| match (issued.record, answers.get(&call)) {
             (Some(record), _) => Some(self.records[record].clone()),
             (None, Some(Answer::Ok(ok))) => {
                 let (tool, args) = (self.name(issued).to_owned(), issued.canonical.clone());
-                Some(Reused { tool, args, ok: ok.clone() })
+                Some(CompletedCall { tool, args, ok: ok.clone() })
             }
             (None, _) => None,
         });
@@ -163,7 +163,7 @@ impl Asker {
     /// The first unused record of the same call.
     fn take_record(&mut self, tool: ToolIndex, canonical: &str) -> Option<usize> {
         let name = self.toolbox.catalog().qualified_name(tool);
-        let same = |record: &Reused| record.tool == name && record.args == canonical;
+        let same = |record: &CompletedCall| record.tool == name && record.args == canonical;
         let position = self.unused.iter().copied().find(|position| same(&self.records[*position]))?;
         self.unused.remove(&position);
         Some(position)
@@ -199,19 +199,19 @@ impl Asker {
     }
 }
 
-impl Host for Asker {
-    fn call(&mut self, tool: u32, args: &str) -> Asked {
+impl Host for CallRecorder {
+    fn call(&mut self, tool: u32, args: &str) -> CallDecision {
         if let Some(limit) = self.exceeded_by(args) {
             self.stop(limit);
-            return Asked::Stop;
+            return CallDecision::Stop;
         }
         let value: Value = match serde_json::from_str(args) {
             Ok(value) => value,
-            Err(error) => return Asked::Refused(format!("the arguments are not JSON: {error}")),
+            Err(error) => return CallDecision::Refused(format!("the arguments are not JSON: {error}")),
         };
         let callee = match self.callee(tool, &value) {
             Ok(callee) => callee,
-            Err(message) => return Asked::Refused(message),
+            Err(message) => return CallDecision::Refused(message),
         };
         let canonical = canonical(&value);
         let call = CallIndex(self.calls.len() as u32);
@@ -225,7 +225,7 @@ impl Host for Asker {
             self.open.insert(call);
         }
         self.calls.push(Issued { callee, args: args.to_owned(), canonical, epoch: self.epoch, record });
-        Asked::Issued
+        CallDecision::Issued
     }
 
     fn effort(&self, tool: u32, args_bytes: u32) -> u64 {
@@ -233,7 +233,7 @@ impl Host for Asker {
         if is_lookup { Lookup::effort(&self.toolbox, args_bytes) } else { 0 }
     }
 
-    fn log(&mut self, level: Level, text: &str) -> ControlFlow<()> {
+    fn log(&mut self, level: LogLevel, text: &str) -> ControlFlow<()> {
         self.log_bytes += text.len() as u64 + LOG_LINE_BYTES;
         if self.log_bytes > self.limits.get(Limit::LogBytes) {
             self.stop(Limit::LogBytes);

@@ -1,9 +1,9 @@
 //! What a search says to a model.
 
-use dacapo_catalog::{Catalog, Found, SearchIndex, read_tools};
+use dacapo_catalog::{Catalog, SearchAnswer, SearchIndex, read_tools};
 use serde_json::json;
 
-fn found(query: &str, limit: usize, tokens_max: usize) -> Found {
+fn found(query: &str, limit: usize, tokens_max: usize) -> SearchAnswer {
     let tools = json!([
         { "name": "get_weather", "description": "Forecast for a city", "input_schema": { "type": "object", "properties": { "city": { "type": "string" } } } },
         { "name": "send_email", "description": "Sends an email message", "outputSchema": { "type": "string" } },
@@ -12,7 +12,7 @@ fn found(query: &str, limit: usize, tokens_max: usize) -> Found {
     ]);
     let catalog = Catalog::new(read_tools(&tools).expect("tools"));
     let results = SearchIndex::new(catalog.tools()).search(query, limit);
-    Found::new(&results, &catalog, &catalog.declarations(), tokens_max)
+    SearchAnswer::new(&results, &catalog, &catalog.declarations(), tokens_max)
 }
 
 #[test]

@@ -5,26 +5,26 @@ use std::collections::{BTreeMap, HashMap};
 pub(crate) type Key = [u8; 32];
 
 #[derive(Debug)]
-pub struct Recent<T> {
+pub struct LruCache<T> {
     count_max: usize,
     bytes_max: usize,
     bytes: usize,
-    kept: HashMap<Key, Kept<T>>,
+    kept: HashMap<Key, CacheSlot<T>>,
     /// By last use, oldest first.
     order: BTreeMap<u64, Key>,
     clock: u64,
 }
 
 #[derive(Debug)]
-struct Kept<T> {
+struct CacheSlot<T> {
     thing: T,
     bytes: usize,
     used: u64,
 }
 
-impl<T> Recent<T> {
-    pub fn new(count_max: usize, bytes_max: usize) -> Recent<T> {
-        Recent { count_max, bytes_max, bytes: 0, kept: HashMap::new(), order: BTreeMap::new(), clock: 0 }
+impl<T> LruCache<T> {
+    pub fn new(count_max: usize, bytes_max: usize) -> LruCache<T> {
+        LruCache { count_max, bytes_max, bytes: 0, kept: HashMap::new(), order: BTreeMap::new(), clock: 0 }
     }
 
     /// A thing that stays, and counts as used.
@@ -50,7 +50,7 @@ impl<T> Recent<T> {
         self.clock += 1;
         self.bytes += bytes;
         self.order.insert(self.clock, key);
-        self.kept.insert(key, Kept { thing, bytes, used: self.clock });
+        self.kept.insert(key, CacheSlot { thing, bytes, used: self.clock });
         while self.kept.len() > self.count_max || self.bytes > self.bytes_max {
             evicted.extend(self.evict());
         }
@@ -71,13 +71,13 @@ mod tests {
     #[test]
     fn the_least_recently_used_make_room_for_count_and_for_bytes() {
         let key = |name: u8| [name; 32];
-        let mut recent = Recent::new(2, 100);
-        assert_eq!(recent.put(key(1), "one", 10), [] as [&str; 0]);
-        assert_eq!(recent.put(key(2), "two", 10), [] as [&str; 0]);
-        assert_eq!(recent.get(&key(1)), Some(&"one"));
-        assert_eq!(recent.put(key(3), "three", 10), ["two"], "one was used later");
-        assert_eq!(recent.put(key(3), "again", 95), ["three", "one"]);
-        assert_eq!(recent.put(key(4), "too large", 101), ["again", "too large"]);
-        assert_eq!((recent.bytes, recent.evict()), (0, None));
+        let mut lru_cache = LruCache::new(2, 100);
+        assert_eq!(lru_cache.put(key(1), "one", 10), [] as [&str; 0]);
+        assert_eq!(lru_cache.put(key(2), "two", 10), [] as [&str; 0]);
+        assert_eq!(lru_cache.get(&key(1)), Some(&"one"));
+        assert_eq!(lru_cache.put(key(3), "three", 10), ["two"], "one was used later");
+        assert_eq!(lru_cache.put(key(3), "again", 95), ["three", "one"]);
+        assert_eq!(lru_cache.put(key(4), "too large", 101), ["again", "too large"]);
+        assert_eq!((lru_cache.bytes, lru_cache.evict()), (0, None));
     }
 }

@@ -15,7 +15,7 @@ const ECHO_CHARS_MAX: usize = 100;
 
 /// The answer to a search: declarations that are ready to use, within a budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct SearchAnswer {
     pub text: String,
     /// Tools whose declarations stand in the text.
     pub shown: usize,
@@ -23,9 +23,14 @@ pub struct Found {
     pub total: usize,
 }
 
-impl Found {
+impl SearchAnswer {
     /// The best tool is shown whatever it costs; the others, best first, as long as they fit into `tokens_max`.
-    pub fn new(results: &SearchResults, catalog: &Catalog, declarations: &Declarations, tokens_max: usize) -> Found {
+    pub fn new(
+        results: &SearchResults,
+        catalog: &Catalog,
+        declarations: &Declarations,
+        tokens_max: usize,
+    ) -> SearchAnswer {
         let mut bytes_left = tokens_max * BYTES_PER_TOKEN;
         let mut shown: Vec<&Hit> = Vec::new();
         for hit in &results.hits {
@@ -35,7 +40,7 @@ impl Found {
                 shown.push(hit);
             }
         }
-        let mut found = Found { text: String::new(), shown: shown.len(), total: results.total_matches };
+        let mut found = SearchAnswer { text: String::new(), shown: shown.len(), total: results.total_matches };
         if shown.iter().any(|hit| catalog.tools()[hit.tool.0 as usize].output_schema.is_none()) {
             found.text.push_str(Declarations::UNKNOWN_NOTE);
         }
