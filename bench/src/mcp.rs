@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use dacapo_mcp::{CancellationToken, Fleet, Runner, Server, ServersFile, Settings, serve_stdio};
+use dacapo_mcp::{Fleet, McpServer, ServersFile, Settings, parse_json, serve_stdio};
+use dacapo_runner::{CancellationToken, Runner};
 use serde_json::{Map, Value, json};
 use tokio::runtime::{Builder, Runtime};
 
@@ -33,13 +34,14 @@ pub(crate) fn run(quick: bool) -> anyhow::Result<()> {
 /// What `dacapo mcp` does with a file, without its command line.
 pub(crate) fn serve(file: &str, cache: &str) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(file)?;
-    let mut settings = Settings::read(&text)?;
+    let file = parse_json(&text)?;
+    let mut settings = Settings::read(&file)?;
     settings.fleet.cache_dir = Some(PathBuf::from(cache));
-    let servers = ServersFile::parse(&text, &std::env::vars().collect())?;
+    let servers = ServersFile::read(&file, &std::env::vars().collect(), None)?;
     runtime()?.block_on(async {
         let fleet = Arc::new(Fleet::start(servers, settings.fleet));
         let runner = Runner::new(settings.policy, settings.limits)?;
-        let server = Server::new(runner, Arc::clone(&fleet) as _, settings.result_chars);
+        let server = McpServer::new(runner, Arc::clone(&fleet) as _, settings.result_chars);
         serve_stdio(server, CancellationToken::new()).await?;
         fleet.shutdown().await;
         Ok(())

@@ -3,11 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use dacapo_mcp::{
-    Approval, Ask, CancellationToken, Fleet, FleetOptions, Owners, Phase, Policy, Progress, RunLimits, Runner,
-    ServersFile,
-};
+use dacapo_mcp::{Fleet, FleetOptions, ServerPhase, ServersFile};
 use dacapo_replay::Answer;
+use dacapo_runner::{Approval, CallProgress, CancellationToken, Policy, RunLimits, Runner, ToolCall, ToolHost};
 use futures_util::future::try_join_all;
 use serde_json::{Map, Value, json};
 
@@ -76,7 +74,7 @@ impl Row {
         let servers = ServersFile::parse(&file(std::slice::from_ref(command)), &std::env::vars().collect())?;
         let fleet = Fleet::start(servers, options);
         fleet.settled(READY).await;
-        ensure!(fleet.states()[0].phase == Phase::Ready, "the server is not ready: {:?}", fleet.states());
+        ensure!(fleet.states()[0].phase == ServerPhase::Ready, "the server is not ready: {:?}", fleet.states());
         let runner = Runner::new(Policy::default(), RunLimits::default())?;
         let client = Client::start(command).await?;
         let program = self.program();
@@ -159,16 +157,16 @@ async fn call_by_sdk(client: &Client, args: Map<String, Value>) -> anyhow::Resul
 }
 
 async fn call_by_fleet(fleet: &Fleet, args: Map<String, Value>) -> anyhow::Result<String> {
-    let ask = Ask { server: "s0".to_owned(), tool: "echo".to_owned(), args, key: "bench".to_owned() };
-    match fleet.call(&ask, &CancellationToken::new()).await?.answer {
+    let call = ToolCall { server: "s0".to_owned(), tool: "echo".to_owned(), args, idempotency_key: "bench".to_owned() };
+    match fleet.call(&call, &CancellationToken::new()).await?.answer {
         Answer::Ok(text) => Ok(serde_json::from_str(text.as_str())?),
         Answer::Error { message, .. } => bail!("echo failed: {message}"),
     }
 }
 
 async fn run_program(runner: &Runner, fleet: &Fleet, program: &str) -> anyhow::Result<()> {
-    let watcher = |_: Progress<'_>| {};
-    let done = runner.run(program, fleet, &Approval::Nobody, &watcher, &CancellationToken::new()).await;
+    let on_progress = |_: CallProgress<'_>| {};
+    let done = runner.run(program, fleet, &Approval::Unavailable, &on_progress, &CancellationToken::new()).await;
     match done.result {
         Ok(data) => {
             let right: Value = serde_json::from_str(data.get())?;

@@ -30,7 +30,7 @@ struct Cli {
 enum Command {
     Demo(demo::Options),
     Serve(serve::Options),
-    Mcp(mcp::Options),
+    Mcp(mcp::McpOptions),
     Run(run::RunOptions),
     Step(step::StepOptions),
     Types(types::TypesOptions),

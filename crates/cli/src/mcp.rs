@@ -10,10 +10,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use dacapo_mcp::{Admission, CancellationToken, Fleet, HTTP_PATH, Runner, Server, serve_http, serve_stdio};
+use dacapo_mcp::{Fleet, HTTP_PATH, HttpAuth, McpServer, serve_http, serve_stdio};
+use dacapo_runner::{CancellationToken, Runner};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::servers::{Cache, Servers};
+use crate::servers::{CacheOptions, ConfiguredServers};
 use crate::wrong_usage::WrongUsage;
 
 const EXAMPLE: &str = r#"Examples:
@@ -31,7 +32,7 @@ const TOKEN_ENV: &str = "DACAPO_MCP_TOKEN";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
 #[expect(clippy::struct_excessive_bools, reason = "they are flags of a command line")]
-pub(crate) struct Options {
+pub(crate) struct McpOptions {
     /// The servers [default: the file that `DACAPO_MCP_CONFIG` names; else mcp.json or .mcp.json here]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -61,10 +62,10 @@ pub(crate) struct Options {
     verbose: bool,
 
     #[command(flatten)]
-    cache: Cache,
+    cache: CacheOptions,
 }
 
-pub(crate) fn mcp(options: &Options) -> anyhow::Result<ExitCode> {
+pub(crate) fn mcp(options: &McpOptions) -> anyhow::Result<ExitCode> {
     let level = if options.verbose { LevelFilter::DEBUG } else { LevelFilter::WARN };
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).with_target(false);
     log.with_ansi(io::stderr().is_terminal()).init();
@@ -76,29 +77,29 @@ pub(crate) fn mcp(options: &Options) -> anyhow::Result<ExitCode> {
         install::install(&config, options.json)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let servers = Servers::read(&config, &options.cache)?;
+    let servers = ConfiguredServers::read(&config, &options.cache)?;
     if options.list {
         return list::list(&servers, &config, options.json, options.verbose);
     }
-    let admission = admission(options)?;
-    servers.with_fleet(async |fleet, stopping| serve(options, &servers, fleet, admission, stopping).await)
+    let auth = http_auth(options)?;
+    servers.with_fleet(async |fleet, stopping| serve(options, &servers, fleet, auth, stopping).await)
 }
 
 async fn serve(
-    options: &Options,
-    servers: &Servers,
+    options: &McpOptions,
+    servers: &ConfiguredServers,
     fleet: Arc<Fleet>,
-    admission: Admission,
+    auth: HttpAuth,
     stopping: CancellationToken,
 ) -> anyhow::Result<ExitCode> {
     let settings = &servers.settings;
     let runner = Runner::new(settings.policy.clone(), settings.limits.clone())?;
-    let server = Server::new(runner, fleet, settings.result_chars);
+    let server = McpServer::new(runner, fleet, settings.result_chars);
     if let Some(address) = options.listen {
         let listener = tokio::net::TcpListener::bind(address).await;
         let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
         writeln!(io::stderr(), "dacapo listens on http://{}{HTTP_PATH}", listener.local_addr()?)?;
-        serve_http(server, listener, admission, stopping).await?;
+        serve_http(server, listener, auth, stopping).await?;
     } else {
         if io::stdin().is_terminal() {
             let hint = "dacapo speaks MCP on stdin and stdout; clients start it: dacapo mcp --install shows how";
@@ -109,23 +110,23 @@ async fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
-fn admission(options: &Options) -> anyhow::Result<Admission> {
+fn http_auth(options: &McpOptions) -> anyhow::Result<HttpAuth> {
     let token = std::env::var_os(TOKEN_ENV).filter(|token| !token.is_empty());
     let token = token.map(std::ffi::OsString::into_string).transpose();
     let token = token.map_err(|_token| WrongUsage(format!("{TOKEN_ENV} is not UTF-8")))?;
     match (token, options.listen) {
-        (Some(token), _) => Ok(Admission::Token(token)),
+        (Some(token), _) => Ok(HttpAuth::BearerToken(token)),
         (None, Some(address)) if !address.ip().is_loopback() && !options.allow_unauthenticated => {
             bail!(WrongUsage(format!(
                 "{address} can be reached from other machines, and every client would be let in: set {TOKEN_ENV}, \
                  or say --allow-unauthenticated"
             )))
         }
-        (None, _) => Ok(Admission::Everyone),
+        (None, _) => Ok(HttpAuth::None),
     }
 }
 
-/// Which file has the servers.
+/// The file of servers: the one that is named, or the default.
 fn config(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     let by_environment = || std::env::var_os(CONFIG_ENV).filter(|path| !path.is_empty()).map(PathBuf::from);
     let here = || ["mcp.json", ".mcp.json"].map(PathBuf::from).into_iter().find(|path| path.exists());

@@ -19,7 +19,7 @@ use dacapo_replay::{
 use serde_json::{Value, json};
 
 use crate::answers::{AnswerSource, StdinAnswers};
-use crate::servers::Cache;
+use crate::servers::CacheOptions;
 use crate::tools;
 
 const EXAMPLE: &str = r#"Example:
@@ -64,7 +64,7 @@ pub(crate) struct RunOptions {
     yes: bool,
 
     #[command(flatten)]
-    cache: Cache,
+    cache: CacheOptions,
 
     /// Print each round of calls and the outcome as one line of JSON each
     #[arg(long)]

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use dacapo_mcp::{CancellationToken, Fleet, Owners, Phase, SETTINGS_KEY, ServersFile, Settings};
+use dacapo_mcp::{Fleet, SETTINGS_KEY, ServerPhase, ServersFile, Settings, parse_json};
 use dacapo_replay::Tool;
+use dacapo_runner::{CancellationToken, ToolHost};
 use serde_json::{Map, Value};
 
 use crate::stop::stopping;
@@ -18,29 +19,29 @@ use crate::wrong_usage::WrongUsage;
 
 /// How a command reaches the servers of a file.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Cache {
+pub(crate) struct CacheOptions {
     /// Ask every server for its tools instead of trusting the lists of an earlier run
     #[arg(long)]
     pub(crate) no_cache: bool,
 }
 
-/// A file that has been read.
+/// The servers of a file, and our settings in it.
 #[derive(Debug)]
-pub(crate) struct Servers {
+pub(crate) struct ConfiguredServers {
     pub(crate) settings: Settings,
     pub(crate) file: ServersFile,
 }
 
-/// For the lists of all servers; who takes longer is left out.
+/// For the lists of all servers. A server that takes longer is left out.
 const LIST_WAIT: Duration = Duration::from_secs(30);
 
-impl Servers {
-    /// Reads a file, and says on stderr what in it is ignored. A file that cannot be used is wrong usage.
-    pub(crate) fn read(path: &Path, cache: &Cache) -> anyhow::Result<Servers> {
-        Servers::parse(path, cache).map_err(|error| WrongUsage(format!("{error:#}")).into())
+impl ConfiguredServers {
+    /// Reads a file, and prints on stderr what in it is ignored. A file that cannot be used is wrong usage.
+    pub(crate) fn read(path: &Path, cache: &CacheOptions) -> anyhow::Result<ConfiguredServers> {
+        ConfiguredServers::parse(path, cache).map_err(|error| WrongUsage(format!("{error:#}")).into())
     }
 
-    fn parse(path: &Path, cache: &Cache) -> anyhow::Result<Servers> {
+    fn parse(path: &Path, cache: &CacheOptions) -> anyhow::Result<ConfiguredServers> {
         let text =
             fs::read_to_string(path).with_context(|| format!("cannot read the servers in {}", path.display()))?;
         let place = || path.display().to_string();
@@ -48,15 +49,18 @@ impl Servers {
         let ancestry = Ancestry::of(path)?;
         let folder = std::path::absolute(path)?;
         let folder = folder.parent().unwrap_or(Path::new("/"));
-        let text_of_servers = ancestry.told_to_servers(&text);
-        let mut file = ServersFile::parse_at(&text_of_servers, &environment, folder).with_context(place)?;
-        let mut settings = Settings::read(&text).with_context(place)?;
+        let mut json = parse_json(&text).with_context(place)?;
+        let ourselves = ourselves(&json);
+        ancestry.pass_to_servers(&mut json);
+        let mut file = ServersFile::read(&json, &environment, Some(folder)).with_context(place)?;
+        let mut settings = Settings::read(&json).with_context(place)?;
         settings.fleet.cache_dir = if cache.no_cache { None } else { cache_dir(&environment) };
         let mut err = io::stderr();
-        for notice in file.notices.iter().filter(|notice| !(notice.path.is_empty() && notice.key == SETTINGS_KEY)) {
-            writeln!(err, "{}: {notice}", path.display())?;
+        for ignored in
+            file.ignored_keys.iter().filter(|ignored| !(ignored.path.is_empty() && ignored.key == SETTINGS_KEY))
+        {
+            writeln!(err, "{}: {ignored}", path.display())?;
         }
-        let ourselves = ourselves(&text);
         for name in &ourselves {
             writeln!(err, "{}: the server `{name}` is dacapo itself and is left out", path.display())?;
         }
@@ -66,11 +70,11 @@ impl Servers {
                 writeln!(err, "{}: {invalid}", path.display())?;
             }
         }
-        Ok(Servers { settings, file })
+        Ok(ConfiguredServers { settings, file })
     }
 
-    /// Starts the servers, does something with them, and ends them, whatever came of it. They do not outlive us when
-    /// we are asked to stop: whoever works with them then has a token to know.
+    /// Starts the servers, does something with them, and ends them, whatever the outcome. `work` gets a token that is
+    /// cancelled when the process is asked to stop, so that the servers do not outlive it.
     pub(crate) fn with_fleet<T>(
         &self,
         work: impl AsyncFnOnce(Arc<Fleet>, CancellationToken) -> anyhow::Result<T>,
@@ -83,14 +87,14 @@ impl Servers {
             fleet.shutdown().await;
             outcome
         });
-        // Whoever still reads from a keyboard is not waited for.
+        // A thread that still reads from the keyboard is not waited for.
         runtime.shutdown_background();
         outcome
     }
 
-    /// The tools of all servers that answer in time, with a word on stderr about those that do not.
-    pub(crate) fn tools(path: &Path, cache: &Cache) -> anyhow::Result<Vec<Tool>> {
-        Servers::read(path, cache)?.with_fleet(async |fleet, stopping| {
+    /// The tools of all servers that respond in time. Prints on stderr which do not.
+    pub(crate) fn tools(path: &Path, cache: &CacheOptions) -> anyhow::Result<Vec<Tool>> {
+        ConfiguredServers::read(path, cache)?.with_fleet(async |fleet, stopping| {
             unless_stopped(&stopping, fleet.listed(LIST_WAIT)).await?;
             let missing = warn_of_missing(&fleet)?;
             let tools = fleet.toolbox().catalog().tools().to_vec();
@@ -107,9 +111,9 @@ pub(crate) fn warn_of_missing(fleet: &Fleet) -> io::Result<usize> {
     let mut missing = 0;
     for state in fleet.states() {
         let reason = match state.phase {
-            Phase::Failed { reason, .. } => reason,
-            Phase::Connecting if !state.cached => "it takes too long to start".to_owned(),
-            Phase::Connecting | Phase::Ready | Phase::Disabled => continue,
+            ServerPhase::Failed { reason, .. } => reason,
+            ServerPhase::Connecting if !state.cached => "it takes too long to start".to_owned(),
+            ServerPhase::Connecting | ServerPhase::Ready | ServerPhase::Disabled => continue,
         };
         missing += 1;
         writeln!(io::stderr(), "warning: {}: {reason}", state.name)?;
@@ -117,7 +121,7 @@ pub(crate) fn warn_of_missing(fleet: &Fleet) -> io::Result<usize> {
     Ok(missing)
 }
 
-/// Something that has no way to hear of `stopping`.
+/// Work that does not watch `stopping` itself.
 pub(crate) async fn unless_stopped<T>(
     stopping: &CancellationToken,
     work: impl Future<Output = T>,
@@ -125,7 +129,7 @@ pub(crate) async fn unless_stopped<T>(
     stopping.run_until_cancelled(work).await.ok_or_else(|| anyhow!("stopped before it was done"))
 }
 
-/// Variables that are not UTF-8 cannot be named in a file, and are of no use here.
+/// Variables that are not UTF-8 cannot be referred to in a file, so they are left out.
 fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -139,8 +143,8 @@ fn cache_dir(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
         .or_else(|| named("HOME").map(|home| home.join(".cache/dacapo")))
 }
 
-/// The files of servers that led to this process: its own, and those of the dacapos that started it. A server may be a
-/// script that starts us with the file that it stands in; without this, nothing would end that.
+/// The servers files of this process and of the dacapo processes that started it. A server may be a script that starts dacapo
+/// with the file that lists the script; without this, that would never end.
 struct Ancestry(String);
 
 const PARENT_ENV: &str = "DACAPO_MCP_PARENT";
@@ -154,19 +158,16 @@ impl Ancestry {
             bail!("{} has a server that starts dacapo with this same file; take it out", path.display());
         }
         files.push(own);
-        // A path that cannot be passed on leaves nothing but less protection.
+        // Paths that cannot be joined are not passed on. That only loses the protection.
         let joined = std::env::join_paths(files).unwrap_or_default().into_string().unwrap_or_default();
         Ok(Ancestry(joined))
     }
 
-    /// The file, with a variable more for each process.
-    fn told_to_servers(&self, text: &str) -> String {
-        let Ok(mut file) = serde_json::from_str::<Value>(text.trim_start_matches('\u{feff}')) else {
-            return text.to_owned();
-        };
-        // What is like a reference to a variable would be filled in.
+    /// Adds the files to the environment of each process that a servers file starts.
+    fn pass_to_servers(&self, file: &mut Value) {
+        // A `$` would be read as a reference to a variable.
         if self.0.is_empty() || self.0.contains('$') {
-            return text.to_owned();
+            return;
         }
         for key in ["mcpServers", "servers"] {
             let entries = file.get_mut(key).and_then(Value::as_object_mut);
@@ -179,13 +180,12 @@ impl Ancestry {
                 }
             }
         }
-        file.to_string()
     }
 }
 
-/// Servers of the file that would start us again, and again: clients keep us in the same file as our servers.
-fn ourselves(text: &str) -> Vec<String> {
-    let file: Value = serde_json::from_str(text.trim_start_matches('\u{feff}')).unwrap_or_default();
+/// Entries of the file that are dacapo itself, which would start itself for ever. Clients keep it in the same file as other
+/// servers.
+fn ourselves(file: &Value) -> Vec<String> {
     let entries = file.get("mcpServers").or_else(|| file.get("servers")).and_then(Value::as_object);
     let is_us = |entry: &Value| {
         let command = Path::new(entry["command"].as_str().unwrap_or_default());

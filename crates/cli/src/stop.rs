@@ -1,15 +1,16 @@
-//! When to stop serving.
+//! Signals that ask the process to stop.
 
 use std::io;
 use std::task::Poll;
 
-use dacapo_mcp::CancellationToken;
+use dacapo_runner::CancellationToken;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// As a shell says of a command that was interrupted.
+/// The exit status of a command that was interrupted, as shells have it.
 const INTERRUPTED: i32 = 130;
 
-/// Cancelled by the first signal that asks us to stop; the second one ends us at once. To be made before there are
-/// processes that must not outlive us. Needs a Tokio runtime.
+/// A token that the first signal to stop cancels; the second signal ends the process at once. Call it before processes are
+/// started that must not outlive this one. Needs a Tokio runtime.
 pub(crate) fn stopping() -> io::Result<CancellationToken> {
     let mut signals = Signals::new()?;
     let stopping = CancellationToken::new();
@@ -23,11 +24,10 @@ pub(crate) fn stopping() -> io::Result<CancellationToken> {
     Ok(stopping)
 }
 
-struct Signals(Vec<tokio::signal::unix::Signal>);
+struct Signals(Vec<Signal>);
 
 impl Signals {
     fn new() -> io::Result<Signals> {
-        use tokio::signal::unix::{SignalKind, signal};
         let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
         if !is_hangup_ignored() {
             kinds.push(SignalKind::hangup());
@@ -44,7 +44,7 @@ impl Signals {
     }
 }
 
-/// Whoever started us with `nohup` wants us to stay.
+/// `nohup` ignores SIGHUP, so that the process goes on when its terminal is closed.
 fn is_hangup_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -54,13 +54,11 @@ fn is_hangup_ignored() -> bool {
 /// Ends on ctrl-c, or when the system asks us to stop.
 pub(crate) async fn stop() {
     let interrupt = tokio::signal::ctrl_c();
-    let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-    if let Ok(mut terminate) = terminate {
-        tokio::select! {
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => tokio::select! {
             _ = interrupt => {}
             _ = terminate.recv() => {}
-        }
-        return;
+        },
+        Err(_) => interrupt.await.unwrap_or_default(),
     }
-    interrupt.await.unwrap_or_default();
 }

@@ -7,7 +7,7 @@ use anyhow::Context;
 use dacapo_replay::{Tool, read_tools};
 use serde_json::Value;
 
-use crate::servers::{Cache, Servers};
+use crate::servers::{CacheOptions, ConfiguredServers};
 
 /// Reads tools in any provider's shape.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Tool>> {
@@ -28,7 +28,7 @@ pub(crate) struct Sources {
     mcp: Option<PathBuf>,
 
     #[command(flatten)]
-    cache: Cache,
+    cache: CacheOptions,
 }
 
 impl Sources {
@@ -36,7 +36,7 @@ impl Sources {
     pub(crate) fn read(&self) -> anyhow::Result<Vec<Tool>> {
         let mut all = self.tools.as_deref().map_or_else(|| Ok(Vec::new()), read)?;
         if let Some(path) = &self.mcp {
-            all.extend(Servers::tools(path, &self.cache)?);
+            all.extend(ConfiguredServers::tools(path, &self.cache)?);
         }
         Ok(all)
     }

@@ -1,63 +1,61 @@
-//! All configured MCP servers, as the owners of one set of tools.
+//! All configured MCP servers, as the host of one set of tools.
 //!
-//! Servers start side by side in the background and fail alone. [`server`] has the life of one of them,
-//! [`connection`] what is said to it, [`stdio`], [`child`] and [`http_client`] how it gets there.
+//! Servers start concurrently in the background, and one that fails does not affect the others. [`server`] keeps one of them
+//! connected, [`connection`] is the protocol, and [`stdio`], [`server_process`] and [`http_client`] are the transports.
 
-mod calls;
-mod child;
+mod call_errors;
 mod connection;
+mod connection_error;
 mod content;
-mod fault;
 mod http_client;
-mod link;
+mod link_state;
 mod list_cache;
-mod not_taken;
 mod options;
 mod outbox;
-mod refusal;
+mod rejected_response;
 mod response_id;
 mod server;
-mod state;
+mod server_process;
+mod server_state;
+mod stderr_tail;
 mod stdio;
-mod tail;
+mod stdio_calls;
 mod tool_list;
 
 use std::num::NonZero;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use dacapo_replay::{Tool, Toolbox};
+use dacapo_runner::{BoxFuture, CallError, CancellationToken, ToolCall, ToolHost, ToolOutput};
 use futures_util::future::join_all;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
-use crate::ask::{Ask, Owners, Refusal, Told};
 use crate::lock::lock;
 use crate::mask::Mask;
 use crate::servers_file::ServersFile;
-use server::{Server, Shared};
+use server::{FleetContext, FleetServer};
 
 pub use options::FleetOptions;
-pub use state::{Phase, ServerState, TransportKind};
+pub use server_state::{ServerPhase, ServerState, TransportKind};
 
 const TOOLS_MAX: usize = 65_000;
-/// Servers that start at a time though nobody waits for them.
+/// Servers that may start at the same time while nobody waits for them.
 const STARTS_MAX: usize = 8;
 
-/// The servers of a file. Dropping it ends them; [`Fleet::shutdown`] also waits until they are gone.
+/// The servers of a file. Dropping it ends them; [`Fleet::shutdown`] also waits until their processes have ended.
 #[derive(Debug)]
 pub struct Fleet {
-    servers: Vec<Arc<Server>>,
-    shared: Arc<Shared>,
-    /// The tools at some count of changes.
+    servers: Vec<Arc<FleetServer>>,
+    context: Arc<FleetContext>,
+    /// The value of `changes` when the toolbox was made, and the toolbox.
     toolbox: Mutex<(u64, Arc<Toolbox>)>,
-    keepers: Mutex<Vec<JoinHandle<()>>>,
+    supervisors: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Fleet {
@@ -67,27 +65,27 @@ impl Fleet {
         let mask = Mask::new(specs.flat_map(|spec| spec.secrets.iter().map(String::as_str)));
         let (changes, stop) = (AtomicU64::new(1), CancellationToken::new());
         let starts = Semaphore::new(STARTS_MAX);
-        let shared = Arc::new(Shared { options, mask, changes, stop, starts });
-        let servers: Vec<Arc<Server>> =
-            file.servers.into_iter().map(|entry| Arc::new(Server::new(entry, shared.clone()))).collect();
+        let context = Arc::new(FleetContext { options, mask, changes, stop, starts });
+        let servers: Vec<Arc<FleetServer>> =
+            file.servers.into_iter().map(|entry| Arc::new(FleetServer::new(entry, Arc::clone(&context)))).collect();
         load(&servers);
-        let keepers = servers.iter().map(|server| tokio::spawn(server.clone().keep())).collect();
+        let supervisors = servers.iter().map(|server| tokio::spawn(Arc::clone(server).supervise())).collect();
         Fleet {
             servers,
-            shared,
+            context,
             toolbox: Mutex::new((0, Arc::new(toolbox_of(Vec::new())))),
-            keepers: Mutex::new(keepers),
+            supervisors: Mutex::new(supervisors),
         }
     }
 
-    /// Waits until every server is ready or has failed, or the wait is over.
+    /// Waits until every server is ready or has failed, but not longer than `wait`.
     pub async fn settled(&self, wait: Duration) {
         let all = join_all(self.servers.iter().map(|server| server.settled()));
         drop(timeout(wait, all).await);
     }
 
-    /// Waits until the list of every server is known, be it from an earlier run, or the server failed, or the wait
-    /// is over.
+    /// Waits until the tools of every server are known, from the server or from the cache, or the server has failed, but
+    /// not longer than `wait`.
     pub async fn listed(&self, wait: Duration) {
         let all = async {
             for server in &self.servers {
@@ -102,13 +100,13 @@ impl Fleet {
         self.servers.iter().map(|server| server.state()).collect()
     }
 
-    /// Ends all servers and waits until their processes are gone. Calls in flight are refused.
+    /// Ends all servers and waits until their processes have ended. Calls in flight fail.
     pub async fn shutdown(&self) {
-        self.shared.stop.cancel();
-        let keepers = std::mem::take(&mut *lock(&self.keepers));
-        for keeper in keepers {
-            if let Err(error) = keeper.await {
-                tracing::error!(%error, "the keeper of an MCP server failed");
+        self.context.stop.cancel();
+        let supervisors = std::mem::take(&mut *lock(&self.supervisors));
+        for supervisor in supervisors {
+            if let Err(error) = supervisor.await {
+                tracing::error!(%error, "the task of an MCP server failed");
             }
         }
     }
@@ -116,24 +114,24 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        self.shared.stop.cancel();
+        self.context.stop.cancel();
     }
 }
 
-impl Owners for Fleet {
+impl ToolHost for Fleet {
     fn toolbox(&self) -> Arc<Toolbox> {
         for server in &self.servers {
             server.refresh();
         }
         let mut current = lock(&self.toolbox);
-        // Counted before the lists are read: what changes in between is seen the next time.
-        let changes = self.shared.changes.load(Ordering::Acquire);
+        // Read before the lists: a change in between makes the next call build the toolbox again.
+        let changes = self.context.changes.load(Ordering::Acquire);
         if current.0 != changes {
             let lists: Vec<_> = self.servers.iter().map(|server| server.list()).collect();
             let tools = lists.iter().flat_map(|list| list.tools.iter().cloned());
             *current = (changes, Arc::new(toolbox_of(tools.collect())));
         }
-        current.1.clone()
+        Arc::clone(&current.1)
     }
 
     fn annotations(&self, server: &str, tool: &str) -> Map<String, Value> {
@@ -141,11 +139,7 @@ impl Owners for Fleet {
         list.and_then(|list| list.annotations.get(tool).cloned()).unwrap_or_default()
     }
 
-    fn confirmed<'a>(
-        &'a self,
-        server: &'a str,
-        cancel: &'a CancellationToken,
-    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+    fn tools_confirmed<'a>(&'a self, server: &'a str, cancel: &'a CancellationToken) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let Some(server) = self.servers.iter().find(|known| known.name == server) else { return };
             tokio::select! {
@@ -158,20 +152,20 @@ impl Owners for Fleet {
 
     fn call<'a>(
         &'a self,
-        ask: &'a Ask,
+        call: &'a ToolCall,
         cancel: &'a CancellationToken,
-    ) -> Pin<Box<dyn Future<Output = Result<Told, Refusal>> + Send + 'a>> {
+    ) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
         Box::pin(async move {
-            match self.servers.iter().find(|server| server.name == ask.server) {
-                Some(server) => server.call(ask, cancel).await,
-                None => Err(Refusal(format!("there is no server `{}` in the configuration", ask.server))),
+            match self.servers.iter().find(|server| server.name == call.server) {
+                Some(server) => server.call(call, cancel).await,
+                None => Err(CallError(format!("there is no server `{}` in the configuration", call.server))),
             }
         })
     }
 }
 
-/// Reads the lists of earlier runs, side by side.
-fn load(servers: &[Arc<Server>]) {
+/// Reads the cached lists, concurrently.
+fn load(servers: &[Arc<FleetServer>]) {
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(servers.len());
     let next = AtomicUsize::new(0);
     let work = || {
@@ -185,7 +179,7 @@ fn load(servers: &[Arc<Server>]) {
     });
 }
 
-/// Tools beyond what a program can number are left out.
+/// Leaves out tools beyond the number that a program can have.
 fn toolbox_of(mut tools: Vec<Tool>) -> Toolbox {
     if tools.len() > TOOLS_MAX {
         tracing::warn!("{} tools are too many; the first {TOOLS_MAX} are offered", tools.len());

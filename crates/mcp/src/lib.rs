@@ -1,39 +1,28 @@
-//! MCP both ways: programs over the tools of any number of MCP servers, offered as one MCP server.
+//! MCP on both sides: the tools of any number of MCP servers, offered to programs through one MCP server.
+//!
+//! - [`Fleet`] is the client of the configured servers. It starts and reconnects them, lists their tools, and executes
+//!   calls as a [`ToolHost`](dacapo_runner::ToolHost).
+//! - [`McpServer`] is our own server. A client sees two tools, `search` and `execute`; a program that is given to `execute`
+//!   is run by a [`Runner`](dacapo_runner::Runner) over the fleet.
+//! - [`ServersFile`] and [`Settings`] read the file of servers.
+//!
+//! How programs run, and which of their calls are allowed, is `dacapo_runner`'s business. Nothing outside this crate names
+//! rmcp.
+//!
+//! Start reading at [`Fleet::start`] for the servers behind us, and at [`McpServer`] for our own.
 
-mod approval;
-mod ask;
-mod cut;
-mod elicit;
-mod execution;
 mod fleet;
-mod flights;
-mod http;
 mod lock;
 mod mask;
-mod offer;
-mod policy;
-mod reply;
-mod run;
-mod running;
-mod serve;
-mod servers;
+mod server;
 mod servers_file;
 mod settings;
-mod stopwatch;
-mod suspended;
+mod tool_servers;
 
-pub use approval::{Approval, Approver, question};
-pub use ask::{Ask, Attachment, Owners, Refusal, Told};
-pub use execution::{Execution, Fault, StopKind, Stopped};
-pub use fleet::{Fleet, FleetOptions, Phase, ServerState, TransportKind};
-pub use http::{Admission, HTTP_PATH, serve_http};
-pub use offer::context_cost_text;
-pub use policy::{Policy, Rule};
-pub use run::{Moment, Progress, RunLimits, Runner, Watcher};
-pub use serve::{Server, serve_stdio};
-pub use servers::Servers;
+pub use fleet::{Fleet, FleetOptions, ServerPhase, ServerState, TransportKind};
+pub use server::{HTTP_PATH, HttpAuth, McpServer, context_cost_text, serve_http, serve_stdio};
 pub use servers_file::{
-    ENVIRONMENT_MINIMUM, InvalidServer, Notice, ServerEntry, ServerSpec, ServersFile, ServersFileError,
+    ENVIRONMENT_MINIMUM, IgnoredKey, InvalidServer, ServerEntry, ServerSpec, ServersFile, ServersFileError, parse_json,
 };
 pub use settings::{SETTINGS_KEY, Settings, SettingsError};
-pub use tokio_util::sync::CancellationToken;
+pub use tool_servers::ToolServers;

@@ -2,7 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a panic elsewhere left half done here is whole: every change is one assignment.
+/// Takes a lock whether or not a thread panicked while it held it. Every change under these locks is one assignment, so
+/// the value is whole either way.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Configured secrets do not leave: wherever one is echoed, `***` stands instead.
+//! Replaces configured secrets by `***` wherever a server echoes them.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use base64::Engine;
@@ -11,7 +11,7 @@ const BASE64_BYTES_MIN: usize = 8;
 /// Shorter lines of a secret, such as a brace, would be found in everything.
 const LINE_BYTES_MIN: usize = 12;
 
-/// Finds secrets as they are and as they are commonly encoded: in URLs, in JSON, in base64.
+/// Finds secrets as they are, and as they are commonly encoded: in URLs, in JSON, in base64.
 #[derive(Debug)]
 pub(crate) struct Mask {
     forms: Option<(AhoCorasick, Vec<&'static str>)>,

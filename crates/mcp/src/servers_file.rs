@@ -1,7 +1,7 @@
 //! The file in which people already keep their MCP servers: `{"mcpServers": {…}}`, or `{"servers": {…}}`.
 //!
-//! It belongs to others, so keys that mean nothing here are noticed and skipped, and a server that cannot be read
-//! costs only itself.
+//! Other programs use it too, so keys that are not known here are reported and ignored, and a server that cannot be read
+//! does not affect the others.
 
 mod expansion;
 mod secrets;
@@ -14,10 +14,11 @@ use dacapo_replay::noun;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::fleet::TransportKind;
 use expansion::expand;
-use secrets::{Place, secrets};
+use secrets::{ConfigField, secrets};
 
-/// What a server process gets of our environment besides what the file gives it: enough to find its interpreter, its
+/// The environment variables that a server's process inherits, beside those in the file: enough to find its interpreter, its
 /// home and its language, and nothing that may be a credential.
 pub const ENVIRONMENT_MINIMUM: [&str; 10] =
     ["HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
@@ -27,8 +28,10 @@ const SERVER_KEYS: [&str; 8] = ["type", "command", "args", "env", "cwd", "url", 
 /// The servers that a file names, in its order.
 #[derive(Debug, Clone)]
 pub struct ServersFile {
+    /// The servers.
     pub servers: Vec<ServerEntry>,
-    pub notices: Vec<Notice>,
+    /// Keys that are not known here.
+    pub ignored_keys: Vec<IgnoredKey>,
 }
 
 /// One server of a file.
@@ -36,6 +39,7 @@ pub struct ServersFile {
 pub struct ServerEntry {
     /// Becomes the namespace of its tools.
     pub name: String,
+    /// How it is reached, or why that is not known.
     pub spec: Result<ServerSpec, InvalidServer>,
 }
 
@@ -45,9 +49,9 @@ pub struct ServerSpec {
     /// `None` if the server is disabled and cannot be read.
     pub(crate) endpoint: Option<Endpoint>,
     pub(crate) disabled: bool,
-    /// Values that nobody but the server may see.
+    /// Values that only the server may see.
     pub(crate) secrets: Vec<String>,
-    /// Stands for all that decides which server this is. Secrets are part of it: another account has other tools.
+    /// A digest of all that decides which tools the server has. Secrets are part of it: another account has other tools.
     pub(crate) fingerprint: [u8; 32],
 }
 
@@ -72,15 +76,16 @@ impl fmt::Debug for ServerSpec {
     }
 }
 
-/// A key that means nothing here.
+/// A key that is not known here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
-    /// Where it stands; empty for the file itself.
+pub struct IgnoredKey {
+    /// The object that has it. Empty for the file itself.
     pub path: String,
+    /// The key.
     pub key: String,
 }
 
-impl fmt::Display for Notice {
+impl fmt::Display for IgnoredKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = if self.path.is_empty() { "" } else { "." };
         write!(f, "{}{at}{} means nothing here and is ignored", self.path, self.key)
@@ -91,7 +96,9 @@ impl fmt::Display for Notice {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct InvalidServer {
+    /// Where in the file.
     pub path: String,
+    /// What is wrong, and what to do about it.
     pub message: String,
 }
 
@@ -99,39 +106,41 @@ pub struct InvalidServer {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServersFileError {
+    /// It is not JSON.
     #[error("the file is not JSON: {0}")]
     NotJson(#[from] serde_json::Error),
 
+    /// It does not have the shape of a file of MCP servers.
     #[error("{path}: expected {expected}, found {found}")]
-    Unexpected { path: &'static str, expected: &'static str, found: &'static str },
+    Unexpected {
+        /// Where in the file.
+        path: &'static str,
+        /// What should be there.
+        expected: &'static str,
+        /// What is there.
+        found: &'static str,
+    },
 }
 
 impl ServersFile {
-    /// Reads the file. `environment` fills in variables and gives the servers their minimum.
+    /// Reads the text of a file, like [`ServersFile::read`].
     pub fn parse(text: &str, environment: &BTreeMap<String, String>) -> Result<ServersFile, ServersFileError> {
-        ServersFile::read(text, environment, None)
+        ServersFile::read(&parse_json(text)?, environment, None)
     }
 
-    /// Reads the file that stands in the directory `base`, an absolute path. Relative commands with a slash and
-    /// relative `cwd` start from there, wherever we were started.
-    pub fn parse_at(
-        text: &str,
-        environment: &BTreeMap<String, String>,
-        base: &Path,
-    ) -> Result<ServersFile, ServersFileError> {
-        ServersFile::read(text, environment, Some(base))
-    }
-
-    fn read(
-        text: &str,
+    /// Reads a file. References to variables are replaced by the values in `environment`, of which processes inherit the
+    /// [`ENVIRONMENT_MINIMUM`].
+    ///
+    /// `base` is the directory of the file, an absolute path: relative commands with a slash and relative `cwd` start from
+    /// there. Without it they start from the current directory.
+    pub fn read(
+        json: &Value,
         environment: &BTreeMap<String, String>,
         base: Option<&Path>,
     ) -> Result<ServersFile, ServersFileError> {
         let unexpected = |path, expected, value| ServersFileError::Unexpected { path, expected, found: noun(value) };
-        // Some editors begin a file with a byte order mark.
-        let json: Value = serde_json::from_str(text.trim_start_matches('\u{feff}'))?;
-        let Value::Object(file) = &json else {
-            return Err(unexpected("the file", "an object with `mcpServers`", &json));
+        let Value::Object(file) = json else {
+            return Err(unexpected("the file", "an object with `mcpServers`", json));
         };
         let path = if file.contains_key("mcpServers") { "mcpServers" } else { "servers" };
         let entries = match file.get(path) {
@@ -139,30 +148,36 @@ impl ServersFile {
             Some(other) => return Err(unexpected(path, "an object with one entry per server", other)),
             None => return Err(unexpected("the file", "an object with `mcpServers`", &Value::Object(Map::new()))),
         };
-        let mut notices: Vec<Notice> = file
+        let mut ignored_keys: Vec<IgnoredKey> = file
             .keys()
             .filter(|key| *key != path)
-            .map(|key| Notice { path: String::new(), key: key.clone() })
+            .map(|key| IgnoredKey { path: String::new(), key: key.clone() })
             .collect();
         let servers = entries.iter().map(|(name, entry)| {
             let at = format!("{path}.{name}");
-            let reader = Reader { environment, base, notices: &mut notices, secrets: Vec::new() };
+            let reader = ServerReader { environment, base, ignored_keys: &mut ignored_keys, secrets: Vec::new() };
             let spec = reader.server(&at, name, entry);
             ServerEntry { name: name.clone(), spec }
         });
-        Ok(ServersFile { servers: servers.collect(), notices })
+        Ok(ServersFile { servers: servers.collect(), ignored_keys })
     }
 }
 
+/// Parses the JSON of a servers file.
+pub fn parse_json(text: &str) -> Result<Value, ServersFileError> {
+    // Some editors begin a file with a byte order mark.
+    Ok(serde_json::from_str(text.trim_start_matches('\u{feff}'))?)
+}
+
 /// Reads one server.
-struct Reader<'a> {
+struct ServerReader<'a> {
     environment: &'a BTreeMap<String, String>,
     base: Option<&'a Path>,
-    notices: &'a mut Vec<Notice>,
+    ignored_keys: &'a mut Vec<IgnoredKey>,
     secrets: Vec<String>,
 }
 
-impl Reader<'_> {
+impl ServerReader<'_> {
     fn server(mut self, at: &str, name: &str, entry: &Value) -> Result<ServerSpec, InvalidServer> {
         if name.is_empty() {
             return Err(invalid(at, "a server needs a name; it becomes the namespace of its tools"));
@@ -171,7 +186,7 @@ impl Reader<'_> {
             return Err(unexpected(at, "an object", entry));
         };
         let unknown = fields.keys().filter(|key| !SERVER_KEYS.contains(&key.as_str()));
-        self.notices.extend(unknown.map(|key| Notice { path: at.to_owned(), key: key.clone() }));
+        self.ignored_keys.extend(unknown.map(|key| IgnoredKey { path: at.to_owned(), key: key.clone() }));
         let disabled = match present(fields, "disabled") {
             None => false,
             Some(Value::Bool(disabled)) => *disabled,
@@ -179,7 +194,7 @@ impl Reader<'_> {
         };
         let endpoint = match self.endpoint(at, fields) {
             Ok(endpoint) => Some(endpoint),
-            // What is switched off need not work.
+            // A server that is switched off may be invalid.
             Err(_) if disabled => None,
             Err(error) => return Err(error),
         };
@@ -190,14 +205,14 @@ impl Reader<'_> {
     }
 
     fn endpoint(&mut self, at: &str, fields: &Map<String, Value>) -> Result<Endpoint, InvalidServer> {
-        match kind(at, fields)? {
-            Kind::Stdio => self.stdio(at, fields),
-            Kind::Http => self.http(at, fields),
+        match transport(at, fields)? {
+            TransportKind::Stdio => self.stdio(at, fields),
+            TransportKind::Http => self.http(at, fields),
         }
     }
 
     fn stdio(&mut self, at: &str, fields: &Map<String, Value>) -> Result<Endpoint, InvalidServer> {
-        let mut command = self.text(&format!("{at}.command"), &fields["command"], Place::Command)?;
+        let mut command = self.text(&format!("{at}.command"), &fields["command"], ConfigField::Command)?;
         if let Some(base) = self.base.filter(|_| command.contains('/')) {
             let path = base.join(command).into_os_string().into_string();
             let message = "the path to this file is no UTF-8, so it cannot start from there; give its full path";
@@ -209,29 +224,30 @@ impl Reader<'_> {
                 let mut read: Vec<String> = Vec::new();
                 for (index, arg) in args.iter().enumerate() {
                     let previous = read.last().map(String::as_str);
-                    read.push(self.text(&format!("{at}.args[{index}]"), arg, Place::Argument { previous })?);
+                    read.push(self.text(&format!("{at}.args[{index}]"), arg, ConfigField::Argument { previous })?);
                 }
                 read
             }
             Some(other) => return Err(unexpected(&format!("{at}.args"), "an array of strings", other)),
         };
-        let cwd = present(fields, "cwd").map(|cwd| self.text(&format!("{at}.cwd"), cwd, Place::Command)).transpose()?;
+        let cwd =
+            present(fields, "cwd").map(|cwd| self.text(&format!("{at}.cwd"), cwd, ConfigField::Command)).transpose()?;
         let minimum = ENVIRONMENT_MINIMUM
             .iter()
             .filter_map(|name| self.environment.get(*name).map(|value| ((*name).to_owned(), value.clone())));
         let mut env: BTreeMap<String, String> = minimum.collect();
-        env.extend(self.texts(&format!("{at}.env"), present(fields, "env"), |name| Place::Variable { name })?);
+        env.extend(self.texts(&format!("{at}.env"), present(fields, "env"), |name| ConfigField::Variable { name })?);
         let cwd = cwd.map(|cwd| self.base.map_or_else(|| PathBuf::from(&cwd), |base| base.join(&cwd)));
         Ok(Endpoint::Stdio { command, args, env, cwd })
     }
 
     fn http(&mut self, at: &str, fields: &Map<String, Value>) -> Result<Endpoint, InvalidServer> {
         let path = format!("{at}.url");
-        let url = self.text(&path, &fields["url"], Place::Url)?;
+        let url = self.text(&path, &fields["url"], ConfigField::Url)?;
         if !url.starts_with("http://") && !url.starts_with("https://") {
             return Err(invalid(&path, "expected a URL that begins with http:// or https://"));
         }
-        let headers = self.texts(&format!("{at}.headers"), present(fields, "headers"), |_| Place::Header)?;
+        let headers = self.texts(&format!("{at}.headers"), present(fields, "headers"), |_| ConfigField::Header)?;
         Ok(Endpoint::Http { url, headers })
     }
 
@@ -240,7 +256,7 @@ impl Reader<'_> {
         &mut self,
         at: &str,
         value: Option<&'a Value>,
-        place: impl Fn(&'a str) -> Place<'a>,
+        field: impl Fn(&'a str) -> ConfigField<'a>,
     ) -> Result<Vec<(String, String)>, InvalidServer> {
         let entries = match value {
             None => return Ok(Vec::new()),
@@ -248,26 +264,21 @@ impl Reader<'_> {
             Some(other) => return Err(unexpected(at, "an object of strings", other)),
         };
         let read =
-            entries.iter().map(|(key, value)| Ok((key.clone(), self.text(&format!("{at}.{key}"), value, place(key))?)));
+            entries.iter().map(|(key, value)| Ok((key.clone(), self.text(&format!("{at}.{key}"), value, field(key))?)));
         read.collect()
     }
 
-    fn text(&mut self, at: &str, value: &Value, place: Place<'_>) -> Result<String, InvalidServer> {
+    fn text(&mut self, at: &str, value: &Value, field: ConfigField<'_>) -> Result<String, InvalidServer> {
         let Value::String(written) = value else {
             return Err(unexpected(at, "a string", value));
         };
         let expanded = expand(written, self.environment).map_err(|message| invalid(at, message))?;
-        self.secrets.extend(secrets(&expanded, place));
+        self.secrets.extend(secrets(&expanded, field));
         Ok(expanded.text)
     }
 }
 
-enum Kind {
-    Stdio,
-    Http,
-}
-
-fn kind(at: &str, fields: &Map<String, Value>) -> Result<Kind, InvalidServer> {
+fn transport(at: &str, fields: &Map<String, Value>) -> Result<TransportKind, InvalidServer> {
     let declared = match present(fields, "type") {
         None => None,
         Some(Value::String(declared)) => Some(declared.as_str()),
@@ -288,8 +299,8 @@ fn kind(at: &str, fields: &Map<String, Value>) -> Result<Kind, InvalidServer> {
     let wants_http = declared.map(|declared| !matches!(declared, "stdio" | "local"));
     match (present(fields, "command"), present(fields, "url"), wants_http) {
         (Some(_), Some(_), None) => Err(invalid(at, "has both `command` and `url`; keep one of them")),
-        (Some(_), _, None | Some(false)) => Ok(Kind::Stdio),
-        (_, Some(_), None | Some(true)) => Ok(Kind::Http),
+        (Some(_), _, None | Some(false)) => Ok(TransportKind::Stdio),
+        (_, Some(_), None | Some(true)) => Ok(TransportKind::Http),
         (_, None, Some(true)) => Err(invalid(at, "has no `url`, which its `type` needs")),
         (None, _, Some(false)) => Err(invalid(at, "has no `command`, which its `type` needs")),
         (None, None, None) => {
@@ -298,8 +309,8 @@ fn kind(at: &str, fields: &Map<String, Value>) -> Result<Kind, InvalidServer> {
     }
 }
 
-/// Two servers that may list different tools have different ones. Of the environment counts what the file gives, and
-/// where programs and settings are looked for.
+/// Two servers that may list different tools have different fingerprints. Of the environment, only the variables in the file
+/// count, and those that say where programs and settings are found.
 fn fingerprint(endpoint: Option<&Endpoint>, base: Option<&Path>, given: Option<&Value>) -> [u8; 32] {
     let identity = match endpoint {
         None => Value::Null,
@@ -324,7 +335,7 @@ fn fingerprint(endpoint: Option<&Endpoint>, base: Option<&Path>, given: Option<&
     Sha256::new_with_prefix(b"dacapo mcp server 2\0").chain_update(identity.to_string()).finalize().into()
 }
 
-/// `null` says that there is nothing.
+/// The value of a key. `null` counts as absent.
 fn present<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     fields.get(key).filter(|value| !value.is_null())
 }

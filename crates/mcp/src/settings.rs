@@ -1,23 +1,24 @@
-//! What the file with the servers says about us: its key `dacapo`.
+//! Our own settings: the key `dacapo` in the file of MCP servers.
 
 use std::time::Duration;
 
 use dacapo_replay::Limit;
+use dacapo_runner::{JSON_CHARS_MIN, Policy, PolicyRule, RunLimits};
 use serde_json::{Map, Value};
 
-use crate::cut::CHARS_LEAST;
 use crate::fleet::FleetOptions;
-use crate::policy::{Policy, Rule};
-use crate::run::RunLimits;
-use crate::serve::RESULT_CHARS_DEFAULT;
+use crate::server::RESULT_CHARS_DEFAULT;
 
-/// Read strictly, unlike the rest of the file: this part is ours.
+/// Policy and limits. Unknown keys are errors, unlike in the rest of the file, which belongs to other programs.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// Which calls are allowed.
     pub policy: Policy,
+    /// What a program may use.
     pub limits: RunLimits,
     /// Characters of JSON that a result may have.
     pub result_chars: usize,
+    /// Timeouts and limits of the servers behind ours.
     pub fleet: FleetOptions,
 }
 
@@ -40,10 +41,10 @@ pub struct SettingsError {
     message: String,
 }
 
-/// The key of the file that is ours.
+/// The key of our settings in the file of MCP servers.
 pub const SETTINGS_KEY: &str = "dacapo";
 
-/// Limits that are not those of a step.
+/// Limits beside those of a step.
 const OWN_LIMITS: [&str; 7] = [
     "wall_seconds",
     "result_chars",
@@ -60,10 +61,8 @@ const RESULT_CHARS_MAX: u64 = 10_000_000;
 const CALLS_PER_SERVER_MAX: u64 = 1_000;
 
 impl Settings {
-    /// Reads the whole file, of which all but one key belongs to others.
-    pub fn read(file: &str) -> Result<Settings, SettingsError> {
-        // That the file is not JSON is said by whoever reads the servers.
-        let file: Value = serde_json::from_str(file.trim_start_matches('\u{feff}')).unwrap_or_default();
+    /// Reads our settings from the file of MCP servers. Without them everything has its default.
+    pub fn read(file: &Value) -> Result<Settings, SettingsError> {
         let mut settings = Settings::default();
         let Some(ours) = file.get(SETTINGS_KEY) else { return Ok(settings) };
         for (key, value) in fields(ours, SETTINGS_KEY)? {
@@ -97,7 +96,7 @@ impl Settings {
         };
         match key {
             "wall_seconds" => self.limits.wall = Duration::from_secs(within(1, DAY_SECONDS)?),
-            "result_chars" => self.result_chars = within(CHARS_LEAST as u64, RESULT_CHARS_MAX)? as usize,
+            "result_chars" => self.result_chars = within(JSON_CHARS_MIN as u64, RESULT_CHARS_MAX)? as usize,
             "attachment_bytes" => self.limits.attachment_bytes = within(0, BYTES_MAX)? as usize,
             "call_seconds" => self.fleet.call_timeout = Duration::from_secs(within(1, DAY_SECONDS)?),
             "connect_seconds" => self.fleet.connect_timeout = Duration::from_secs(within(1, DAY_SECONDS)?),
@@ -122,7 +121,7 @@ fn policy(value: &Value, path: &str) -> Result<Policy, SettingsError> {
         return Err(error(path, "must be an array of rules"));
     };
     let rule = |(at, rule): (usize, &Value)| {
-        serde_json::from_value::<Rule>(rule.clone())
+        serde_json::from_value::<PolicyRule>(rule.clone())
             .map_err(|wrong| error(&format!("{path}[{at}]"), &format!("is not a rule: {wrong}")))
     };
     Ok(Policy::new(rules.iter().enumerate().map(rule).collect::<Result<_, _>>()?))
@@ -138,11 +137,13 @@ fn error(path: &str, message: &str) -> SettingsError {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn a_file_without_our_key_leaves_everything_as_it_is() {
-        let settings = Settings::read(r#"{"mcpServers": {}}"#).expect("there is nothing to read");
+        let settings = Settings::read(&json!({ "mcpServers": {} })).expect("there is nothing to read");
         assert_eq!((settings.limits, settings.result_chars), (RunLimits::default(), RESULT_CHARS_DEFAULT));
     }
 
@@ -151,7 +152,7 @@ mod tests {
         let file = r#"{"mcpServers": {}, "dacapo": {
             "policy": [{"server": "fs", "decision": "allow"}],
             "limits": {"wall_seconds": 10, "call_seconds": 5, "calls": 7, "result_chars": 1000}}}"#;
-        let settings = Settings::read(file).expect("all of it is known");
+        let settings = Settings::read(&serde_json::from_str(file).expect("it is JSON")).expect("all of it is known");
         assert_eq!(settings.limits.wall, Duration::from_secs(10));
         assert_eq!(settings.fleet.call_timeout, Duration::from_secs(5));
         assert_eq!(settings.limits.program.get(Limit::Calls), 7);
@@ -180,10 +181,11 @@ mod tests {
             ("[]", "dacapo: must be an object"),
         ];
         for (ours, message) in cases {
-            let error = Settings::read(&format!(r#"{{"dacapo": {ours}}}"#)).expect_err("it is wrong");
+            let ours: Value = serde_json::from_str(ours).expect("it is JSON");
+            let error = Settings::read(&json!({ "dacapo": ours })).expect_err("it is wrong");
             assert_eq!(error.to_string(), message);
         }
-        let unknown = Settings::read(r#"{"dacapo": {"limits": {"seconds": 1}}}"#).expect_err("it is wrong");
+        let unknown = Settings::read(&json!({ "dacapo": { "limits": { "seconds": 1 } } })).expect_err("it is wrong");
         assert!(unknown.to_string().starts_with("dacapo.limits.seconds: is not known here; known are wall_seconds, "));
     }
 }

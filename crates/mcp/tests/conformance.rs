@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use dacapo_mcp::{Ask, Fleet, FleetOptions, Owners, ServersFile};
+use dacapo_mcp::{Fleet, FleetOptions, ServersFile};
+use dacapo_runner::{ToolCall, ToolHost};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -110,9 +111,9 @@ fn the_client_that_the_suite_starts() {
         fleet.settled(Duration::from_secs(20)).await;
         println!("{:?}", fleet.states());
         for (tool, args) in calls(&fleet) {
-            let ask = Ask { server: "suite".to_owned(), key: format!("{tool}-key"), tool, args };
-            println!("{ask:?}");
-            println!("{:?}", fleet.call(&ask, &CancellationToken::new()).await);
+            let call = ToolCall { server: "suite".to_owned(), idempotency_key: format!("{tool}-key"), tool, args };
+            println!("{call:?}");
+            println!("{:?}", fleet.call(&call, &CancellationToken::new()).await);
         }
         fleet.shutdown().await;
     });

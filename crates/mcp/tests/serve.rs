@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Desk, Room};
-use dacapo_mcp::{Policy, RunLimits, Runner, Server};
+use dacapo_mcp::McpServer;
+use dacapo_runner::{Policy, RunLimits, Runner};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
     ClientRequest, ContentBlock, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
@@ -78,7 +79,7 @@ async fn connect_with(era: Era, user: User, desk: &Arc<Desk>, result_chars: usiz
 
 async fn connect_by(era: Era, user: User, desk: &Arc<Desk>, result_chars: usize, policy: Policy) -> Client {
     let runner = Runner::new(policy, RunLimits::default()).expect("the sandbox starts");
-    let server = Server::new(runner, Arc::new(Room(Arc::clone(desk))), result_chars);
+    let server = McpServer::new(runner, Arc::new(Room(Arc::clone(desk))), result_chars);
     let (ours, theirs) = tokio::io::duplex(64 << 10);
     tokio::spawn(async move {
         let running = server.serve(ours).await.expect("the client says hello");
@@ -262,7 +263,7 @@ async fn a_destructive_call_is_asked_for() {
         let asked = user.asked.lock().expect("free").clone();
         assert_eq!(asked.len(), 2);
         assert_eq!(asked[0], "A program wants to call `erase` of the server `desk` with\n  what: \"a\"");
-        assert_eq!(desk.asked(), [("erase".to_owned(), 2)].into());
+        assert_eq!(desk.call_counts(), [("erase".to_owned(), 2)].into());
     }
 }
 
@@ -345,7 +346,7 @@ async fn an_answer_that_comes_twice_is_told_what_was_done() {
     assert_eq!(second.is_error, Some(true));
     assert!(text(&second).contains("do not repeat them blindly: desk.echo (1), desk.erase (1)"), "{}", text(&second));
     assert_eq!(structured(&second)["calls"], json!({ "desk.echo": 1, "desk.erase": 1 }));
-    assert_eq!(desk.asked()["erase"], 1);
+    assert_eq!(desk.call_counts()["erase"], 1);
 }
 
 #[tokio::test]
@@ -357,7 +358,7 @@ async fn an_answer_to_one_program_is_none_to_another() {
     let other = call("execute", json!({ "code": "return desk.erase({what: 'nothing'})" }));
     let refused = client.call_tool(other.with_request_state(&*state)).await.expect("it is answered");
     assert_eq!(text(&refused), "this `requestState` belongs to another program; nothing was run");
-    assert!(desk.asked().is_empty());
+    assert!(desk.call_counts().is_empty());
     let result = client.call_tool(params.with_request_state(state)).await.expect("it is answered");
     assert_eq!(structured(&result)["data"], "erased", "the program has waited");
 }
@@ -388,7 +389,7 @@ async fn whoever_declines_is_heard_and_the_program_goes_on() {
             let result = execute(&client, "return desk.erase({}).catch(error => error.message)").await;
             let message = "not allowed: the user was asked about `desk.erase` and declined";
             assert_eq!(structured(&result)["data"], message, "{era:?} {says}");
-            assert!(desk.asked().is_empty());
+            assert!(desk.call_counts().is_empty());
         }
     }
 }

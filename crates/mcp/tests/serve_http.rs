@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Desk, Room};
-use dacapo_mcp::{Admission, CancellationToken, HTTP_PATH, Policy, RunLimits, Runner, Server, serve_http};
+use dacapo_mcp::{HTTP_PATH, HttpAuth, McpServer, serve_http};
+use dacapo_runner::{CancellationToken, Policy, RunLimits, Runner};
 use rmcp::model::{CallToolRequestParams, ProtocolVersion};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::{ClientLifecycleMode, ClientServiceExt};
@@ -21,13 +22,13 @@ struct Listening {
 }
 
 impl Listening {
-    async fn new(admission: Admission) -> Listening {
+    async fn new(auth: HttpAuth) -> Listening {
         let runner = Runner::new(Policy::default(), RunLimits::default()).expect("the sandbox starts");
-        let server = Server::new(runner, Arc::new(Room(Arc::new(Desk::new()))), 25_000);
+        let server = McpServer::new(runner, Arc::new(Room(Arc::new(Desk::new()))), 25_000);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
         let address = listener.local_addr().expect("it has an address").to_string();
         let stop = CancellationToken::new();
-        tokio::spawn(serve_http(server, listener, admission, stop.clone()));
+        tokio::spawn(serve_http(server, listener, auth, stop.clone()));
         Listening { address, _stop: stop.drop_guard() }
     }
 
@@ -55,7 +56,7 @@ impl Listening {
 
 #[tokio::test]
 async fn clients_of_both_eras_run_programs() {
-    let listening = Listening::new(Admission::Everyone).await;
+    let listening = Listening::new(HttpAuth::None).await;
     for lifecycle in [
         ClientLifecycleMode::Initialize,
         ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] },
@@ -74,7 +75,7 @@ async fn clients_of_both_eras_run_programs() {
 
 #[tokio::test]
 async fn pages_from_elsewhere_are_turned_away() {
-    let listening = Listening::new(Admission::Everyone).await;
+    let listening = Listening::new(HttpAuth::None).await;
     let port = listening.address.rsplit(':').next().expect("there is a port");
     assert_eq!(listening.knock(&[]).await, 200);
     assert_eq!(listening.knock(&[("origin", &format!("http://localhost:{port}"))]).await, 200);
@@ -86,11 +87,11 @@ async fn pages_from_elsewhere_are_turned_away() {
 #[tokio::test]
 async fn a_request_that_never_comes_to_its_end_does_not_keep_the_server_from_stopping() {
     let runner = Runner::new(Policy::default(), RunLimits::default()).expect("the sandbox starts");
-    let server = Server::new(runner, Arc::new(Room(Arc::new(Desk::new()))), 25_000);
+    let server = McpServer::new(runner, Arc::new(Room(Arc::new(Desk::new()))), 25_000);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
     let address = listener.local_addr().expect("it has an address");
     let stop = CancellationToken::new();
-    let serving = tokio::spawn(serve_http(server, listener, Admission::Everyone, stop.clone()));
+    let serving = tokio::spawn(serve_http(server, listener, HttpAuth::None, stop.clone()));
     let mut half = TcpStream::connect(address).await.expect("it listens");
     half.write_all(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\n").await.expect("it reads");
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -101,7 +102,7 @@ async fn a_request_that_never_comes_to_its_end_does_not_keep_the_server_from_sto
 
 #[tokio::test]
 async fn with_a_token_only_those_who_have_it_are_let_in() {
-    let listening = Listening::new(Admission::Token("open sesame".to_owned())).await;
+    let listening = Listening::new(HttpAuth::BearerToken("open sesame".to_owned())).await;
     assert_eq!(listening.knock(&[]).await, 401);
     assert_eq!(listening.knock(&[("authorization", "Bearer close sesame")]).await, 401);
     assert_eq!(listening.knock(&[("authorization", "Basic open sesame")]).await, 401);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dacapo_mcp::{Notice, ServersFile};
+use dacapo_mcp::{IgnoredKey, ServersFile};
 
 fn parse(text: &str) -> Result<ServersFile, String> {
     let environment = [("HOME", "/home/me"), ("EMPTY", ""), ("TOKEN", "abcdefgh")];
@@ -30,9 +30,9 @@ fn the_files_of_desktop_clients_and_editors_are_read() {
 #[test]
 fn keys_that_mean_nothing_here_are_noticed() {
     let file = parse(r#"{"mcpServers": {"a": {"command": "x", "autoApprove": []}}, "theme": "dark"}"#).expect("a file");
-    let notice = |path: &str, key: &str| Notice { path: path.to_owned(), key: key.to_owned() };
-    assert_eq!(file.notices, [notice("", "theme"), notice("mcpServers.a", "autoApprove")]);
-    assert_eq!(file.notices[1].to_string(), "mcpServers.a.autoApprove means nothing here and is ignored");
+    let ignored = |path: &str, key: &str| IgnoredKey { path: path.to_owned(), key: key.to_owned() };
+    assert_eq!(file.ignored_keys, [ignored("", "theme"), ignored("mcpServers.a", "autoApprove")]);
+    assert_eq!(file.ignored_keys[1].to_string(), "mcpServers.a.autoApprove means nothing here and is ignored");
 }
 
 #[test]

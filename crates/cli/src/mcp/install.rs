@@ -1,4 +1,4 @@
-//! `dacapo mcp --install`: what to tell a client.
+//! `dacapo mcp --install`: what to put into the configuration of a client.
 
 use std::io::{self, Write};
 use std::path::{Path, absolute};
@@ -6,7 +6,7 @@ use std::path::{Path, absolute};
 use anyhow::Context;
 use serde_json::{Value, json};
 
-/// Prints how common clients are told of us. Writes nothing anywhere: those files are theirs.
+/// Prints configuration for common clients. Does not write to their files.
 pub(super) fn install(config: &Path, as_json: bool) -> anyhow::Result<()> {
     let us = std::env::current_exe().context("cannot find this program's own path")?;
     let us = us.to_str().context("this program's own path is not UTF-8")?;
@@ -43,7 +43,7 @@ fn section(out: &mut impl Write, title: &str, content: &Value) -> io::Result<()>
     writeln!(out, "{title}:\n\n{content:#}\n")
 }
 
-/// As a shell reads it.
+/// Quoted for a shell, if that is needed.
 fn quoted(path: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+".contains(letter);
     if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }

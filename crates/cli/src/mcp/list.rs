@@ -1,29 +1,35 @@
-//! `dacapo mcp --list`: what is behind the server, and what it costs.
+//! `dacapo mcp --list`: the servers and tools behind ours, and what they cost a model's context.
 
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use dacapo_mcp::{Owners, Phase, ServerState, TransportKind, context_cost_text};
+use dacapo_mcp::{ServerPhase, ServerState, TransportKind, context_cost_text};
 use dacapo_replay::{Tool, Toolbox};
+use dacapo_runner::ToolHost;
 use serde_json::{Value, json};
 
-use crate::servers::{Servers, unless_stopped};
+use crate::servers::{ConfiguredServers, unless_stopped};
 use crate::types::own_json;
 
-/// A server that does not come up in its time has failed a moment later.
-const DECIDING: Duration = Duration::from_secs(5);
+/// Waited for in addition to the connect timeout, so that a server that does not start has failed by then.
+const FAILURE_WAIT: Duration = Duration::from_secs(5);
 
-pub(super) fn list(servers: &Servers, config: &Path, as_json: bool, verbose: bool) -> anyhow::Result<ExitCode> {
-    let wait = servers.settings.fleet.connect_timeout + DECIDING;
+pub(super) fn list(
+    servers: &ConfiguredServers,
+    config: &Path,
+    as_json: bool,
+    verbose: bool,
+) -> anyhow::Result<ExitCode> {
+    let wait = servers.settings.fleet.connect_timeout + FAILURE_WAIT;
     let (states, toolbox) = servers.with_fleet(async |fleet, stopping| {
         unless_stopped(&stopping, fleet.settled(wait)).await?;
         Ok((fleet.states(), fleet.toolbox()))
     })?;
-    let cost = Cost::of(&states, &toolbox);
+    let cost = ContextCost::of(&states, &toolbox);
     if as_json {
-        let servers: Vec<Value> = states.iter().map(|state| described(state, &toolbox, verbose)).collect();
+        let servers: Vec<Value> = states.iter().map(|state| to_json(state, &toolbox, verbose)).collect();
         let report = json!({
             "config": config.display().to_string(),
             "servers": servers,
@@ -31,27 +37,27 @@ pub(super) fn list(servers: &Servers, config: &Path, as_json: bool, verbose: boo
         });
         writeln!(io::stdout(), "{report}")?;
     } else {
-        tell(&states, &toolbox, &cost, verbose)?;
+        print_table(&states, &toolbox, &cost, verbose)?;
     }
-    let has_failed = |state: &ServerState| matches!(state.phase, Phase::Failed { .. } | Phase::Connecting);
-    let mut wanted = states.iter().filter(|state| state.phase != Phase::Disabled).peekable();
+    let has_failed = |state: &ServerState| matches!(state.phase, ServerPhase::Failed { .. } | ServerPhase::Connecting);
+    let mut wanted = states.iter().filter(|state| state.phase != ServerPhase::Disabled).peekable();
     let all_failed = wanted.peek().is_some() && wanted.all(has_failed);
     Ok(if all_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Tokens (o200k) in a model's context.
-struct Cost {
+struct ContextCost {
     ours: usize,
     /// What the tools would take if a client had them all by itself.
     tools: usize,
 }
 
-impl Cost {
-    fn of(states: &[ServerState], toolbox: &Toolbox) -> Cost {
+impl ContextCost {
+    fn of(states: &[ServerState], toolbox: &Toolbox) -> ContextCost {
         let tokenizer = tiktoken_rs::o200k_base_singleton();
         let names: Vec<String> = states.iter().map(|state| state.name.clone()).collect();
         let tools: Vec<String> = toolbox.catalog().tools().iter().map(own_json).collect();
-        Cost {
+        ContextCost {
             ours: tokenizer.encode_ordinary(&context_cost_text(&names)).len(),
             tools: tools.iter().map(|tool| tokenizer.encode_ordinary(tool).len()).sum(),
         }
@@ -62,11 +68,11 @@ fn of_server<'a>(toolbox: &'a Toolbox, name: &'a str) -> impl Iterator<Item = &'
     toolbox.catalog().tools().iter().filter(move |tool| tool.server.as_deref() == Some(name))
 }
 
-fn described(state: &ServerState, toolbox: &Toolbox, verbose: bool) -> Value {
+fn to_json(state: &ServerState, toolbox: &Toolbox, verbose: bool) -> Value {
     let tools: Vec<&str> = of_server(toolbox, &state.name).map(|tool| tool.name.as_str()).collect();
-    let mut described = json!({
+    let mut json = json!({
         "name": state.name,
-        "state": word(&state.phase),
+        "state": phase_name(&state.phase),
         "transport": state.transport.map(|transport| match transport {
             TransportKind::Stdio => "stdio",
             TransportKind::Http => "http",
@@ -75,33 +81,33 @@ fn described(state: &ServerState, toolbox: &Toolbox, verbose: bool) -> Value {
         "cached": state.cached,
         "tools": tools,
     });
-    if let Phase::Failed { reason, retry_in } = &state.phase {
-        described["reason"] = reason.as_str().into();
-        described["retry_seconds"] = json!(retry_in.map(|wait| wait.as_secs_f64()));
+    if let ServerPhase::Failed { reason, retry_in } = &state.phase {
+        json["reason"] = reason.as_str().into();
+        json["retry_seconds"] = json!(retry_in.map(|wait| wait.as_secs_f64()));
     }
     if verbose && !state.stderr.is_empty() {
-        described["stderr"] = json!(state.stderr);
+        json["stderr"] = json!(state.stderr);
     }
-    described
+    json
 }
 
-fn word(phase: &Phase) -> &'static str {
+fn phase_name(phase: &ServerPhase) -> &'static str {
     match phase {
-        Phase::Connecting => "starting",
-        Phase::Ready => "ready",
-        Phase::Failed { .. } => "failed",
-        Phase::Disabled => "disabled",
+        ServerPhase::Connecting => "starting",
+        ServerPhase::Ready => "ready",
+        ServerPhase::Failed { .. } => "failed",
+        ServerPhase::Disabled => "disabled",
     }
 }
 
-fn tell(states: &[ServerState], toolbox: &Toolbox, cost: &Cost, verbose: bool) -> io::Result<()> {
+fn print_table(states: &[ServerState], toolbox: &Toolbox, cost: &ContextCost, verbose: bool) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let width = states.iter().map(|state| state.name.chars().count()).max().unwrap_or_default().max("server".len());
     writeln!(out, "{:width$}  {:8}  {:>5}  protocol", "server", "state", "tools")?;
     for state in states {
         let protocol = state.protocol_version.as_deref().unwrap_or("-");
-        writeln!(out, "{:width$}  {:8}  {:>5}  {protocol}", state.name, word(&state.phase), state.tools)?;
-        if let Phase::Failed { reason, .. } = &state.phase {
+        writeln!(out, "{:width$}  {:8}  {:>5}  {protocol}", state.name, phase_name(&state.phase), state.tools)?;
+        if let ServerPhase::Failed { reason, .. } = &state.phase {
             writeln!(out, "{:width$}  {reason}", "")?;
         }
         if verbose {

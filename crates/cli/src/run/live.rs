@@ -1,21 +1,22 @@
 //! A program whose calls are executed by MCP servers.
 
 use std::collections::BTreeSet;
-use std::future::Future;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
-use std::pin::Pin;
 use std::process::ExitCode;
 
-use dacapo_mcp::{Approval, Approver, Ask, Attachment, Execution, Fault, Moment, Progress, Runner, question};
+use dacapo_runner::{
+    Approval, Approver, Attachment, BoxFuture, CallPhase, CallProgress, Execution, RunError, Runner, ToolCall,
+    approval_question,
+};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use super::{RunOptions, write_call_list, write_calls, write_failure, write_logs};
-use crate::servers::{Servers, unless_stopped, warn_of_missing};
+use crate::servers::{ConfiguredServers, unless_stopped, warn_of_missing};
 
 pub(super) fn run(program: &str, path: &Path, options: &RunOptions) -> anyhow::Result<ExitCode> {
-    let servers = Servers::read(path, &options.cache)?;
+    let servers = ConfiguredServers::read(path, &options.cache)?;
     let mut limits = servers.settings.limits.clone();
     for (limit, value) in &options.limit {
         limits.program.set(*limit, *value).expect("checked when the option was read");
@@ -25,7 +26,7 @@ pub(super) fn run(program: &str, path: &Path, options: &RunOptions) -> anyhow::R
     let execution = servers.with_fleet(async |fleet, stopping| {
         unless_stopped(&stopping, fleet.listed(wait)).await?;
         warn_of_missing(&fleet)?;
-        Ok(runner.run(program, &*fleet, &*approver(options.yes), &tell_progress, &stopping).await)
+        Ok(runner.run(program, &*fleet, &*approver(options.yes), &print_progress, &stopping).await)
     })?;
     finish(&execution, options.json)
 }
@@ -33,7 +34,7 @@ pub(super) fn run(program: &str, path: &Path, options: &RunOptions) -> anyhow::R
 fn finish(execution: &Execution, as_json: bool) -> anyhow::Result<ExitCode> {
     let code = if execution.result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if as_json {
-        writeln!(io::stdout(), "{}", line(execution))?;
+        writeln!(io::stdout(), "{}", to_json(execution))?;
         return Ok(code);
     }
     write_logs(&execution.logs)?;
@@ -48,8 +49,8 @@ fn finish(execution: &Execution, as_json: bool) -> anyhow::Result<ExitCode> {
                 writeln!(io::stderr(), "{count} images or files belong to the result; --json prints them")?;
             }
         }
-        Err(Fault::Failed(failure)) => write_failure(failure)?,
-        Err(Fault::Stopped(stopped)) => {
+        Err(RunError::Failed(failure)) => write_failure(failure)?,
+        Err(RunError::Stopped(stopped)) => {
             writeln!(io::stderr(), "{}: {}", stopped.name, stopped.message)?;
             write_calls(&stopped.completed, &stopped.unfinished)?;
         }
@@ -57,76 +58,76 @@ fn finish(execution: &Execution, as_json: bool) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// The shape that `execute` answers with.
-fn line(execution: &Execution) -> Value {
-    let mut line = match &execution.result {
+/// The same fields as the result of `execute`.
+fn to_json(execution: &Execution) -> Value {
+    let mut json = match &execution.result {
         Ok(data) => json!({ "status": "success", "data": data }),
-        Err(fault) => json!({ "status": "error", "error": fault }),
+        Err(error) => json!({ "status": "error", "error": error }),
     };
     if !execution.refused.is_empty() {
-        line["refused"] = json!(execution.refused);
+        json["refused"] = json!(execution.refused);
     }
-    // An error has its own.
+    // An error lists its unfinished calls itself.
     if !execution.unfinished.is_empty() && execution.result.is_ok() {
-        line["unfinished"] = json!(execution.unfinished);
+        json["unfinished"] = json!(execution.unfinished);
     }
-    line["logs"] = json!(execution.logs);
-    line["calls"] = json!(execution.calls);
-    line["attachments"] = execution.attachments.iter().map(described).collect();
-    line
+    json["logs"] = json!(execution.logs);
+    json["calls"] = json!(execution.calls);
+    json["attachments"] = execution.attachments.iter().map(attachment_json).collect();
+    json
 }
 
-fn described(attachment: &Attachment) -> Value {
+fn attachment_json(attachment: &Attachment) -> Value {
     json!({ "handle": attachment.handle, "block": attachment.block })
 }
 
-fn tell_progress(progress: Progress<'_>) {
-    let Progress { tool, moment, done, made } = progress;
-    let word = match moment {
-        Moment::Began => return,
-        Moment::Answered => "answered",
-        Moment::Failed => "failed",
-        Moment::Refused => "refused",
+fn print_progress(progress: CallProgress<'_>) {
+    let CallProgress { tool, phase, done, made } = progress;
+    let outcome = match phase {
+        CallPhase::Started => return,
+        CallPhase::Answered => "answered",
+        CallPhase::Failed => "failed",
+        CallPhase::Refused => "refused",
     };
-    // Progress that cannot be shown stops nothing.
-    writeln!(io::stderr(), "{done}/{made} {tool} {word}").unwrap_or_default();
+    // A program goes on if its progress cannot be shown.
+    writeln!(io::stderr(), "{done}/{made} {tool} {outcome}").unwrap_or_default();
 }
 
 fn approver(yes: bool) -> Box<dyn Approver> {
     if yes {
         Box::new(Approval::Given)
     } else if io::stdin().is_terminal() {
-        Box::new(Terminal::default())
+        Box::new(TerminalApprover::default())
     } else {
-        Box::new(Absent)
+        Box::new(NoTerminal)
     }
 }
 
-/// Nobody is at the keyboard.
-struct Absent;
+/// Declines, because nobody is at the keyboard, and prints which call needed approval.
+struct NoTerminal;
 
-impl Approver for Absent {
-    fn approve<'a>(&'a self, ask: &'a Ask) -> Pin<Box<dyn Future<Output = Approval> + Send + 'a>> {
-        // Names that others chose must not move the cursor.
-        let (server, tool) = (ask.server.escape_debug(), ask.tool.escape_debug());
+impl Approver for NoTerminal {
+    fn approve<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Approval> {
+        // Names are chosen by others, and must not contain control characters of the terminal.
+        let (server, tool) = (call.server.escape_debug(), call.tool.escape_debug());
         writeln!(io::stderr(), "{server}.{tool} needs approval; --yes gives it").unwrap_or_default();
-        Box::pin(std::future::ready(Approval::Nobody))
+        Box::pin(std::future::ready(Approval::Unavailable))
     }
 }
 
-/// Whoever is at the keyboard, one question at a time; with the tools that need no further ones.
+/// Asks the person at the keyboard, one call at a time. Has the tools that are approved for all calls.
 #[derive(Default)]
-struct Terminal(Mutex<BTreeSet<(String, String)>>);
+struct TerminalApprover(Mutex<BTreeSet<(String, String)>>);
 
-impl Approver for Terminal {
-    fn approve<'a>(&'a self, ask: &'a Ask) -> Pin<Box<dyn Future<Output = Approval> + Send + 'a>> {
+impl Approver for TerminalApprover {
+    fn approve<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Approval> {
         Box::pin(async {
             let mut approved = self.0.lock().await;
-            let tool = (ask.server.clone(), ask.tool.clone());
+            let tool = (call.server.clone(), call.tool.clone());
             if approved.contains(&tool) {
                 return Approval::Given;
             }
-            write!(io::stderr(), "{}\nAllow? yes, no, or all calls of this tool [y/n/a] ", question(ask))
+            write!(io::stderr(), "{}\nAllow? yes, no, or all calls of this tool [y/n/a] ", approval_question(call))
                 .unwrap_or_default();
             let line = tokio::task::spawn_blocking(|| {
                 let mut line = String::new();

@@ -1,9 +1,10 @@
-//! One connection to a server, over stdio or HTTP, in whichever era of the protocol it speaks.
+//! One connection to a server, over stdio or HTTP, in whichever version of the protocol it speaks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use dacapo_runner::{CancellationToken, ToolCall};
 use http::header::ACCEPT;
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{
@@ -21,103 +22,101 @@ use rmcp::{ClientHandler, ClientLifecycleMode, Peer, RoleClient, ServiceError};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 use super::FleetOptions;
-use super::calls::{Calls, IDEMPOTENCY_KEY};
-use super::child::Child;
-use super::content::Content;
-use super::fault::{NotOpened, said};
+use super::connection_error::{ConnectError, describe};
+use super::content::CallContent;
 use super::http_client::HttpClient;
+use super::server_process::ServerProcess;
+use super::stderr_tail::StderrTail;
 use super::stdio::StdioTransport;
-use super::tail::Tail;
-use crate::ask::Ask;
+use super::stdio_calls::{IDEMPOTENCY_KEY, StdioCalls};
 use crate::servers_file::Endpoint;
 
-/// What `initialize` offers.
+/// The version that `initialize` offers.
 const LEGACY_VERSION: ProtocolVersion = ProtocolVersion::V_2025_11_25;
-/// A list is one message, and may be longer than an answer may be.
+/// A list of tools is one message, and may be longer than the response to a call may be.
 const LIST_BYTES_MAX: usize = 16 << 20;
-/// Set by us, each at its time.
+/// Headers that the protocol sets itself.
 const OWN_HEADERS: [&str; 2] = ["mcp-session-id", "last-event-id"];
 const PAGES_MAX: usize = 200;
 const TOOLS_MAX: usize = 20_000;
 
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ServerConnection {
     peer: Peer<RoleClient>,
-    /// No further call should go this way.
-    over: CancellationToken,
-    /// Everything that belongs to the connection is gone.
+    /// No further call should use this connection.
+    ended: CancellationToken,
+    /// The transport is closed, and the process of the server has ended.
     closed: CancellationToken,
     /// How a server's process ended.
     end: Arc<OnceLock<String>>,
     stop: CancellationToken,
-    /// The short way for calls, if there is one.
-    calls: Option<Arc<Calls>>,
-    /// What the protocol wants to be said with every call.
+    /// Sends calls past rmcp, for servers on stdio.
+    calls: Option<Arc<StdioCalls>>,
+    /// Metadata that the protocol requires with every call.
     meta: Map<String, Value>,
 }
 
-impl Drop for Connection {
+impl Drop for ServerConnection {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
-/// What a server lists, and how long it says that it holds.
+/// The tools that a server lists, and how long the list is valid.
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) tools: Vec<Value>,
     pub(super) ttl: Option<Duration>,
 }
 
-/// What came back for a call.
+/// The result of a call.
 #[derive(Debug)]
-pub(super) enum Reply {
-    Content(Content),
-    /// The server wants something from a person before it goes on.
-    Asks(InputRequiredResult),
-    /// Nothing that answers a call.
-    Odd(Value),
+pub(super) enum CallReply {
+    CallContent(CallContent),
+    /// The server wants input from a person before it goes on.
+    InputRequired(InputRequiredResult),
+    /// Not the result of a call.
+    Unexpected(Value),
 }
 
-impl Connection {
-    /// Connects. Dropping the future ends whatever was started.
+impl ServerConnection {
+    /// Connects. Dropping the future ends the process that was started.
     ///
-    /// Servers of the old era should refuse a question that they do not know, and are greeted with `initialize` then.
-    /// Some end their process instead, drop the connection, or say yes to everything: they get a second connection
-    /// that begins with `initialize`.
+    /// The first request is `server/discover` of MCP 2026-07-28. Servers of earlier versions should refuse it as unknown, and
+    /// get `initialize` then. Some end their process instead, drop the connection, or answer with any result: they get a
+    /// second connection that starts with `initialize`.
     pub(super) async fn open(
         endpoint: &Endpoint,
         options: &FleetOptions,
-        stderr: &Arc<Tail>,
+        stderr: &Arc<StderrTail>,
         changed: &Arc<Notify>,
-    ) -> Result<Connection, String> {
-        let begin = |lifecycle| Connection::begin(endpoint, options, stderr, changed, lifecycle);
-        let opened = match begin(lifecycle()).await {
-            Err(NotOpened { was_puzzled: true, .. }) => begin(ClientLifecycleMode::Initialize).await,
+    ) -> Result<ServerConnection, String> {
+        let connect = |lifecycle| ServerConnection::connect(endpoint, options, stderr, changed, lifecycle);
+        let opened = match connect(lifecycle()).await {
+            Err(ConnectError { needs_initialize: true, .. }) => connect(ClientLifecycleMode::Initialize).await,
             other => other,
         };
         opened.map_err(|error| error.reason)
     }
 
-    async fn begin(
+    async fn connect(
         endpoint: &Endpoint,
         options: &FleetOptions,
-        stderr: &Arc<Tail>,
+        stderr: &Arc<StderrTail>,
         changed: &Arc<Notify>,
         lifecycle: ClientLifecycleMode,
-    ) -> Result<Connection, NotOpened> {
+    ) -> Result<ServerConnection, ConnectError> {
         let stop = CancellationToken::new();
         let end = Arc::default();
-        let client = Client { changed: changed.clone() };
+        let client = FleetClient { changed: changed.clone() };
         let bytes_max = options.answer_bytes_max.max(LIST_BYTES_MAX);
         let (running, calls) = match endpoint {
             Endpoint::Stdio { command, args, env, cwd } => {
-                let child = Child::start(command, args, env, cwd.as_deref(), stderr)?;
-                let patience = options.shutdown_patience;
-                let transport = StdioTransport::new(child, stderr.clone(), Arc::clone(&end), bytes_max, patience);
+                let child = ServerProcess::start(command, args, env, cwd.as_deref(), stderr)?;
+                let shutdown_grace = options.shutdown_grace;
+                let transport = StdioTransport::new(child, stderr.clone(), Arc::clone(&end), bytes_max, shutdown_grace);
                 let calls = transport.calls();
                 (serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stop.clone()).await, Some(calls))
             }
@@ -129,25 +128,26 @@ impl Connection {
                 (serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stop.clone()).await, None)
             }
         };
-        let running = running.map_err(|error| NotOpened::new(&error, &end))?;
-        Ok(Connection::new(running, stop, end, calls))
+        let running = running.map_err(|error| ConnectError::new(&error, &end))?;
+        Ok(ServerConnection::new(running, stop, end, calls))
     }
 
     fn new(
-        running: RunningService<RoleClient, Client>,
+        running: RunningService<RoleClient, FleetClient>,
         stop: CancellationToken,
         end: Arc<OnceLock<String>>,
-        calls: Option<Arc<Calls>>,
-    ) -> Connection {
+        calls: Option<Arc<StdioCalls>>,
+    ) -> ServerConnection {
         let peer = running.peer().clone();
-        let (over, closed) = (CancellationToken::new(), CancellationToken::new());
+        let (ended, closed) = (CancellationToken::new(), CancellationToken::new());
         let meta = meta(&peer, running.service().get_info());
-        let connection = Connection { peer, over: over.clone(), closed: closed.clone(), end, stop, calls, meta };
+        let connection =
+            ServerConnection { peer, ended: ended.clone(), closed: closed.clone(), end, stop, calls, meta };
         tokio::spawn(async move {
             if let Err(error) = running.waiting().await {
                 tracing::warn!(%error, "the task of a connection failed");
             }
-            over.cancel();
+            ended.cancel();
             closed.cancel();
         });
         connection
@@ -157,31 +157,33 @@ impl Connection {
         self.peer.peer_info().map(|info| info.protocol_version.to_string())
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        self.over.is_cancelled()
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_cancelled()
     }
 
-    /// Waits until no further call should go this way, and says why.
-    pub(super) async fn over(&self) -> String {
-        self.over.cancelled().await;
+    /// Waits until no further call should use this connection, and returns why.
+    pub(super) async fn ended(&self) -> String {
+        self.ended.cancelled().await;
         self.end().unwrap_or_else(|| "the connection was lost".to_owned())
     }
 
+    /// How the server's process ended, if it did.
     pub(super) fn end(&self) -> Option<String> {
         self.end.get().cloned()
     }
 
-    pub(super) fn give_up(&self) {
-        self.over.cancel();
+    /// Makes further calls use a new connection.
+    pub(super) fn retire(&self) {
+        self.ended.cancel();
     }
 
-    /// Closes the connection and waits until its process is gone. Calls in flight end with it.
+    /// Closes the connection and waits until the server's process has ended. Calls in flight fail.
     pub(super) async fn close(&self) {
         self.stop.cancel();
         self.closed.cancelled().await;
     }
 
-    /// Asks for the list, page by page.
+    /// Requests the list of tools, page by page.
     pub(super) async fn list(&self, limit: Duration) -> Result<Listing, String> {
         let has_tools = self.peer.peer_info().is_none_or(|info| info.capabilities.tools.is_some());
         let mut listing = Listing { tools: Vec::new(), ttl: None };
@@ -191,11 +193,11 @@ impl Connection {
             let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
             let result = match self.request(request, limit).await {
                 Ok(result) => result,
-                // It said that it has none.
+                // The server has declared that it has no tools.
                 Err(ServiceError::McpError(_)) if !has_tools => return Ok(listing),
-                Err(error) => return Err(format!("cannot list its tools: {}", said(&error))),
+                Err(error) => return Err(format!("cannot list its tools: {}", describe(&error))),
             };
-            // One tool that is not quite as it should be makes the whole page an unknown kind of result.
+            // Read as plain JSON: one tool that rmcp cannot read would make the whole page an unknown kind of result.
             let page = serde_json::to_value(result).map_err(|error| error.to_string())?;
             let Value::Array(tools) = &page["tools"] else {
                 return Err("cannot list its tools: its answer has no `tools`".to_owned());
@@ -215,19 +217,20 @@ impl Connection {
         Err(format!("its list of tools does not end: more than {PAGES_MAX} pages"))
     }
 
-    pub(super) async fn call(&self, ask: &Ask, limit: Duration) -> Result<Reply, ServiceError> {
+    pub(super) async fn call(&self, call: &ToolCall, limit: Duration) -> Result<CallReply, ServiceError> {
         if let Some(calls) = &self.calls {
-            let answered = timeout(limit, calls.call(ask, &self.meta)).await;
-            return answered.unwrap_or(Err(ServiceError::Timeout { timeout: limit })).map(Reply::read);
+            let answered = timeout(limit, calls.call(call, &self.meta)).await;
+            return answered.unwrap_or(Err(ServiceError::Timeout { timeout: limit })).map(CallReply::read);
         }
-        let mut params = CallToolRequestParams::new(ask.tool.clone()).with_arguments(ask.args.clone());
-        let meta = Map::from_iter([(IDEMPOTENCY_KEY.to_owned(), Value::from(ask.key.as_str()))]);
+        let mut params = CallToolRequestParams::new(call.tool.clone()).with_arguments(call.args.clone());
+        let meta = Map::from_iter([(IDEMPOTENCY_KEY.to_owned(), Value::from(call.idempotency_key.as_str()))]);
         params.meta = Some(RequestMetaObject::from(meta));
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        self.request(request, limit).await.map(Reply::from)
+        self.request(request, limit).await.map(CallReply::from)
     }
 
-    /// Tells `changed` whenever the server says that its list changed. Older servers say so unasked.
+    /// Notifies `changed` whenever the server announces a change of its list. Servers before 2026-07-28 announce changes
+    /// without a subscription, see `on_tool_list_changed`.
     pub(super) async fn watch_list(&self, changed: &Notify) {
         let Some(info) = self.peer.peer_info() else { return };
         let announces = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
@@ -240,55 +243,57 @@ impl Connection {
                 while let Ok(Some(_notification)) = subscription.next().await {
                     changed.notify_one();
                 }
-                // What was said since then is lost.
+                // Changes after the subscription ended were not announced.
                 changed.notify_one();
             }
-            Err(error) => tracing::debug!(%error, "a server announces changes of its list and lets nobody listen"),
+            Err(error) => {
+                tracing::debug!(%error, "a server announces changes of its list and refuses the subscription");
+            }
         }
     }
 
-    /// Sends a request and waits. If nobody waits any more, the server is told.
+    /// Sends a request and waits for the response. If this future is dropped, the request is cancelled.
     async fn request(&self, request: ClientRequest, limit: Duration) -> Result<ServerResult, ServiceError> {
         let answered = timeout(limit, async {
             let handle = self.peer.send_request_with_option(request, PeerRequestOptions::no_options()).await?;
-            let mut waiting = Waiting(Some(handle));
-            let answer = waiting.answer().await;
-            waiting.0 = None;
-            answer
+            let mut request = CancelOnDrop(Some(handle));
+            let response = request.response().await;
+            request.0 = None;
+            response
         });
         answered.await.unwrap_or(Err(ServiceError::Timeout { timeout: limit }))
     }
 }
 
-impl Reply {
-    /// Most results need no looking at all kinds there are.
-    fn read(result: Value) -> Reply {
+impl CallReply {
+    /// Recognises most results without trying each kind of result that rmcp knows.
+    fn read(result: Value) -> CallReply {
         let is_complete = result.get("resultType").is_none_or(|kind| kind == "complete");
         if is_complete && result.get("content").is_some_and(Value::is_array) {
-            return Content::read(result).map_or(Reply::Odd(Value::Null), Reply::Content);
+            return CallContent::read(result).map_or(CallReply::Unexpected(Value::Null), CallReply::CallContent);
         }
-        serde_json::from_value(result).map_or(Reply::Odd(Value::Null), ServerResult::into)
+        serde_json::from_value(result).map_or(CallReply::Unexpected(Value::Null), ServerResult::into)
     }
 }
 
-impl From<ServerResult> for Reply {
-    fn from(result: ServerResult) -> Reply {
+impl From<ServerResult> for CallReply {
+    fn from(result: ServerResult) -> CallReply {
         match result {
-            ServerResult::CallToolResult(result) => Reply::Content(Content::from(result)),
-            ServerResult::InputRequiredResult(asks) => Reply::Asks(asks),
+            ServerResult::CallToolResult(result) => CallReply::CallContent(CallContent::from(result)),
+            ServerResult::InputRequiredResult(result) => CallReply::InputRequired(result),
             other => {
                 let value = serde_json::to_value(other).unwrap_or_default();
-                Content::read(value.clone()).map_or(Reply::Odd(value), Reply::Content)
+                CallContent::read(value.clone()).map_or(CallReply::Unexpected(value), CallReply::CallContent)
             }
         }
     }
 }
 
-/// A request in flight; dropped before its answer came, it is cancelled.
-struct Waiting(Option<RequestHandle<RoleClient>>);
+/// A request in flight. Dropped before its response arrives, it is cancelled.
+struct CancelOnDrop(Option<RequestHandle<RoleClient>>);
 
-impl Waiting {
-    async fn answer(&mut self) -> Result<ServerResult, ServiceError> {
+impl CancelOnDrop {
+    async fn response(&mut self) -> Result<ServerResult, ServiceError> {
         match &mut self.0 {
             Some(handle) => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
             None => Err(ServiceError::TransportClosed),
@@ -296,7 +301,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
             runtime.spawn(handle.cancel(Some("nobody waits for the answer any more".to_owned())));
@@ -306,11 +311,11 @@ impl Drop for Waiting {
 
 /// Our side of a connection.
 #[derive(Debug)]
-struct Client {
+struct FleetClient {
     changed: Arc<Notify>,
 }
 
-impl ClientHandler for Client {
+impl ClientHandler for FleetClient {
     fn get_info(&self) -> ClientConfig {
         ClientConfig::new(ClientCapabilities::default(), Implementation::new("dacapo", env!("CARGO_PKG_VERSION")))
             .with_protocol_version(LEGACY_VERSION)
@@ -320,7 +325,7 @@ impl ClientHandler for Client {
         self.changed.notify_one();
     }
 
-    /// We do not say that we can be asked. A server that asks anyway must not take it for a person's refusal.
+    /// We do not declare elicitation. A server that asks anyway gets an error, which is not a person's refusal.
     async fn create_elicitation(
         &self,
         _request: ElicitRequestParams,
@@ -330,7 +335,7 @@ impl ClientHandler for Client {
     }
 }
 
-/// Since there is no handshake, requests say who sends them.
+/// From 2026-07-28 on there is no handshake, and every request names the client and the version of the protocol.
 fn meta(peer: &Peer<RoleClient>, client: ClientConfig) -> Map<String, Value> {
     let Some(server) = peer.peer_info().filter(|server| !server.protocol_version.has_initialize()) else {
         return Map::new();

@@ -1,34 +1,34 @@
-//! What a tool said, as a program sees it.
+//! The result of a tool, as a program sees it.
 
 use dacapo_replay::{Answer, JsonText};
+use dacapo_runner::{Attachment, ToolOutput};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
-use crate::ask::{Attachment, Told};
 use crate::mask::Mask;
 
-/// A `tools/call` result, read as leniently as it can be understood.
+/// A `tools/call` result, read leniently.
 #[derive(Debug)]
-pub(super) struct Content {
+pub(super) struct CallContent {
     structured: Option<Value>,
-    blocks: Vec<Block>,
+    blocks: Vec<ContentPart>,
     is_error: bool,
 }
 
 #[derive(Debug)]
-enum Block {
+enum ContentPart {
     Text(String),
     /// An image, sound, a resource, or what later versions of the protocol have.
     Other(Value),
 }
 
-impl From<CallToolResult> for Content {
-    fn from(result: CallToolResult) -> Content {
+impl From<CallToolResult> for CallContent {
+    fn from(result: CallToolResult) -> CallContent {
         let blocks = result.content.into_iter().map(|block| match block {
-            ContentBlock::Text(text) => Block::Text(text.text),
-            other => Block::Other(serde_json::to_value(other).unwrap_or_default()),
+            ContentBlock::Text(text) => ContentPart::Text(text.text),
+            other => ContentPart::Other(serde_json::to_value(other).unwrap_or_default()),
         });
-        Content {
+        CallContent {
             structured: result.structured_content,
             blocks: blocks.collect(),
             is_error: result.is_error == Some(true),
@@ -36,9 +36,9 @@ impl From<CallToolResult> for Content {
     }
 }
 
-impl Content {
-    /// Reads a result that is not quite as it should be: one odd block does not cost the others.
-    pub(super) fn read(result: Value) -> Option<Content> {
+impl CallContent {
+    /// Reads a result that does not quite follow the protocol: one unknown block does not cost the others.
+    pub(super) fn read(result: Value) -> Option<CallContent> {
         let Value::Object(mut fields) = result else { return None };
         let structured = fields.remove("structuredContent");
         let blocks = match fields.remove("content") {
@@ -47,46 +47,47 @@ impl Content {
             _ => return None,
         };
         let blocks = blocks.into_iter().map(|block| match (&block["type"], &block["text"]) {
-            (Value::String(kind), Value::String(text)) if kind == "text" => Block::Text(text.clone()),
-            _ => Block::Other(block),
+            (Value::String(kind), Value::String(text)) if kind == "text" => ContentPart::Text(text.clone()),
+            _ => ContentPart::Other(block),
         });
         let is_error = fields.get("isError") == Some(&Value::Bool(true));
-        Some(Content { structured, blocks: blocks.collect(), is_error })
+        Some(CallContent { structured, blocks: blocks.collect(), is_error })
     }
 
-    /// The answer to the call with this key. Handles are the same whenever the same call gets the same answer.
-    pub(super) fn told(mut self, key: &str, mask: &Mask) -> Told {
+    /// What the call with this key returned. Handles are the same whenever the same call gets the same result.
+    pub(super) fn into_output(mut self, key: &str, mask: &Mask) -> ToolOutput {
         if let Some(structured) = &mut self.structured {
             mask.value(structured);
         }
         for block in &mut self.blocks {
             match block {
-                Block::Text(text) => *text = mask.text(std::mem::take(text)),
-                Block::Other(block) => mask.value(block),
+                ContentPart::Text(text) => *text = mask.text(std::mem::take(text)),
+                ContentPart::Other(block) => mask.value(block),
             }
         }
         if self.is_error {
-            return Told { answer: self.error(), attachments: Vec::new() };
+            return ToolOutput { answer: self.error(), attachments: Vec::new() };
         }
         let attachments: Vec<Attachment> = (self.blocks.iter().enumerate())
             .filter_map(|(position, block)| match block {
-                Block::Text(_) => None,
-                Block::Other(block) => Some(Attachment { handle: handle(key, position), block: block.clone() }),
+                ContentPart::Text(_) => None,
+                ContentPart::Other(block) => Some(Attachment { handle: handle(key, position), block: block.clone() }),
             })
             .collect();
         let answer = match &self.structured {
             Some(structured) => self.with_handles(structured, key),
             None if attachments.is_empty() => self.text().map_or(Value::Null, Value::from),
-            None => Value::Array((self.blocks.iter().enumerate()).map(|(at, block)| block.part(key, at)).collect()),
+            None => Value::Array((self.blocks.iter().enumerate()).map(|(at, block)| block.visible(key, at)).collect()),
         };
-        Told { answer: Answer::Ok(JsonText::from(&answer)), attachments }
+        ToolOutput { answer: Answer::Ok(JsonText::from(&answer)), attachments }
     }
 
-    /// Some servers say their images twice, the second time as structured content: a handle serves a program better.
+    /// Replaces images that some servers repeat in structured content by handles, which are all that a program can use.
     fn with_handles(&self, structured: &Value, key: &str) -> Value {
-        let repeats = |block: &Block| matches!(block, Block::Other(block) if has_bytes(block) && block == structured);
+        let repeats =
+            |block: &ContentPart| matches!(block, ContentPart::Other(block) if has_bytes(block) && block == structured);
         if let Some(position) = self.blocks.iter().position(repeats) {
-            return self.blocks[position].part(key, position);
+            return self.blocks[position].visible(key, position);
         }
         match structured {
             Value::Array(items) => items.iter().map(|item| self.with_handles(item, key)).collect(),
@@ -110,20 +111,20 @@ impl Content {
     fn text(&self) -> Option<String> {
         let texts: Vec<&str> = (self.blocks.iter())
             .filter_map(|block| match block {
-                Block::Text(text) => Some(text.as_str()),
-                Block::Other(_) => None,
+                ContentPart::Text(text) => Some(text.as_str()),
+                ContentPart::Other(_) => None,
             })
             .collect();
         (!texts.is_empty()).then(|| texts.join("\n"))
     }
 }
 
-impl Block {
+impl ContentPart {
     /// What a program sees of a block among others: all that it can read, and a handle for what it cannot.
-    fn part(&self, key: &str, position: usize) -> Value {
+    fn visible(&self, key: &str, position: usize) -> Value {
         let block = match self {
-            Block::Text(text) => return json!({ "type": "text", "text": text }),
-            Block::Other(block) => block,
+            ContentPart::Text(text) => return json!({ "type": "text", "text": text }),
+            ContentPart::Other(block) => block,
         };
         let mut part = Map::new();
         let resource = &block["resource"];
@@ -147,7 +148,7 @@ impl Block {
     }
 }
 
-/// Is there something in the block that no program can read?
+/// Whether the block has content that a program cannot read.
 fn has_bytes(block: &Value) -> bool {
     block["data"].is_string() || block["resource"]["blob"].is_string()
 }
@@ -156,13 +157,13 @@ fn handle(key: &str, position: usize) -> String {
     format!("attachment:{key}/{position}")
 }
 
-/// Bytes of an answer, attachments included.
-pub(super) fn bytes(told: &Told) -> usize {
-    let answer = match &told.answer {
+/// Bytes of an output, attachments included.
+pub(super) fn bytes(output: &ToolOutput) -> usize {
+    let answer = match &output.answer {
         Answer::Ok(json) => json.as_str().len(),
         Answer::Error { message, data } => message.len() + data.as_ref().map_or(0, |data| data.as_str().len()),
     };
-    let attached = told.attachments.iter().map(|attachment| string_bytes(&attachment.block));
+    let attached = output.attachments.iter().map(|attachment| string_bytes(&attachment.block));
     answer + attached.sum::<usize>()
 }
 

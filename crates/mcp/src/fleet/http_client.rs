@@ -1,4 +1,4 @@
-//! Messages to and from a server over HTTP, with a bound on each answer.
+//! Messages to and from a server over HTTP, with a bound on each response.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use dacapo_runner::truncate_chars;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -21,19 +22,21 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
-use super::not_taken::{invalid, too_long};
+use super::rejected_response::{invalid, too_long};
 
 const REDIRECTS_MAX: usize = 10;
-/// Shorter than servers keep an idle connection: a request on one that is being closed is lost, and nobody knows
-/// whether it arrived.
+/// Shorter than servers keep idle connections. A request on a connection that the server is closing is lost, and it is
+/// unknown whether it arrived.
 const IDLE_MAX: Duration = Duration::from_secs(2);
 const ERROR_BYTES_MAX: usize = 64 * 1024;
+/// Of a body that is no JSON-RPC message.
+const SHOWN_CHARS_MAX: usize = 200;
 
 type Headers = HashMap<HeaderName, HeaderValue>;
-type Posted = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
+type PostResult = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest::Error>>;
 
-/// rmcp reads an answer to its end, however long it is. Here every message gets an answer of bounded length, or one in
-/// the server's place, and no error names the address, which may hold credentials.
+/// rmcp's own client reads a response to its end, however long it is. This one replaces a response that is too long by an
+/// error, and keeps the address, which may hold credentials, out of all errors.
 #[derive(Debug, Clone)]
 pub(super) struct HttpClient {
     client: Client,
@@ -42,7 +45,7 @@ pub(super) struct HttpClient {
 
 impl HttpClient {
     pub(super) fn new(bytes_max: usize) -> Result<HttpClient, String> {
-        // Only these redirects keep the body, and another host must not get our headers.
+        // Only these redirects keep the body, and no other host may get our headers.
         let policy = Policy::custom(|attempt| {
             let keeps_body =
                 matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
@@ -58,8 +61,8 @@ impl HttpClient {
         Ok(HttpClient { client: client.map_err(|error| format!("cannot prepare for HTTP: {error}"))?, bytes_max })
     }
 
-    /// The answer to a request, or the word that a message which wants none was taken.
-    async fn answer(&self, response: Response, message: &ClientJsonRpcMessage, has_session: bool) -> Posted {
+    /// Reads the response to a request, or the acknowledgement of a notification.
+    async fn read_response(&self, response: Response, message: &ClientJsonRpcMessage, has_session: bool) -> PostResult {
         let status = response.status();
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         match (status, header(WWW_AUTHENTICATE.as_str())) {
@@ -107,18 +110,19 @@ impl HttpClient {
     }
 }
 
-/// A server that is puzzled by a greeting is greeted in another way; an answer in its place would hide that it is.
+/// If a server does not understand the first request, the connection starts again with another one. An error in the server's
+/// place would hide that.
 fn is_connecting(request: &ClientRequest) -> bool {
     matches!(request, ClientRequest::DiscoverRequest(_) | ClientRequest::InitializeRequest(_))
 }
 
-/// A status that is none of success, which may come with an error of the protocol.
+/// Reads a response with an error status, which may contain a JSON-RPC error.
 async fn failed(
     response: Response,
     message: &ClientJsonRpcMessage,
     session: Option<String>,
     has_session: bool,
-) -> Posted {
+) -> PostResult {
     let status = response.status();
     let body = read(response, ERROR_BYTES_MAX).await?.unwrap_or_default();
     let is_forbidden = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
@@ -126,16 +130,16 @@ async fn failed(
         Ok(ServerJsonRpcMessage::Error(error)) if !is_forbidden => Some(error),
         _ => None,
     };
-    let said = format!("HTTP {status}: {}", shown(&body));
+    let text = format!("HTTP {status}: {}", shown(&body));
     match (message, error) {
-        // Servers of the old era refuse the first question so, with any id or none, and wait to be greeted their way.
+        // Servers before 2026-07-28 refuse `server/discover` this way, with any id or none, and wait for `initialize`.
         (ClientJsonRpcMessage::Request(request), error)
             if matches!(request.request, ClientRequest::DiscoverRequest(_))
                 && status.is_client_error()
                 && !is_forbidden
                 && !has_session =>
         {
-            let error = error.map_or_else(|| ErrorData::invalid_request(said, None), |error| error.error);
+            let error = error.map_or_else(|| ErrorData::invalid_request(text, None), |error| error.error);
             let message = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
             Ok(StreamableHttpPostResponse::Json(message, None))
         }
@@ -143,16 +147,15 @@ async fn failed(
         _ if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
             Err(HttpStatusError::new(status.as_u16(), None).into())
         }
-        _ => Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(said))),
+        _ => Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(text))),
     }
 }
 
 fn shown(body: &[u8]) -> String {
-    let body = String::from_utf8_lossy(body);
-    body[..body.floor_char_boundary(200)].to_owned()
+    truncate_chars(&String::from_utf8_lossy(body), SHOWN_CHARS_MAX).into_owned()
 }
 
-/// The events of an answer, of which one that is too long becomes an error in the answer's place, if there is one.
+/// The events of a response. One that is too long is replaced by an error, if it responds to a request.
 fn events(response: Response, id: Option<RequestId>, bytes_max: usize) -> BoxStream<'static, Result<Sse, SseError>> {
     let is_too_large = Arc::new(AtomicBool::new(false));
     let mut event = EventBytes::default();
@@ -185,14 +188,14 @@ impl StreamableHttpClient for HttpClient {
         session_id: Option<Arc<str>>,
         _auth_header: Option<String>,
         custom_headers: Headers,
-    ) -> Posted {
+    ) -> PostResult {
         let accept = format!("{EVENT_STREAM_MIME_TYPE}, {JSON_MIME_TYPE}");
         let mut post = self.client.post(&*uri).headers(HeaderMap::from_iter(custom_headers)).header(ACCEPT, accept);
         if let Some(session) = &session_id {
             post = post.header(HEADER_SESSION_ID, session.as_ref());
         }
         let response = post.json(&message).send().await.map_err(reqwest::Error::without_url)?;
-        self.answer(response, &message, session_id.is_some()).await
+        self.read_response(response, &message, session_id.is_some()).await
     }
 
     async fn delete_session(
@@ -225,7 +228,7 @@ fn without_url(error: StreamableHttpError<reqwest::Error>) -> StreamableHttpErro
     }
 }
 
-/// The body, or how long it is if that is more than `bytes_max` and known.
+/// The body. If it has more than `bytes_max`, its length as far as it is known.
 async fn read(mut response: Response, bytes_max: usize) -> Result<Result<Vec<u8>, Option<usize>>, reqwest::Error> {
     let announced = response.content_length().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     if announced.is_some_and(|bytes| bytes > bytes_max) {

@@ -1,6 +1,6 @@
-//! Tool lists on disk, so that the next start answers at once.
+//! Lists of tools on disk, so that they are known at once after the next start.
 //!
-//! A file is a hint: one that is missing, broken, or of another server or version is as good as none.
+//! A file that is missing, broken, or of another server or version is ignored.
 
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -17,14 +17,14 @@ use sha2::{Digest, Sha256};
 
 const FORMAT: &str = "dacapo tool list 2";
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Tools that nobody has confirmed for so long are no hint any more.
+/// Older lists are ignored.
 const AGE_MAX: Duration = Duration::from_hours(30 * 24);
 
 /// Two servers of one process may write the same file at the same time.
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Serialize, Deserialize)]
-struct File {
+struct CachedList {
     format: String,
     server: String,
     /// When the server listed them, in seconds since 1970.
@@ -32,7 +32,7 @@ struct File {
     tools: Vec<Value>,
 }
 
-/// Where the list of one server is kept.
+/// Where the list of one server is cached.
 #[derive(Debug, Clone)]
 pub(super) struct ListCache {
     directory: PathBuf,
@@ -40,7 +40,7 @@ pub(super) struct ListCache {
 }
 
 impl ListCache {
-    /// `started_in` is where a process starts, if the configuration leaves that to us.
+    /// `started_in` is the directory in which the process starts, if the configuration does not name one.
     pub(super) fn new(directory: &Path, fingerprint: &[u8; 32], started_in: Option<&Path>) -> ListCache {
         let place = started_in.map_or(&b""[..], |path| path.as_os_str().as_bytes());
         let mut server = String::new();
@@ -55,19 +55,19 @@ impl ListCache {
         if fs::metadata(&path).ok()?.len() > FILE_BYTES_MAX {
             return None;
         }
-        let file: File = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        let file: CachedList = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
         let is_recent = now().saturating_sub(file.listed_at) <= AGE_MAX.as_secs();
         (file.format == FORMAT && file.server == self.server && is_recent).then_some(file.tools)
     }
 
-    /// Readers see the old list or the new one, never a part. Nobody else on the machine reads which tools we have.
+    /// Replaces the file as a whole, readable only for the user.
     pub(super) fn store(&self, tools: Vec<Value>) -> io::Result<()> {
-        // One that is there may belong to others too, and stays as it is.
+        // A directory that exists keeps its permissions.
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
-        let file = File { format: FORMAT.to_owned(), server: self.server.clone(), listed_at: now(), tools };
+        let file = CachedList { format: FORMAT.to_owned(), server: self.server.clone(), listed_at: now(), tools };
         let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
         let draft = self.directory.join(format!("{}.{}.{number}.tmp", self.server, std::process::id()));
-        // Whoever had our process id before us may have left one behind.
+        // An earlier process with our process id may have left a file.
         drop(fs::remove_file(&draft));
         let stored = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft).and_then(|mut open| {
             open.write_all(&serde_json::to_vec(&file)?)?;

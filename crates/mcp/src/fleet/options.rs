@@ -1,30 +1,32 @@
-//! What a fleet may take its time for.
+//! Timeouts and limits of a fleet.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Limits of a [`Fleet`](super::Fleet), and where it keeps its lists.
+/// Timeouts and limits of a [`Fleet`](super::Fleet), and where it caches lists of tools.
 #[derive(Debug, Clone)]
 pub struct FleetOptions {
-    /// Where tool lists are kept for the next start; nowhere if `None`.
+    /// Where lists of tools are cached for the next start. `None`: nowhere.
     pub cache_dir: Option<PathBuf>,
-    /// To start or reach a server and get its list.
+    /// For starting or reaching a server and listing its tools.
     pub connect_timeout: Duration,
-    /// For the answer to a call, from when it is sent.
+    /// For the response to a call, from when it is sent.
     pub call_timeout: Duration,
-    /// Calls that one server works on at a time; further ones wait.
+    /// Calls that one server executes at the same time. Further ones wait.
     pub calls_per_server_max: usize,
-    /// Of an answer with its attachments.
+    /// Bytes of a result with its attachments.
     pub answer_bytes_max: usize,
-    /// After the first failure; doubled after each further one.
+    /// Before a failed server is tried again. Doubled after each further failure.
     pub retry_min: Duration,
+    /// The most that `retry_min` is doubled to.
     pub retry_max: Duration,
-    /// Between a server's word that its list changed and our asking for it. Further words until then cost nothing.
+    /// Between a server's announcement that its list changed and the request for the new list, so that a burst of
+    /// announcements causes one request.
     pub relist_wait: Duration,
-    /// Before a server starts whose tools are known from an earlier run, if nobody waits for it.
+    /// Before a server is started whose tools are known from the cache, if nobody waits for it.
     pub known_start_wait: Duration,
-    /// For a server to end by itself when its stdin is closed.
-    pub shutdown_patience: Duration,
+    /// For a server to end by itself after its stdin is closed.
+    pub shutdown_grace: Duration,
 }
 
 impl Default for FleetOptions {
@@ -39,13 +41,13 @@ impl Default for FleetOptions {
             retry_max: Duration::from_mins(1),
             relist_wait: Duration::from_millis(100),
             known_start_wait: Duration::from_millis(500),
-            shutdown_patience: Duration::from_secs(1),
+            shutdown_grace: Duration::from_secs(1),
         }
     }
 }
 
 impl FleetOptions {
-    /// How long to wait after so many failures in a row.
+    /// How long to wait before the next attempt after this many failures in a row.
     pub(super) fn retry_wait(&self, failures: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
         self.retry_min.saturating_mul(doubled).min(self.retry_max)

@@ -1,5 +1,5 @@
-//! What goes to the stdin of a server's process. Lines that come while others are being written go out together: a
-//! program makes its calls a hundred at a time, and each write wakes the server.
+//! Messages to the stdin of a server's process. Lines that arrive while others are being written are written together,
+//! because a program may make a hundred calls at once, and each write wakes the server.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,21 +12,21 @@ use crate::lock::lock;
 
 const BUFFER_BYTES_KEPT: usize = 1 << 20;
 
-/// Dropping it closes nothing: see [`Outbox::close`].
+/// Messages that wait to be written. Dropping it does not close stdin, see [`Outbox::close`].
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    state: Mutex<State>,
-    news: Notify,
+    state: Mutex<OutboxState>,
+    wakeup: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OutboxState {
     lines: Vec<u8>,
-    /// Nothing more is taken, and stdin is closed after what is there.
+    /// No further message is accepted. Stdin is closed after those that are waiting.
     is_closed: bool,
 }
 
-/// The outbox takes nothing any more.
+/// The outbox accepts no further messages.
 #[derive(Debug)]
 pub(super) struct Closed;
 
@@ -38,7 +38,7 @@ impl Outbox {
         outbox
     }
 
-    /// Takes a message. Whether it arrives, only an answer tells.
+    /// Adds a message. Whether it arrives is known only when the server responds.
     pub(super) fn push(&self, message: &impl Serialize) -> Result<(), Closed> {
         let mut state = lock(&self.state);
         if state.is_closed {
@@ -49,14 +49,14 @@ impl Outbox {
         state.lines.push(b'\n');
         drop(state);
         if before == 0 {
-            self.news.notify_one();
+            self.wakeup.notify_one();
         }
         Ok(())
     }
 
     pub(super) fn close(&self) {
         lock(&self.state).is_closed = true;
-        self.news.notify_one();
+        self.wakeup.notify_one();
     }
 
     async fn write(self: Arc<Outbox>, mut stdin: ChildStdin) {
@@ -73,9 +73,9 @@ impl Outbox {
             if lines.is_empty() && is_closed {
                 return;
             } else if lines.is_empty() {
-                self.news.notified().await;
+                self.wakeup.notified().await;
             } else if !is_broken {
-                // Whoever reads its output is about to learn how it ended, which says more than the error.
+                // The reader of the process's output will see how it ended, which says more than this error.
                 is_broken = stdin.write_all(&lines).await.is_err();
             }
         }

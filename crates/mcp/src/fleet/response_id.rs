@@ -1,4 +1,4 @@
-//! Whose answer is it, if it is too long to keep or no JSON at all?
+//! Finds out which request a response belongs to if it is too long to keep, or no valid JSON.
 
 use rmcp::model::RequestId;
 
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn requests_and_noise_have_none() {
         assert_eq!(found(r#"{"id":7,"method":"ping"}"#), None);
-        assert_eq!(found("Server listening on stdio"), None);
+        assert_eq!(found("FleetServer listening on stdio"), None);
         assert_eq!(found(r#"[{"id":7}]"#), None);
     }
 }

@@ -1,86 +1,86 @@
-//! The life of one server: connect, list, serve calls, notice its end, try again.
+//! Keeps one server connected: connect, list the tools, execute calls, notice when the connection ends, connect again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dacapo_replay::{Answer, JsonText};
+use dacapo_runner::{CallError, CancellationToken, ToolCall, ToolOutput};
 use rmcp::ServiceError;
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
-use tokio_util::sync::CancellationToken;
 
-use super::connection::{Connection, Listing, Reply};
-use super::link::{Down, Link, shortened};
+use super::connection::{CallReply, Listing, ServerConnection};
+use super::link_state::{LinkState, Outage, first_line};
 use super::list_cache::ListCache;
-use super::state::{Phase, ServerState, TransportKind};
-use super::tail::Tail;
+use super::server_state::{ServerPhase, ServerState, TransportKind};
+use super::stderr_tail::StderrTail;
 use super::tool_list::ToolList;
-use super::{FleetOptions, content, not_taken, refusal};
-use crate::ask::{Ask, Refusal, Told};
+use super::{FleetOptions, call_errors, content, rejected_response};
 use crate::lock::lock;
 use crate::mask::Mask;
 use crate::servers_file::{Endpoint, InvalidServer, ServerEntry, ServerSpec};
 
-/// A list that holds for no time at all is not asked for more often than this.
+/// A list with a shorter `ttlMs` is not requested more often than this.
 const TTL_MIN: Duration = Duration::from_secs(1);
 
-/// What all servers of a fleet share.
+/// What the servers of a fleet share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct FleetContext {
     pub(super) options: FleetOptions,
     pub(super) mask: Mask,
     /// Counts the changes of lists.
     pub(super) changes: AtomicU64,
     pub(super) stop: CancellationToken,
-    /// Room for servers that start though nobody waits for them.
+    /// Permits for servers that start while nobody waits for them.
     pub(super) starts: Semaphore,
 }
 
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct FleetServer {
     pub(super) name: String,
     spec: Result<ServerSpec, InvalidServer>,
-    shared: Arc<Shared>,
-    stderr: Arc<Tail>,
+    context: Arc<FleetContext>,
+    stderr: Arc<StderrTail>,
     cache: Option<ListCache>,
-    offer: Mutex<Offer>,
-    link: watch::Sender<Link>,
-    /// A call waits while nobody tries to connect.
-    wanted: Notify,
-    /// Somebody waits for the first connection.
-    hurry: Notify,
-    /// The list may have changed.
+    known: Mutex<KnownTools>,
+    link: watch::Sender<LinkState>,
+    /// A call needs a connection while none is being tried.
+    retry_now: Notify,
+    /// Something waits for the first connection.
+    start_now: Notify,
+    /// The list of tools may have changed.
     changed: Arc<Notify>,
-    room: Semaphore,
+    /// Permits for calls in flight.
+    call_permits: Semaphore,
 }
 
-/// What a server offers, as far as we know.
+/// The tools of a server, as far as they are known.
 #[derive(Debug, Default)]
-struct Offer {
+struct KnownTools {
     list: Arc<ToolList>,
-    from: Option<Source>,
+    from: Option<ToolListSource>,
     stale_at: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum ToolListSource {
     Cache,
-    Server,
+    FleetServer,
 }
 
-impl Server {
-    pub(super) fn new(entry: ServerEntry, shared: Arc<Shared>) -> Server {
+impl FleetServer {
+    pub(super) fn new(entry: ServerEntry, context: Arc<FleetContext>) -> FleetServer {
         let link = match &entry.spec {
-            Ok(spec) if spec.disabled => Link::Disabled,
-            Ok(_) => Link::Connecting { first: true },
+            Ok(spec) if spec.disabled => LinkState::Disabled,
+            Ok(_) => LinkState::Connecting { first: true },
             Err(error) => {
-                let reason = shortened(&shared.mask.text(error.to_string()));
-                Link::Down(Down { reason, since: Instant::now(), retry_at: None, was_up: false })
+                let reason = first_line(&context.mask.text(error.to_string()));
+                LinkState::Down(Outage { reason, since: Instant::now(), retry_at: None, was_up: false })
             }
         };
-        let cache = match (&entry.spec, &shared.options.cache_dir) {
+        let cache = match (&entry.spec, &context.options.cache_dir) {
             (Ok(spec), Some(directory)) if !spec.disabled => {
                 let is_placed = match &spec.endpoint {
                     Some(Endpoint::Stdio { cwd, .. }) => cwd.as_ref().is_some_and(|cwd| cwd.is_absolute()),
@@ -91,101 +91,101 @@ impl Server {
             }
             _ => None,
         };
-        Server {
+        FleetServer {
             name: entry.name,
             spec: entry.spec,
             stderr: Arc::default(),
             cache,
-            offer: Mutex::default(),
+            known: Mutex::default(),
             link: watch::Sender::new(link),
-            wanted: Notify::new(),
-            hurry: Notify::new(),
+            retry_now: Notify::new(),
+            start_now: Notify::new(),
             changed: Arc::default(),
-            room: Semaphore::new(shared.options.calls_per_server_max.max(1)),
-            shared,
+            call_permits: Semaphore::new(context.options.calls_per_server_max.max(1)),
+            context,
         }
     }
 
-    /// Offers what an earlier run was told, if that is known.
+    /// Takes the list of an earlier run from the cache, if there is one.
     pub(super) fn load(&self) {
         if let Some(tools) = self.cache.as_ref().and_then(ListCache::load) {
             let list = Arc::new(ToolList::read(&self.name, tools));
-            *lock(&self.offer) = Offer { list, from: Some(Source::Cache), stale_at: None };
+            *lock(&self.known) = KnownTools { list, from: Some(ToolListSource::Cache), stale_at: None };
         }
     }
 
     /// Keeps the server connected until the fleet stops.
-    pub(super) async fn keep(self: Arc<Server>) {
+    pub(super) async fn supervise(self: Arc<FleetServer>) {
         let Ok(ServerSpec { disabled: false, endpoint: Some(endpoint), .. }) = &self.spec else { return };
-        let stop = self.shared.stop.clone();
+        let stop = self.context.stop.clone();
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
             () = self.keep_connected(endpoint) => {}
         }
         let reason = "it was shut down".to_owned();
-        let down = Down { reason, since: Instant::now(), retry_at: None, was_up: false };
-        if let Link::Up(connection) = self.link.send_replace(Link::Down(down)) {
+        let down = Outage { reason, since: Instant::now(), retry_at: None, was_up: false };
+        if let LinkState::Up(connection) = self.link.send_replace(LinkState::Down(down)) {
             connection.close().await;
         }
     }
 
     /// Never ends.
     async fn keep_connected(&self, endpoint: &Endpoint) {
-        let options = &self.shared.options;
+        let options = &self.context.options;
         let mut failures = 0;
-        let mut turn = self.turn().await;
+        let mut start_permit = self.wait_to_start().await;
         loop {
-            let begun = Instant::now();
+            let started = Instant::now();
             let opened = self.open(endpoint).await;
-            turn.take();
+            start_permit.take();
             let (reason, was_up) = match opened {
                 Ok(connection) => {
-                    self.link.send_replace(Link::Up(connection.clone()));
-                    (self.attend(&connection).await, true)
+                    self.link.send_replace(LinkState::Up(connection.clone()));
+                    (self.follow_list(&connection).await, true)
                 }
                 Err(reason) => (reason, false),
             };
-            // One that ends soon after every start is as bad as one that does not start.
-            failures = if was_up && begun.elapsed() > options.retry_max { 1 } else { failures + 1 };
+            // A server that ends soon after every start is retried as slowly as one that does not start.
+            failures = if was_up && started.elapsed() > options.retry_max { 1 } else { failures + 1 };
             let now = Instant::now();
             let wait = options.retry_wait(failures);
-            let reason = shortened(&self.shared.mask.text(reason));
-            let wrote = self.stderr.last(&self.shared.mask);
-            tracing::warn!(server = self.name, reason, wrote, "an MCP server is not available");
-            self.link.send_replace(Link::Down(Down { reason, since: now, retry_at: Some(now + wait), was_up }));
+            let reason = first_line(&self.context.mask.text(reason));
+            let last_stderr_line = self.stderr.last(&self.context.mask);
+            tracing::warn!(server = self.name, reason, last_stderr_line, "an MCP server is not available");
+            self.link.send_replace(LinkState::Down(Outage { reason, since: now, retry_at: Some(now + wait), was_up }));
             tokio::select! {
                 () = sleep(wait) => {}
-                () = self.wanted.notified() => {}
+                () = self.retry_now.notified() => {}
             }
-            self.link.send_replace(Link::Connecting { first: false });
+            self.link.send_replace(LinkState::Connecting { first: false });
         }
     }
 
-    /// A server whose tools are known already lets those who ask for them go first: a hundred processes that start take
-    /// all there is of a small machine.
-    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        if lock(&self.offer).from != Some(Source::Cache) {
+    /// Delays the start of a server whose tools are known from the cache, until it is needed or a permit is free: a hundred
+    /// processes that start at once would leave a small machine no time for the first request.
+    async fn wait_to_start(&self) -> Option<SemaphorePermit<'_>> {
+        if lock(&self.known).from != Some(ToolListSource::Cache) {
             return None;
         }
-        let turn = async {
-            sleep(self.shared.options.known_start_wait).await;
-            self.shared.starts.acquire().await.ok()
+        let permit = async {
+            sleep(self.context.options.known_start_wait).await;
+            self.context.starts.acquire().await.ok()
         };
         tokio::select! {
             biased;
-            () = self.hurry.notified() => None,
-            turn = turn => turn,
+            () = self.start_now.notified() => None,
+            permit = permit => permit,
         }
     }
 
-    async fn open(&self, endpoint: &Endpoint) -> Result<Arc<Connection>, String> {
-        let options = &self.shared.options;
+    async fn open(&self, endpoint: &Endpoint) -> Result<Arc<ServerConnection>, String> {
+        let options = &self.context.options;
         let opened = timeout(options.connect_timeout, async {
-            let connection = Connection::open(endpoint, options, &self.stderr, &self.changed).await?;
+            let connection = ServerConnection::open(endpoint, options, &self.stderr, &self.changed).await?;
             match connection.list(options.connect_timeout).await {
                 Ok(listing) => self.publish(listing),
-                Err(reason) => return Err(if connection.is_over() { connection.over().await } else { reason }),
+                Err(reason) => return Err(if connection.has_ended() { connection.ended().await } else { reason }),
             }
             Ok(Arc::new(connection))
         });
@@ -193,9 +193,9 @@ impl Server {
         opened.await.unwrap_or_else(|_elapsed| too_late())
     }
 
-    /// Follows the changes of the list until the connection is over, and says why it is.
-    async fn attend(&self, connection: &Connection) -> String {
-        let options = &self.shared.options;
+    /// Keeps the list of tools up to date until the connection ends, and returns why it ended.
+    async fn follow_list(&self, connection: &ServerConnection) -> String {
+        let options = &self.context.options;
         let watch = async {
             loop {
                 connection.watch_list(&self.changed).await;
@@ -209,9 +209,9 @@ impl Server {
                 match connection.list(options.connect_timeout).await {
                     Ok(listing) => self.publish(listing),
                     Err(reason) => {
-                        // It is as old as before, so whoever looks at it next asks again.
-                        lock(&self.offer).stale_at = Instant::now().checked_add(options.retry_min.max(TTL_MIN));
-                        let reason = self.shared.mask.text(reason);
+                        // The list stays stale, so the next one who reads it after a while requests it again.
+                        lock(&self.known).stale_at = Instant::now().checked_add(options.retry_min.max(TTL_MIN));
+                        let reason = self.context.mask.text(reason);
                         tracing::warn!(server = self.name, reason, "the list of tools stays as it was");
                     }
                 }
@@ -219,21 +219,21 @@ impl Server {
         };
         tokio::select! {
             biased;
-            reason = connection.over() => reason,
+            reason = connection.ended() => reason,
             () = watch => unreachable!("a loop without end"),
             () = follow => unreachable!("a loop without end"),
         }
     }
 
     fn publish(&self, mut listing: Listing) {
-        listing.tools.iter_mut().for_each(|tool| self.shared.mask.value(tool));
+        listing.tools.iter_mut().for_each(|tool| self.context.mask.value(tool));
         let list = ToolList::read(&self.name, listing.tools);
-        let mut offer = lock(&self.offer);
-        offer.stale_at = listing.ttl.and_then(|ttl| Instant::now().checked_add(ttl.max(TTL_MIN)));
-        let before = offer.from.replace(Source::Server);
-        let is_same = before.is_some() && offer.list.listed == list.listed;
-        // One that came from the cache is written again, for its time.
-        if let Some(cache) = self.cache.clone().filter(|_| !is_same || before == Some(Source::Cache)) {
+        let mut known = lock(&self.known);
+        known.stale_at = listing.ttl.and_then(|ttl| Instant::now().checked_add(ttl.max(TTL_MIN)));
+        let before = known.from.replace(ToolListSource::FleetServer);
+        let is_same = before.is_some() && known.list.listed == list.listed;
+        // The same list as in the cache is written again, because the cache expires.
+        if let Some(cache) = self.cache.clone().filter(|_| !is_same || before == Some(ToolListSource::Cache)) {
             let tools = list.listed.clone();
             let name = self.name.clone();
             tokio::task::spawn_blocking(move || {
@@ -245,100 +245,100 @@ impl Server {
         if is_same {
             return;
         }
-        offer.list = Arc::new(list);
-        drop(offer);
-        self.shared.changes.fetch_add(1, Ordering::Release);
+        known.list = Arc::new(list);
+        drop(known);
+        self.context.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// The tools as far as they are known.
+    /// The tools that are known now.
     pub(super) fn list(&self) -> Arc<ToolList> {
-        lock(&self.offer).list.clone()
+        lock(&self.known).list.clone()
     }
 
-    /// The list, if it is that of an earlier run.
-    fn kept_list(&self) -> Option<Arc<ToolList>> {
-        let offer = lock(&self.offer);
-        (offer.from == Some(Source::Cache)).then(|| offer.list.clone())
+    /// The list, if it comes from the cache.
+    fn cached_list(&self) -> Option<Arc<ToolList>> {
+        let known = lock(&self.known);
+        (known.from == Some(ToolListSource::Cache)).then(|| known.list.clone())
     }
 
-    /// Asks for the list anew if it is older than its server said it holds.
+    /// Requests the list again if its `ttlMs` has passed.
     pub(super) fn refresh(&self) {
-        let mut offer = lock(&self.offer);
-        if offer.stale_at.is_some_and(|stale_at| stale_at <= Instant::now()) {
-            offer.stale_at = None;
+        let mut known = lock(&self.known);
+        if known.stale_at.is_some_and(|stale_at| stale_at <= Instant::now()) {
+            known.stale_at = None;
             self.changed.notify_one();
         }
     }
 
-    pub(super) async fn call(&self, ask: &Ask, cancel: &CancellationToken) -> Result<Told, Refusal> {
+    pub(super) async fn call(&self, call: &ToolCall, cancel: &CancellationToken) -> Result<ToolOutput, CallError> {
         let called = tokio::select! {
             biased;
-            () = cancel.cancelled() => Err(refusal::cancelled(ask)),
-            called = self.call_to_end(ask) => called,
+            () = cancel.cancelled() => Err(call_errors::cancelled(call)),
+            called = self.call_to_end(call) => called,
         };
-        called.map_err(|refusal| Refusal(self.shared.mask.text(refusal.0)))
+        called.map_err(|error| CallError(self.context.mask.text(error.0)))
     }
 
-    async fn call_to_end(&self, ask: &Ask) -> Result<Told, Refusal> {
-        let options = &self.shared.options;
-        let kept = self.kept_list();
-        let _room = self.room.acquire().await.map_err(|_closed| refusal::cancelled(ask))?;
-        let connection = self.connection().await.map_err(|reason| refusal::unavailable(ask, &reason))?;
-        // Whoever allowed the call read what an earlier run was told.
-        if kept.is_some_and(|list| list.annotations.get(&ask.tool) != self.list().annotations.get(&ask.tool)) {
-            return Err(refusal::changed(ask));
+    async fn call_to_end(&self, call: &ToolCall) -> Result<ToolOutput, CallError> {
+        let options = &self.context.options;
+        let cached = self.cached_list();
+        let _permit = self.call_permits.acquire().await.map_err(|_closed| call_errors::cancelled(call))?;
+        let connection = self.connection().await.map_err(|reason| call_errors::unavailable(call, &reason))?;
+        // The call was allowed by the annotations of the cached list.
+        if cached.is_some_and(|list| list.annotations.get(&call.tool) != self.list().annotations.get(&call.tool)) {
+            return Err(call_errors::annotations_changed(call));
         }
-        let reply = match connection.call(ask, options.call_timeout).await {
+        let reply = match connection.call(call, options.call_timeout).await {
             Ok(reply) => reply,
             Err(ServiceError::McpError(error)) => {
-                if let Some(reason) = not_taken::reason(&error, options.answer_bytes_max) {
-                    return Err(refusal::not_taken(ask, &reason));
+                if let Some(reason) = rejected_response::reason(&error, options.answer_bytes_max) {
+                    return Err(call_errors::response_rejected(call, &reason));
                 }
                 let mut data = json!({ "code": error.code.0, "data": error.data });
-                self.shared.mask.value(&mut data);
-                let message = self.shared.mask.text(error.message.into_owned());
+                self.context.mask.value(&mut data);
+                let message = self.context.mask.text(error.message.into_owned());
                 let answer = Answer::Error { message, data: Some(JsonText::from(&data)) };
-                return Ok(Told { answer, attachments: Vec::new() });
+                return Ok(ToolOutput { answer, attachments: Vec::new() });
             }
             Err(error) => {
                 if matches!(error, ServiceError::TransportSend(_) | ServiceError::TransportClosed) {
-                    connection.give_up();
+                    connection.retire();
                 }
-                let end = connection.is_over().then(|| connection.end()).flatten();
-                let end = end.map(|end| self.told_with_last_words(end));
-                return Err(refusal::lost(ask, &error, end.as_deref()));
+                let end = connection.has_ended().then(|| connection.end()).flatten();
+                let end = end.map(|end| self.with_last_stderr_line(end));
+                return Err(call_errors::connection_lost(call, &error, end.as_deref()));
             }
         };
-        let told = match reply {
-            Reply::Content(content) => content.told(&ask.key, &self.shared.mask),
-            Reply::Asks(asks) => return Err(refusal::asks(ask, &asks)),
-            Reply::Odd(value) => return Err(refusal::odd(ask, &value.to_string())),
+        let output = match reply {
+            CallReply::CallContent(content) => content.into_output(&call.idempotency_key, &self.context.mask),
+            CallReply::InputRequired(result) => return Err(call_errors::input_required(call, &result)),
+            CallReply::Unexpected(value) => return Err(call_errors::unexpected_result(call, &value.to_string())),
         };
-        match content::bytes(&told) {
+        match content::bytes(&output) {
             bytes if bytes > options.answer_bytes_max => {
-                let reason = not_taken::too_large(Some(bytes as u64), options.answer_bytes_max);
-                Err(refusal::not_taken(ask, &reason))
+                let reason = rejected_response::too_large(Some(bytes as u64), options.answer_bytes_max);
+                Err(call_errors::response_rejected(call, &reason))
             }
-            _ => Ok(told),
+            _ => Ok(output),
         }
     }
 
-    /// The connection, or why there is none. A server that is down is tried once.
-    async fn connection(&self) -> Result<Arc<Connection>, String> {
-        let options = &self.shared.options;
+    /// The connection, or why there is none. If the server is not connected, one attempt to connect is waited for.
+    async fn connection(&self) -> Result<Arc<ServerConnection>, String> {
+        let options = &self.context.options;
         let mut link = self.link.subscribe();
         let mut tried = false;
         loop {
             let down = match &*link.borrow_and_update() {
-                Link::Up(connection) if !connection.is_over() => return Ok(connection.clone()),
-                Link::Up(_) => None,
-                Link::Connecting { .. } => {
-                    self.hurry.notify_one();
+                LinkState::Up(connection) if !connection.has_ended() => return Ok(connection.clone()),
+                LinkState::Up(_) => None,
+                LinkState::Connecting { .. } => {
+                    self.start_now.notify_one();
                     tried = true;
                     None
                 }
-                Link::Down(down) => Some(down.clone()),
-                Link::Disabled => return Err("it is disabled in the configuration".to_owned()),
+                LinkState::Down(down) => Some(down.clone()),
+                LinkState::Disabled => return Err("it is disabled in the configuration".to_owned()),
             };
             if let Some(down) = down {
                 let soon = !down.was_up && down.since.elapsed() < options.retry_min;
@@ -346,9 +346,9 @@ impl Server {
                     return Err(down.reason);
                 }
                 tried = true;
-                self.wanted.notify_one();
+                self.retry_now.notify_one();
             }
-            // Trying takes as long as it may, and is told here when it is over.
+            // An attempt to connect has a timeout of its own, and ends with a change of the link's state.
             if link.changed().await.is_err() {
                 return Err("it was shut down".to_owned());
             }
@@ -357,30 +357,30 @@ impl Server {
 
     /// Waits until the server is ready or has failed once.
     pub(super) async fn settled(&self) {
-        self.hurry.notify_one();
-        drop(self.link.subscribe().wait_for(|link| !matches!(link, Link::Connecting { first: true })).await);
+        self.start_now.notify_one();
+        drop(self.link.subscribe().wait_for(|link| !matches!(link, LinkState::Connecting { first: true })).await);
     }
 
-    /// Waits until its list is known, from wherever, or it failed.
+    /// Waits until its tools are known, from the server or from the cache, or it has failed.
     pub(super) async fn listed(&self) {
-        if lock(&self.offer).from.is_none() {
+        if lock(&self.known).from.is_none() {
             self.settled().await;
         }
     }
 
-    /// Waits until its list is its own and not that of an earlier run, or it cannot be reached. One that is down is
-    /// tried, because a call would try it too.
+    /// Waits until its list comes from the server and not from the cache, or it cannot be reached. Tries to connect if it is
+    /// not connected, because the call that waits for this would try it too.
     pub(super) async fn confirmed(&self) {
-        if lock(&self.offer).from != Some(Source::Server) {
-            drop(timeout(self.shared.options.connect_timeout, self.connection()).await);
+        if lock(&self.known).from != Some(ToolListSource::FleetServer) {
+            drop(timeout(self.context.options.connect_timeout, self.connection()).await);
         }
     }
 
     pub(super) fn state(&self) -> ServerState {
         let link = self.link.borrow().clone();
         let (tools, cached) = {
-            let offer = lock(&self.offer);
-            (offer.list.tools.len(), offer.from == Some(Source::Cache))
+            let known = lock(&self.known);
+            (known.list.tools.len(), known.from == Some(ToolListSource::Cache))
         };
         let endpoint = self.spec.as_ref().ok().and_then(|spec| spec.endpoint.as_ref());
         let transport = endpoint.map(|endpoint| match endpoint {
@@ -388,26 +388,26 @@ impl Server {
             Endpoint::Http { .. } => TransportKind::Http,
         });
         let protocol_version = match &link {
-            Link::Up(connection) => connection.protocol_version(),
+            LinkState::Up(connection) => connection.protocol_version(),
             _ => None,
         };
         let phase = match link {
-            Link::Connecting { .. } => Phase::Connecting,
-            Link::Up(_) => Phase::Ready,
-            Link::Down(down) => {
+            LinkState::Connecting { .. } => ServerPhase::Connecting,
+            LinkState::Up(_) => ServerPhase::Ready,
+            LinkState::Down(down) => {
                 let retry_in = down.retry_at.map(|at| at.saturating_duration_since(Instant::now()));
-                Phase::Failed { reason: down.reason, retry_in }
+                ServerPhase::Failed { reason: down.reason, retry_in }
             }
-            Link::Disabled => Phase::Disabled,
+            LinkState::Disabled => ServerPhase::Disabled,
         };
-        let stderr = self.stderr.lines(&self.shared.mask);
+        let stderr = self.stderr.lines(&self.context.mask);
         ServerState { name: self.name.clone(), transport, protocol_version, tools, cached, phase, stderr }
     }
 
-    /// Why a server is gone often stands in the last line that it wrote.
-    fn told_with_last_words(&self, reason: String) -> String {
-        let reason = shortened(&self.shared.mask.text(reason));
-        match self.stderr.last(&self.shared.mask) {
+    /// Adds the last line of the server's stderr, which often has the cause.
+    fn with_last_stderr_line(&self, reason: String) -> String {
+        let reason = first_line(&self.context.mask.text(reason));
+        match self.stderr.last(&self.context.mask) {
             Some(words) => format!("{reason}; the last it wrote: {words}"),
             None => reason,
         }

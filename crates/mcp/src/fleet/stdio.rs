@@ -11,33 +11,33 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
-use super::calls::Calls;
-use super::child::Child;
-use super::not_taken;
 use super::outbox::{Closed, Outbox};
+use super::rejected_response;
 use super::response_id::ResponseId;
-use super::tail::Tail;
+use super::server_process::ServerProcess;
+use super::stderr_tail::StderrTail;
+use super::stdio_calls::StdioCalls;
 
-/// How long a process that closed its output may take to say how it ended.
+/// How long a process that closed its output may take to end.
 const EXIT_WAIT: Duration = Duration::from_millis(500);
 const BUFFER_BYTES_KEPT: usize = 1 << 20;
 
-/// rmcp drops lines that are too long or no JSON, and whoever waits for them waits for ever. This transport answers
-/// in the server's place.
+/// rmcp's own transport drops lines that are too long or no JSON, and the requests that they respond to wait for ever. This
+/// transport responds with an error in the server's place.
 pub(super) struct StdioTransport {
-    child: Child,
+    child: ServerProcess,
     outbox: Arc<Outbox>,
-    calls: Arc<Calls>,
+    calls: Arc<StdioCalls>,
     stdout: BufReader<ChildStdout>,
-    stderr: Arc<Tail>,
-    /// How the process ended, for those who ask why.
+    stderr: Arc<StderrTail>,
+    /// How the process ended, shared with the connection.
     end: Arc<OnceLock<String>>,
     line: Vec<u8>,
     line_bytes: usize,
     line_bytes_max: usize,
-    /// Reads what is left of a line that is too long.
+    /// Looks for the id in a line that is too long, while the rest of the line is read.
     too_long: Option<ResponseId>,
-    patience: Duration,
+    shutdown_grace: Duration,
 }
 
 enum Line {
@@ -47,16 +47,16 @@ enum Line {
 
 impl StdioTransport {
     pub(super) fn new(
-        (child, stdin, stdout): (Child, ChildStdin, ChildStdout),
-        stderr: Arc<Tail>,
+        (child, stdin, stdout): (ServerProcess, ChildStdin, ChildStdout),
+        stderr: Arc<StderrTail>,
         end: Arc<OnceLock<String>>,
         line_bytes_max: usize,
-        patience: Duration,
+        shutdown_grace: Duration,
     ) -> StdioTransport {
         let outbox = Outbox::start(stdin);
         StdioTransport {
             child,
-            calls: Arc::new(Calls::new(Arc::clone(&outbox))),
+            calls: Arc::new(StdioCalls::new(Arc::clone(&outbox))),
             outbox,
             stdout: BufReader::with_capacity(64 * 1024, stdout),
             stderr,
@@ -65,17 +65,17 @@ impl StdioTransport {
             line_bytes: 0,
             line_bytes_max,
             too_long: None,
-            patience,
+            shutdown_grace,
         }
     }
 
-    /// The way for calls, which is shorter.
-    pub(super) fn calls(&self) -> Arc<Calls> {
+    /// Sends calls past rmcp.
+    pub(super) fn calls(&self) -> Arc<StdioCalls> {
         Arc::clone(&self.calls)
     }
 
-    /// The next line, or `None` at the end. All state is in `self`: the caller drops this future when it has
-    /// something else to do.
+    /// The next line, or `None` at the end. All state is in `self`, because the caller may drop this future at any time and
+    /// call again.
     async fn read_line(&mut self) -> Option<Line> {
         loop {
             let bytes = self.stdout.fill_buf().await.ok().filter(|bytes| !bytes.is_empty())?;
@@ -107,7 +107,7 @@ impl StdioTransport {
     fn read_message(&mut self) -> Option<ServerJsonRpcMessage> {
         let message = match self.line.trim_ascii() {
             [] => None,
-            line if self.calls.hear(line) => None,
+            line if self.calls.take_response(line) => None,
             line => match serde_json::from_slice(line) {
                 Ok(message) => Some(message),
                 Err(_invalid) => {
@@ -115,10 +115,10 @@ impl StdioTransport {
                     id.read(line);
                     let id = id.found();
                     if id.is_none() {
-                        // Servers that print to stdout are common, and what they print says why they do not work.
+                        // Servers that print errors to stdout are common.
                         self.stderr.push(&[b"(stdout) ", line].concat());
                     }
-                    id.and_then(|id| self.refuse(id, not_taken::invalid()))
+                    id.and_then(|id| self.fail(id, rejected_response::invalid()))
                 }
             },
         };
@@ -127,9 +127,9 @@ impl StdioTransport {
         message
     }
 
-    /// What to tell rmcp in the server's place, if it was rmcp that asked.
-    fn refuse(&self, id: RequestId, error: ErrorData) -> Option<ServerJsonRpcMessage> {
-        let error = self.calls.refuse(&id, error).err()?;
+    /// Responds with an error in the server's place. Returns the response if it was rmcp that sent the request.
+    fn fail(&self, id: RequestId, error: ErrorData) -> Option<ServerJsonRpcMessage> {
+        let error = self.calls.fail(&id, error).err()?;
         Some(ServerJsonRpcMessage::error(error, Some(id)))
     }
 }
@@ -151,7 +151,7 @@ impl Transport<RoleClient> for StdioTransport {
                     }
                 }
                 Some(Line::TooLong { bytes, of: Some(id) }) => {
-                    if let Some(message) = self.refuse(id, not_taken::too_long(Some(bytes))) {
+                    if let Some(message) = self.fail(id, rejected_response::too_long(Some(bytes))) {
                         return Some(message);
                     }
                 }
@@ -174,9 +174,9 @@ impl Transport<RoleClient> for StdioTransport {
 
     async fn close(&mut self) -> io::Result<()> {
         self.calls.end();
-        // A write that is stuck in a full pipe keeps it open; then the process is ended all the same.
+        // A write that is stuck in a full pipe keeps stdin open. The process is ended all the same.
         self.outbox.close();
-        self.child.end(self.patience).await;
+        self.child.end(self.shutdown_grace).await;
         Ok(())
     }
 }

@@ -5,20 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use dacapo_replay::{Tool, read_tools};
 use serde_json::{Map, Value};
 
-/// The fields of a listed tool that are used; the others would only change the list when nothing changed.
+/// The fields of a tool that are used. Others are dropped, so that a change of them does not count as a change of the list.
 const FIELDS: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
 
 #[derive(Debug, Default)]
 pub(super) struct ToolList {
-    /// As they came, for the cache.
+    /// As the server listed them, for the cache.
     pub(super) listed: Vec<Value>,
     pub(super) tools: Vec<Tool>,
     pub(super) annotations: BTreeMap<String, Map<String, Value>>,
 }
 
 impl ToolList {
-    /// Reads what a server listed. A tool that cannot be read costs only itself, and of two with one name the first
-    /// counts.
+    /// Reads what a server listed. A tool that cannot be read is left out, and of two with one name the second.
     pub(super) fn read(server: &str, listed: Vec<Value>) -> ToolList {
         let mut list = ToolList::default();
         let mut names = BTreeSet::new();
@@ -29,7 +28,7 @@ impl ToolList {
             let read = read_tools(&alone).ok().and_then(|mut tools| tools.pop());
             let entry = alone[0].take();
             let Some(mut tool) = read.filter(|tool| names.insert(tool.name.clone())) else {
-                tracing::warn!(server, tool = %entry["name"], "a listed tool has no use: no name, a name twice, or no schema");
+                tracing::warn!(server, tool = %entry["name"], "a tool is left out: it has no name, the name of another one, or no schema");
                 continue;
             };
             tool.server = Some(server.to_owned());

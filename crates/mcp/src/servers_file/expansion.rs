@@ -1,4 +1,4 @@
-//! `${NAME}` in other people's files.
+//! References to environment variables: `${NAME}`.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Expanded {
     pub(super) text: String,
-    /// Name and value, for those that came from the environment. A default stands in the file for all to read.
+    /// Name and value of those that came from the environment. Defaults are not among them: they are in the file, so they are
+    /// no secrets.
     pub(super) variables: Vec<(String, String)>,
 }
 

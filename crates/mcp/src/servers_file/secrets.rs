@@ -1,13 +1,13 @@
-//! What of a configuration nobody but the server may see.
+//! Which values of a configuration are secrets.
 
 use reqwest::Url;
 
 use super::ENVIRONMENT_MINIMUM;
 use super::expansion::Expanded;
 
-/// Shorter values would be found in everything.
+/// Shorter values are too likely to occur elsewhere.
 const SECRET_BYTES_MIN: usize = 6;
-/// Anywhere in a name.
+/// Words that make a name that of a secret, wherever they occur in it.
 const SECRET_WORDS: [&str; 11] = [
     "token",
     "key",
@@ -21,25 +21,25 @@ const SECRET_WORDS: [&str; 11] = [
     "bearer",
     "session",
 ];
-/// At the end of a word of a name: `PATH`, `author` and `passive` are no secrets.
+/// The same at the end of a word of a name only: `PATH`, `author` and `passive` are no secrets.
 const SECRET_ENDINGS: [&str; 6] = ["auth", "creds", "dsn", "pass", "pat", "pwd"];
 /// The working directory, whatever its name ends in.
 const DIRECTORIES: [&str; 2] = ["PWD", "OLDPWD"];
 const SEGMENT_BYTES_MAX: usize = 32;
-/// From this length on, a part of a path with digits and letters may be what gives access.
+/// From this length on, a segment of a URL's path with digits and letters may be a credential.
 const URL_SEGMENT_BYTES_MIN: usize = 20;
 
-/// Where a value stands.
+/// Which field of the configuration a value is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place<'a> {
-    /// Seen by everyone, but for variables with the name of a secret.
+pub(super) enum ConfigField<'a> {
+    /// Not secret, except for variables with the name of a secret.
     Command,
-    /// After another argument, or first.
+    /// `previous` is the argument before it.
     Argument {
         previous: Option<&'a str>,
     },
     Url,
-    /// What came from the environment is secret, or everything if the name says so.
+    /// Parts that come from the environment are secret; all of it is, if the name is that of a secret.
     Variable {
         name: &'a str,
     },
@@ -47,27 +47,27 @@ pub(super) enum Place<'a> {
 }
 
 /// The secrets in one value of the configuration.
-pub(super) fn secrets(expanded: &Expanded, place: Place<'_>) -> Vec<String> {
+pub(super) fn secrets(expanded: &Expanded, field: ConfigField<'_>) -> Vec<String> {
     let text = expanded.text.as_str();
     let mut found: Vec<String> = Vec::new();
     for (name, value) in &expanded.variables {
-        // A directory stands in many answers, and hiding it would make them useless.
+        // A directory occurs in many results, which would be useless without it.
         let is_known = ENVIRONMENT_MINIMUM.contains(&name.as_str()) || is_path(value);
-        if names_a_secret(name) || (matches!(place, Place::Variable { .. } | Place::Header) && !is_known) {
+        if names_a_secret(name) || (matches!(field, ConfigField::Variable { .. } | ConfigField::Header) && !is_known) {
             found.push(value.clone());
         }
     }
-    let is_secret = match place {
-        Place::Command | Place::Url | Place::Argument { .. } => false,
-        Place::Variable { name } => names_a_secret(name) || !found.is_empty(),
-        Place::Header => true,
+    let is_secret = match field {
+        ConfigField::Command | ConfigField::Url | ConfigField::Argument { .. } => false,
+        ConfigField::Variable { name } => names_a_secret(name) || !found.is_empty(),
+        ConfigField::Header => true,
     };
     if is_secret {
         found.push(text.to_owned());
         // The scheme of `Bearer abc` is no secret, and the rest may be echoed without it.
         found.extend(text.split_once(' ').map(|(_scheme, rest)| rest.trim().to_owned()));
     }
-    if let Place::Argument { previous } = place {
+    if let ConfigField::Argument { previous } = field {
         found.extend(in_argument(previous, text).map(str::to_owned));
     }
     found.extend(in_url(text));
@@ -84,7 +84,7 @@ fn in_argument<'a>(previous: Option<&str>, text: &'a str) -> impl Iterator<Item 
     let headed =
         text.strip_prefix("--header=").or(after_header.then_some(text)).and_then(|header| header.split_once(':'));
     let values = [whole, assigned.map(|(_, value)| value), headed.map(|(_, value)| value.trim())];
-    // `--max-tokens 100000` is none.
+    // The number in `--max-tokens 100000` is no secret.
     let is_count = |value: &str| value.bytes().all(|byte| byte.is_ascii_digit());
     values
         .into_iter()
@@ -93,11 +93,11 @@ fn in_argument<'a>(previous: Option<&str>, text: &'a str) -> impl Iterator<Item 
         .flat_map(|value| [Some(value), value.split_once(' ').map(|(_scheme, rest)| rest.trim())].into_iter().flatten())
 }
 
-/// The credentials of a URL, as they are written and as they are meant.
+/// The credentials of a URL, percent-encoded and decoded.
 fn in_url(text: &str) -> Vec<String> {
     let Some(url) = text.contains("://").then(|| Url::parse(text).ok()).flatten() else { return Vec::new() };
     let mut found = Vec::new();
-    // A token often stands where the name would.
+    // Without a password, the user name is often a token.
     for part in [Some(url.username()).filter(|_| url.password().is_none()), url.password()].into_iter().flatten() {
         found.extend([part.to_owned(), decoded(part)]);
     }
@@ -105,13 +105,13 @@ fn in_url(text: &str) -> Vec<String> {
     found.extend(written.filter_map(|pair| pair.split_once('=')).map(|(_, value)| value.to_owned()));
     found.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
     let segments = url.path_segments().into_iter().flatten();
-    let gives_access = |segment: &&str| {
+    let may_be_credential = |segment: &&str| {
         segment.len() >= URL_SEGMENT_BYTES_MIN
             && segment.contains(|letter: char| letter.is_ascii_digit())
             && segment.contains(|letter: char| letter.is_ascii_alphabetic())
     };
     if matches!(url.scheme(), "http" | "https") {
-        found.extend(segments.filter(gives_access).map(str::to_owned));
+        found.extend(segments.filter(may_be_credential).map(str::to_owned));
     }
     found
 }
@@ -135,7 +135,7 @@ pub(super) fn names_a_secret(name: &str) -> bool {
     SECRET_WORDS.iter().any(|word| lower.contains(word)) || words(name).any(ends)
 }
 
-/// `gitlabPat`, `GITLAB_PAT` and `--gitlab-pat` have the same ones.
+/// The words of a name: `gitlabPat`, `GITLAB_PAT` and `--gitlab-pat` have the same ones.
 fn words(name: &str) -> impl Iterator<Item = &str> {
     name.split(|letter: char| !letter.is_ascii_alphanumeric()).flat_map(|part| {
         let humps = part.as_bytes().windows(2).enumerate();
@@ -147,8 +147,8 @@ fn words(name: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether there is such a path is not asked here. Keys in base64 may begin with a slash, too: names in a path are
-/// short and few of them mix capitals, digits and what else base64 has.
+/// Whether a value looks like a path. Whether the path exists is not checked. Keys in base64 may begin with a slash, too, but
+/// names in a path are short, and few of them mix capitals, digits and the other characters of base64.
 fn is_path(value: &str) -> bool {
     let is_name = |segment: &str| {
         let has = |kind: fn(&char) -> bool| segment.chars().any(|letter| kind(&letter));

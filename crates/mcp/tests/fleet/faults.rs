@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dacapo_mcp::{Fleet, FleetOptions, Owners, Phase, ServersFile, TransportKind};
+use dacapo_mcp::{Fleet, FleetOptions, ServerPhase, ServersFile, TransportKind, parse_json};
+use dacapo_runner::{ToolCall, ToolHost};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -45,7 +46,7 @@ async fn what_a_server_must_not_do_costs_one_call() {
         let said = json!({"content": [], "structuredContent": tool});
         assert_eq!(call(&fleet, "a", "echo", said).await, ok(&json!(tool)));
     }
-    assert_eq!(fleet.states()[0].phase, Phase::Ready);
+    assert_eq!(fleet.states()[0].phase, ServerPhase::Ready);
 
     let fleet = start(json!({"a": fake("modern")}), crate::options()).await;
     let refusal = call(&fleet, "a", "big", json!({"bytes": 50_000_000})).await;
@@ -66,7 +67,7 @@ async fn a_server_that_dies_in_the_middle_of_a_call_is_started_again_by_the_next
              it is unknown whether the call was executed. The next call connects again"
         )
     );
-    until("the end to be noticed", || matches!(fleet.states()[0].phase, Phase::Failed { .. })).await;
+    until("the end to be noticed", || matches!(fleet.states()[0].phase, ServerPhase::Failed { .. })).await;
     assert_eq!(tools(&fleet), ["a.echo", "a.odd", "a.die", "a.env", "b.echo", "b.odd", "b.die", "b.env"]);
     assert_eq!(call(&fleet, "a", "echo", json!({"content": []})).await, ok(&Value::Null));
     assert_eq!(call(&fleet, "b", "echo", json!({"content": []})).await, ok(&Value::Null));
@@ -91,12 +92,12 @@ async fn servers_that_fail_cost_only_their_own_tools() {
     let states = fleet.states();
     let phase = |name: &str| states.iter().find(|state| state.name == name).unwrap().phase.clone();
     let reason = |name: &str| match phase(name) {
-        Phase::Failed { reason, retry_in } => (reason, retry_in.is_some()),
+        ServerPhase::Failed { reason, retry_in } => (reason, retry_in.is_some()),
         other => panic!("{name} is {other:?}"),
     };
-    assert_eq!(phase("good"), Phase::Ready);
-    assert_eq!(phase("flood"), Phase::Ready);
-    assert_eq!(phase("disabled"), Phase::Disabled);
+    assert_eq!(phase("good"), ServerPhase::Ready);
+    assert_eq!(phase("flood"), ServerPhase::Ready);
+    assert_eq!(phase("disabled"), ServerPhase::Disabled);
     assert!(reason("silent").0.starts_with("it did not answer within 5 s"), "{:?}", reason("silent"));
     assert_eq!(reason("exits"), ("its process ended (exit status: 3)".to_owned(), true));
     let wrote = &states.iter().find(|state| state.name == "exits").unwrap().stderr;
@@ -126,28 +127,32 @@ async fn servers_that_fail_cost_only_their_own_tools() {
 async fn cancelling_a_call_ends_it_at_once_and_tells_the_server() {
     let fleet = start(json!({"a": fake("legacy")}), options()).await;
     let cancel = CancellationToken::new();
-    let ask =
-        dacapo_mcp::Ask { server: "a".into(), tool: "never".into(), args: serde_json::Map::new(), key: "k".into() };
+    let never = ToolCall {
+        server: "a".into(),
+        tool: "never".into(),
+        args: serde_json::Map::new(),
+        idempotency_key: "k".into(),
+    };
     let soon = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         cancel.cancel();
     };
-    let (called, ()) = tokio::join!(fleet.call(&ask, &cancel), soon);
+    let (called, ()) = tokio::join!(fleet.call(&never, &cancel), soon);
     assert_eq!(called, refused("`a.never` was cancelled"));
     loop {
-        let told = call(&fleet, "a", "cancelled", json!({})).await;
-        if told == ok(&json!(1)) {
+        let output = call(&fleet, "a", "cancelled", json!({})).await;
+        if output == ok(&json!(1)) {
             break;
         }
-        assert_eq!(told, ok(&json!(0)));
+        assert_eq!(output, ok(&json!(0)));
     }
 }
 
 #[tokio::test]
 async fn nothing_is_left_of_a_server_after_shutdown_or_drop() {
     let processes = async |fleet: &Fleet| -> Vec<u32> {
-        let told = call(fleet, "a", "processes", json!({})).await.unwrap();
-        let dacapo_replay::Answer::Ok(json) = told.answer else { panic!("{told:?}") };
+        let output = call(fleet, "a", "processes", json!({})).await.unwrap();
+        let dacapo_replay::Answer::Ok(json) = output.answer else { panic!("{output:?}") };
         serde_json::from_str(json.as_str()).unwrap()
     };
     let gone = |processes: &[u32]| processes.iter().all(|id| !is_alive(*id));
@@ -205,10 +210,10 @@ async fn paths_in_a_file_start_from_where_the_file_is() {
     server["command"] = json!("bin/server");
     server["cwd"] = json!("work");
     let text = json!({"mcpServers": {"a": server}}).to_string();
-    let file = ServersFile::parse_at(&text, &environment(), directory.path()).unwrap();
+    let file = ServersFile::read(&parse_json(&text).unwrap(), &environment(), Some(directory.path())).unwrap();
     let fleet = Fleet::start(file, options());
     fleet.settled(LONG).await;
-    assert_eq!(fleet.states()[0].phase, Phase::Ready);
+    assert_eq!(fleet.states()[0].phase, ServerPhase::Ready);
 }
 
 #[tokio::test]
@@ -219,7 +224,7 @@ async fn a_reason_is_one_short_line() {
     });
     let fleet = start(servers, options()).await;
     let reasons = fleet.states().into_iter().map(|state| match state.phase {
-        Phase::Failed { reason, .. } => reason,
+        ServerPhase::Failed { reason, .. } => reason,
         other => panic!("{other:?}"),
     });
     let reasons: Vec<String> = reasons.collect();

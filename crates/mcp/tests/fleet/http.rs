@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dacapo_mcp::{Fleet, Phase, ServersFile, TransportKind};
+use dacapo_mcp::{Fleet, ServerPhase, ServersFile, TransportKind};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -28,7 +28,7 @@ async fn a_server_that_drops_connections_costs_the_call() {
     let fleet = Fleet::start(ServersFile::parse(&text, &environment).unwrap(), options());
     fleet.settled(LONG).await;
     let state = fleet.states().remove(0);
-    assert_eq!((state.phase, state.transport, state.tools), (Phase::Ready, Some(TransportKind::Http), 1));
+    assert_eq!((state.phase, state.transport, state.tools), (ServerPhase::Ready, Some(TransportKind::Http), 1));
 
     // The header arrived, and does not come back.
     assert_eq!(call(&fleet, "web", "header", json!({})).await, ok(&json!("***")));
@@ -134,7 +134,7 @@ async fn an_endless_greeting_is_not_listened_to() {
         let text = json!({"mcpServers": {"web": {"url": url}}}).to_string();
         let fleet = Fleet::start(ServersFile::parse(&text, &environment()).unwrap(), options());
         fleet.settled(LONG).await;
-        let Phase::Failed { reason, .. } = fleet.states().remove(0).phase else { panic!("it never ends") };
+        let ServerPhase::Failed { reason, .. } = fleet.states().remove(0).phase else { panic!("it never ends") };
         assert!(reason.contains("its answer is too long"), "{reason}");
         fleet.shutdown().await;
         serving.abort();

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dacapo_mcp::{Fleet, FleetOptions, Owners, Phase, ServersFile};
+use dacapo_mcp::{Fleet, FleetOptions, ServerPhase, ServersFile, parse_json};
+use dacapo_runner::ToolHost;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -62,7 +63,10 @@ async fn a_list_is_not_taken_for_that_of_another_server_nor_read_by_other_people
         server["args"].as_array_mut().unwrap().push(json!("${EXTRA}"));
         server["env"]["TOKEN"] = json!("${ACCOUNT_TOKEN}");
         let text = json!({"mcpServers": {"a": server}}).to_string();
-        Fleet::start(ServersFile::parse_at(&text, &environment, base.as_ref()).unwrap(), options())
+        Fleet::start(
+            ServersFile::read(&parse_json(&text).unwrap(), &environment, Some(base.as_ref())).unwrap(),
+            options(),
+        )
     };
     let fleet = begin("--quiet", "first account", "/one");
     fleet.listed(LONG).await;
@@ -116,14 +120,14 @@ async fn lists_are_kept_for_the_next_start() {
     assert_eq!(tools(&fleet), all);
     fleet.settled(LONG).await;
     let state = fleet.states().remove(0);
-    assert!(state.cached && matches!(state.phase, Phase::Failed { .. }), "{state:?}");
+    assert!(state.cached && matches!(state.phase, ServerPhase::Failed { .. }), "{state:?}");
     assert_eq!(tools(&fleet), all);
     fleet.shutdown().await;
 
     // A call does not wait to be told that the server is ready.
     let fleet = begin("legacy");
     fleet.listed(LONG).await;
-    assert_eq!(fleet.states()[0].phase, Phase::Connecting);
+    assert_eq!(fleet.states()[0].phase, ServerPhase::Connecting);
     assert_eq!(call(&fleet, "a", "echo", json!({"content": []})).await, ok(&Value::Null));
     assert!(!fleet.states()[0].cached);
     fleet.shutdown().await;
@@ -144,7 +148,7 @@ async fn lists_are_kept_for_the_next_start() {
     let fleet = begin("writes");
     let read_only = || fleet.annotations("a", "echo")["readOnlyHint"].clone();
     assert_eq!(read_only(), json!(true));
-    fleet.confirmed("a", &CancellationToken::new()).await;
+    fleet.tools_confirmed("a", &CancellationToken::new()).await;
     assert_eq!(read_only(), json!(false));
     until("the new list to be kept", || text().contains(r#""readOnlyHint":false"#)).await;
     fleet.shutdown().await;

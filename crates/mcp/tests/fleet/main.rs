@@ -11,8 +11,9 @@ mod secrets;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use dacapo_mcp::{Ask, Attachment, Fleet, FleetOptions, Owners, Phase, Refusal, ServersFile, Told};
+use dacapo_mcp::{Fleet, FleetOptions, ServerPhase, ServersFile};
 use dacapo_replay::{Answer, JsonText};
+use dacapo_runner::{Attachment, CallError, ToolCall, ToolHost, ToolOutput};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +27,7 @@ fn options() -> FleetOptions {
         retry_min: Duration::from_millis(50),
         retry_max: Duration::from_millis(200),
         relist_wait: Duration::from_millis(5),
-        shutdown_patience: Duration::from_secs(5),
+        shutdown_grace: Duration::from_secs(5),
         ..FleetOptions::default()
     }
 }
@@ -52,19 +53,20 @@ async fn start(servers: Value, options: FleetOptions) -> Fleet {
     fleet
 }
 
-async fn call(fleet: &Fleet, server: &str, tool: &str, args: Value) -> Result<Told, Refusal> {
+async fn call(fleet: &Fleet, server: &str, tool: &str, args: Value) -> Result<ToolOutput, CallError> {
     let Value::Object(args) = args else { panic!("arguments are an object") };
-    let ask = Ask { server: server.to_owned(), tool: tool.to_owned(), args, key: "k-1".to_owned() };
-    fleet.call(&ask, &CancellationToken::new()).await
+    let tool_call =
+        ToolCall { server: server.to_owned(), tool: tool.to_owned(), args, idempotency_key: "k-1".to_owned() };
+    fleet.call(&tool_call, &CancellationToken::new()).await
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "compared with what a call returns")]
-fn ok(value: &Value) -> Result<Told, Refusal> {
-    Ok(Told { answer: Answer::Ok(JsonText::from(value)), attachments: Vec::new() })
+fn ok(value: &Value) -> Result<ToolOutput, CallError> {
+    Ok(ToolOutput { answer: Answer::Ok(JsonText::from(value)), attachments: Vec::new() })
 }
 
-fn refused(message: &str) -> Result<Told, Refusal> {
-    Err(Refusal(message.to_owned()))
+fn refused(message: &str) -> Result<ToolOutput, CallError> {
+    Err(CallError(message.to_owned()))
 }
 
 fn tools(fleet: &Fleet) -> Vec<String> {
@@ -108,21 +110,21 @@ async fn an_answer_is_what_the_tool_said_and_handles_stand_for_what_is_not_text(
                       {"type": "resource", "uri": "file:///a", "mimeType": "text/plain", "text": "hi",
                        "handle": "attachment:k-1/2"}]);
     let attachment = |handle: &str, block: &Value| Attachment { handle: handle.to_owned(), block: block.clone() };
-    let told = Told {
+    let output = ToolOutput {
         answer: Answer::Ok(JsonText::from(&seen)),
         attachments: vec![attachment("attachment:k-1/1", &image), attachment("attachment:k-1/2", &resource)],
     };
-    assert_eq!(call(&fleet, "a", "echo", json!({"content": [text("look"), image, resource]})).await, Ok(told));
+    assert_eq!(call(&fleet, "a", "echo", json!({"content": [text("look"), image, resource]})).await, Ok(output));
 
     let seen = json!({"pages": [{"type": "image", "mimeType": "image/png", "handle": "attachment:k-1/0"}]});
     let attachments = vec![attachment("attachment:k-1/0", &image)];
-    let told = Told { answer: Answer::Ok(JsonText::from(&seen)), attachments };
+    let output = ToolOutput { answer: Answer::Ok(JsonText::from(&seen)), attachments };
     let said = json!({"content": [image], "structuredContent": {"pages": [image]}});
-    assert_eq!(call(&fleet, "a", "echo", said).await, Ok(told));
+    assert_eq!(call(&fleet, "a", "echo", said).await, Ok(output));
 
     let error = |message: &str, data: Option<Value>| {
         let answer = Answer::Error { message: message.to_owned(), data: data.as_ref().map(JsonText::from) };
-        Ok(Told { answer, attachments: Vec::new() })
+        Ok(ToolOutput { answer, attachments: Vec::new() })
     };
     let failed = json!({"content": [text("no such"), text("file")], "isError": true, "structuredContent": {"a": 1}});
     assert_eq!(call(&fleet, "a", "echo", failed).await, error("no such\nfile", Some(json!({"a": 1}))));
@@ -153,15 +155,15 @@ async fn a_call_says_what_its_era_wants_and_takes_its_own_answer() {
 #[tokio::test]
 async fn a_server_works_on_as_many_calls_as_it_may() {
     let fleet = start(json!({"a": fake("legacy")}), FleetOptions { calls_per_server_max: 3, ..options() }).await;
-    let ask = |index| Ask {
+    let nth_call = |index| ToolCall {
         server: "a".into(),
         tool: "hold".into(),
         args: serde_json::Map::new(),
-        key: format!("k-{index}"),
+        idempotency_key: format!("k-{index}"),
     };
-    let asks: Vec<Ask> = (0..12).map(ask).collect();
+    let calls: Vec<ToolCall> = (0..12).map(nth_call).collect();
     let cancel = CancellationToken::new();
-    let answers = futures_util::future::join_all(asks.iter().map(|ask| fleet.call(ask, &cancel))).await;
+    let answers = futures_util::future::join_all(calls.iter().map(|call| fleet.call(call, &cancel))).await;
     assert_eq!(answers.last(), Some(&ok(&json!(3))));
 }
 
@@ -169,7 +171,7 @@ async fn a_server_works_on_as_many_calls_as_it_may() {
 async fn both_eras_are_spoken() {
     let fleet = start(json!({"old": fake("legacy"), "new": fake("modern")}), options()).await;
     let seen: Vec<_> = fleet.states().into_iter().map(|state| (state.phase, state.protocol_version)).collect();
-    let ready = |version: &str| (Phase::Ready, Some(version.to_owned()));
+    let ready = |version: &str| (ServerPhase::Ready, Some(version.to_owned()));
     assert_eq!(seen, [ready("2025-11-25"), ready("2026-07-28")]);
     for server in ["old", "new"] {
         assert_eq!(call(&fleet, server, "echo", json!({"content": [], "structuredContent": 1})).await, ok(&json!(1)));
@@ -180,7 +182,7 @@ async fn both_eras_are_spoken() {
 async fn an_old_server_that_is_puzzled_by_a_question_of_today_is_greeted_the_old_way() {
     let fleet = start(json!({"ends": fake("ends when asked"), "vague": fake("says yes")}), options()).await;
     for state in fleet.states() {
-        assert_eq!((state.phase, state.protocol_version), (Phase::Ready, Some("2025-11-25".to_owned())));
+        assert_eq!((state.phase, state.protocol_version), (ServerPhase::Ready, Some("2025-11-25".to_owned())));
         let said = call(&fleet, &state.name, "echo", json!({"content": [], "structuredContent": 1})).await;
         assert_eq!(said, ok(&json!(1)));
     }

@@ -1,6 +1,6 @@
 //! Credentials stay with the server that needs them.
 
-use dacapo_mcp::{Fleet, Phase, ServersFile};
+use dacapo_mcp::{Fleet, ServerPhase, ServersFile};
 use serde_json::{Value, json};
 
 use crate::{LONG, call, environment, fake, ok, options, until};
@@ -36,8 +36,8 @@ async fn a_server_sees_its_environment_and_nobody_sees_its_secrets() {
     ]);
     let masked = json!(["token=***;", "https://x/?t=***&a=1", r#"{"t":"***"}"#, "eDp***Q==", {"***": 1}, "*** battery", "correct"]);
     let said = json!({"content": [], "structuredContent": shapes});
-    let Ok(told) = call(&fleet, "a", "echo", said).await else { panic!("an answer") };
-    let dacapo_replay::Answer::Ok(json) = told.answer else { panic!("a value") };
+    let Ok(output) = call(&fleet, "a", "echo", said).await else { panic!("an answer") };
+    let dacapo_replay::Answer::Ok(json) = output.answer else { panic!("a value") };
     assert_eq!(serde_json::from_str::<Value>(json.as_str()).unwrap(), masked);
 
     let error = call(&fleet, "a", TOKEN, json!({})).await.unwrap();
@@ -101,6 +101,6 @@ async fn a_secret_is_known_by_where_it_stands() {
         json!(["an author", "a byway", "/home/somebody/here/data", "hkiG9w0B", "no-header", "example.com", "100000"]);
     assert_eq!(call(&fleet, "a", "echo", json!({"content": [], "structuredContent": shown})).await, ok(&shown));
 
-    let Phase::Failed { reason, .. } = &fleet.states()[1].phase else { panic!("nobody listens there") };
+    let ServerPhase::Failed { reason, .. } = &fleet.states()[1].phase else { panic!("nobody listens there") };
     assert!(reason.contains("Connection refused") && !reason.contains("127.0.0.1:9/"), "{reason}");
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a connection, in words.
+//! Errors of connections, as text for people and models.
 
 use std::error::Error;
 use std::sync::OnceLock;
@@ -7,22 +7,22 @@ use rmcp::ServiceError;
 use rmcp::service::ClientInitializeError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
-/// Why there is no connection.
-pub(super) struct NotOpened {
+/// Why a connection could not be opened.
+pub(super) struct ConnectError {
     pub(super) reason: String,
-    /// Did the server fail at the first question, without refusing it in so many words?
-    pub(super) was_puzzled: bool,
+    /// The server failed at the first request instead of refusing it, so it may need `initialize` first.
+    pub(super) needs_initialize: bool,
 }
 
-impl From<String> for NotOpened {
-    fn from(reason: String) -> NotOpened {
-        NotOpened { reason, was_puzzled: false }
+impl From<String> for ConnectError {
+    fn from(reason: String) -> ConnectError {
+        ConnectError { reason, needs_initialize: false }
     }
 }
 
-impl NotOpened {
-    pub(super) fn new(error: &ClientInitializeError, end: &OnceLock<String>) -> NotOpened {
-        let was_puzzled = matches!(
+impl ConnectError {
+    pub(super) fn new(error: &ClientInitializeError, end: &OnceLock<String>) -> ConnectError {
+        let needs_initialize = matches!(
             error,
             ClientInitializeError::ExpectedInitResponse(_)
                 | ClientInitializeError::ExpectedInitResult(_)
@@ -42,12 +42,12 @@ impl NotOpened {
             (ClientInitializeError::TransportError { error, .. }, None) => chain(error.error.as_ref()),
             (other, None) => chain(other),
         };
-        NotOpened { reason, was_puzzled }
+        ConnectError { reason, needs_initialize }
     }
 }
 
-/// What an error of a request says.
-pub(super) fn said(error: &ServiceError) -> String {
+/// The text of an error of a request.
+pub(super) fn describe(error: &ServiceError) -> String {
     match error {
         ServiceError::McpError(error) => error.message.to_string(),
         ServiceError::TransportSend(error) => chain(error.error.as_ref()),
@@ -56,7 +56,7 @@ pub(super) fn said(error: &ServiceError) -> String {
     }
 }
 
-/// `false` if the request certainly never left.
+/// `false` if the request was certainly not sent.
 pub(super) fn was_sent(error: &ServiceError) -> bool {
     match error {
         ServiceError::TransportSend(error) => {
@@ -66,7 +66,7 @@ pub(super) fn was_sent(error: &ServiceError) -> bool {
     }
 }
 
-/// rmcp does not name it as the source of its own error.
+/// rmcp's error does not have it as its `source`.
 fn http_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a reqwest::Error> {
     match error.downcast_ref()? {
         StreamableHttpError::Client(error) => Some(error),
@@ -74,15 +74,15 @@ fn http_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a reqwest::Error
     }
 }
 
-/// An error and its causes, as far as they say something new.
+/// An error and its causes, without repetitions.
 fn chain(error: &(dyn Error + 'static)) -> String {
     let error = http_error(error).map_or(error, |error| error);
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
         cause = error.source();
     }

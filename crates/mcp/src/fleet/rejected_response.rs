@@ -1,12 +1,13 @@
-//! An answer that came and could not be taken. The transport answers in the server's place, so that nobody waits.
+//! A response that arrived and cannot be used: too long, or no JSON. The transport responds with an error in the server's
+//! place, so that the call does not wait for ever.
 
 use rmcp::model::{ErrorCode, ErrorData};
 use serde_json::{Value, json};
 
-/// Tells our errors from the server's. A server that uses it itself is only understood as if it were we.
-const MARK: &str = "dacapo/not-taken";
+/// The key in the data of an error that distinguishes our errors from the server's.
+const MARK: &str = "dacapo/rejected-response";
 
-/// `bytes` is `None` if nobody knows how many.
+/// `bytes` is `None` if the length is not known.
 pub(super) fn too_long(bytes: Option<usize>) -> ErrorData {
     error("its answer is too long", &json!(bytes))
 }
@@ -19,7 +20,7 @@ fn error(message: &'static str, why: &Value) -> ErrorData {
     ErrorData::new(ErrorCode::INTERNAL_ERROR, message, Some(json!({ MARK: why })))
 }
 
-/// Why an answer was not taken, if that is what the error says.
+/// Why a response was rejected, if the error is one of ours.
 pub(super) fn reason(error: &ErrorData, bytes_max: usize) -> Option<String> {
     match error.data.as_ref()?.get(MARK)? {
         Value::Null => Some(too_large(None, bytes_max)),

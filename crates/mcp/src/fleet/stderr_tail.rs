@@ -10,16 +10,16 @@ use crate::mask::Mask;
 
 const LINES_MAX: usize = 40;
 const LINE_BYTES_KEPT: usize = 4 * 1024;
-/// Less than is kept: a secret that the limit cuts in two would not be recognised.
+/// Less than `LINE_BYTES_KEPT`, because a secret that is cut in two there would not be masked.
 const LINE_BYTES_SHOWN: usize = 1024;
 
 #[derive(Debug, Default)]
-pub(super) struct Tail {
+pub(super) struct StderrTail {
     lines: Mutex<VecDeque<String>>,
 }
 
-impl Tail {
-    /// Reads to the end, however much it is: a full pipe would stop the server.
+impl StderrTail {
+    /// Reads to the end, however much it is, because a full pipe would block the server.
     pub(super) async fn drain(&self, output: impl AsyncRead + Unpin) {
         let mut output = BufReader::with_capacity(64 * 1024, output);
         let mut line = Vec::new();
@@ -56,16 +56,16 @@ impl Tail {
 
     pub(super) fn lines(&self, mask: &Mask) -> Vec<String> {
         let lines: Vec<String> = lock(&self.lines).iter().cloned().collect();
-        lines.into_iter().map(|line| shortened(mask.text(line))).collect()
+        lines.into_iter().map(|line| truncated(mask.text(line))).collect()
     }
 
     pub(super) fn last(&self, mask: &Mask) -> Option<String> {
         let last = lock(&self.lines).back().cloned();
-        last.map(|line| shortened(mask.text(line)))
+        last.map(|line| truncated(mask.text(line)))
     }
 }
 
-fn shortened(mut line: String) -> String {
+fn truncated(mut line: String) -> String {
     if line.len() > LINE_BYTES_SHOWN {
         line.truncate(line.floor_char_boundary(LINE_BYTES_SHOWN));
         line.push('…');

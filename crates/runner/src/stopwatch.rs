@@ -11,28 +11,29 @@ use crate::lock::lock;
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
     allowed: Duration,
-    reading: Mutex<Reading>,
+    reading: Mutex<StopwatchReading>,
     changed: Notify,
 }
 
 #[derive(Debug)]
-struct Reading {
+struct StopwatchReading {
     used: Duration,
     since: Instant,
+    /// How many [`StopwatchPause`]s there are now. Time passes while there is none.
     pauses: usize,
 }
 
-/// The watch stands still as long as this lives.
+/// The stopwatch does not count while this exists.
 #[derive(Debug)]
-pub(crate) struct Pause<'a>(&'a Stopwatch);
+pub(crate) struct StopwatchPause<'a>(&'a Stopwatch);
 
 impl Stopwatch {
     pub(crate) fn start(allowed: Duration) -> Stopwatch {
-        let reading = Reading { used: Duration::ZERO, since: Instant::now(), pauses: 0 };
+        let reading = StopwatchReading { used: Duration::ZERO, since: Instant::now(), pauses: 0 };
         Stopwatch { allowed, reading: Mutex::new(reading), changed: Notify::new() }
     }
 
-    pub(crate) fn pause(&self) -> Pause<'_> {
+    pub(crate) fn pause(&self) -> StopwatchPause<'_> {
         let mut reading = lock(&self.reading);
         if reading.pauses == 0 {
             let passed = reading.since.elapsed();
@@ -40,36 +41,36 @@ impl Stopwatch {
         }
         reading.pauses += 1;
         self.changed.notify_one();
-        Pause(self)
+        StopwatchPause(self)
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        self.left().is_some_and(|left| left.is_zero())
+    pub(crate) fn has_expired(&self) -> bool {
+        self.remaining().is_some_and(|remaining| remaining.is_zero())
     }
 
-    /// Ends when the time is used up. One at a time may wait for it.
-    pub(crate) async fn over(&self) {
+    /// Ends when the time is used up. Only one task at a time may wait for it.
+    pub(crate) async fn expired(&self) {
         loop {
             let changed = self.changed.notified();
-            match self.left() {
+            match self.remaining() {
                 None => changed.await,
                 Some(Duration::ZERO) => return,
-                Some(left) => tokio::select! {
-                    () = tokio::time::sleep(left) => {}
+                Some(remaining) => tokio::select! {
+                    () = tokio::time::sleep(remaining) => {}
                     () = changed => {}
                 },
             }
         }
     }
 
-    /// `None` while it stands still.
-    fn left(&self) -> Option<Duration> {
+    /// `None` while it is paused.
+    fn remaining(&self) -> Option<Duration> {
         let reading = lock(&self.reading);
         (reading.pauses == 0).then(|| self.allowed.saturating_sub(reading.used + reading.since.elapsed()))
     }
 }
 
-impl Drop for Pause<'_> {
+impl Drop for StopwatchPause<'_> {
     fn drop(&mut self) {
         let mut reading = lock(&self.0.reading);
         reading.pauses -= 1;

@@ -1,15 +1,15 @@
-//! The two tools that a client sees, whatever is behind them, and the words that explain them.
+//! The two tools that a client sees, and the texts that explain them to a model.
 
 use std::sync::{Arc, LazyLock};
 
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 
-pub(crate) const SEARCH: &str = "search";
-pub(crate) const EXECUTE: &str = "execute";
+pub(super) const SEARCH: &str = "search";
+pub(super) const EXECUTE: &str = "execute";
 
-pub(crate) const LIMIT_DEFAULT: usize = 10;
-pub(crate) const LIMIT_MAX: usize = 50;
+pub(super) const LIMIT_DEFAULT: usize = 10;
+pub(super) const LIMIT_MAX: usize = 50;
 
 const SEARCH_DESCRIPTION: &str = "\
 Finds functions by what they do and answers with their TypeScript declarations, ready to use in `execute`. Put everything that the task needs into one query, in plain words: \"list open issues, read a file, send a message\". An empty query lists what there is.";
@@ -27,18 +27,18 @@ Runs a TypeScript program that calls functions, and answers with what it returns
 const INSTRUCTIONS: &str = "\
 The tools of many MCP servers, as functions for programs. Work in two steps: `search` once for all that the task needs, then `execute` one TypeScript program that does the whole task and returns only what matters. Do not call `execute` once per function: a program with loops and Promise.all is faster and keeps data out of the conversation. Calls that change or delete things may need the user's approval; a declined call rejects with a message that says why.";
 
-/// What the names of the servers may take, so that the cost stays the same however many there are.
+/// For the names of the servers in the instructions, which must not grow with their number.
 const NAMES_CHARS_MAX: usize = 400;
 
 static TOOLS: LazyLock<[Tool; 2]> = LazyLock::new(|| [search(), execute()]);
 
-/// They never change.
-pub(crate) fn tools() -> Vec<Tool> {
+/// Both tools.
+pub(super) fn tools() -> Vec<Tool> {
     TOOLS.to_vec()
 }
 
-/// How to work with the tools, and whose functions there are.
-pub(crate) fn instructions(servers: &[String]) -> String {
+/// How to work with the tools, and which servers are behind them.
+pub(super) fn instructions(servers: &[String]) -> String {
     if servers.is_empty() {
         return INSTRUCTIONS.to_owned();
     }
@@ -76,7 +76,7 @@ fn search() -> Tool {
             "declarations": { "type": "string" },
             "functions": { "type": "array", "items": { "type": "string" } },
             "total": { "type": "integer", "description": "Functions that match, shown or not." },
-            "unavailable": { "type": "array", "items": { "type": "string" }, "description": "Servers whose functions are missing, and why." },
+            "unavailable": { "type": "array", "items": { "type": "string" }, "description": "ToolServers whose functions are missing, and why." },
         },
         "required": ["declarations", "functions", "total"],
     });

@@ -1,4 +1,4 @@
-//! A server's process, and whatever it has started itself.
+//! A server's process, and the processes that it has started.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,36 +8,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::tail::Tail;
+use super::stderr_tail::StderrTail;
 
-/// Between asking a process to end and ending it.
+/// Between SIGTERM and SIGKILL.
 const TERMINATION_WAIT: Duration = Duration::from_millis(500);
 
-/// What a process wrote before it ended is in the pipe already.
-const LAST_WORDS_WAIT: Duration = Duration::from_millis(200);
+/// Reading the rest of stderr takes no longer: what a process wrote before it ended is in the pipe already.
+const STDERR_WAIT: Duration = Duration::from_millis(200);
 
-/// A process in a group of its own. The whole group ends with it, however it ends.
+/// A process in a process group of its own, which is killed when the process ends.
 #[derive(Debug)]
-pub(super) struct Child {
-    process: Process,
-    /// `None` when nothing of it can be left.
+pub(super) struct ServerProcess {
+    process: Child,
+    /// `None` when the group has been killed.
     group: Option<Pid>,
     /// Reads its stderr.
     drain: JoinHandle<()>,
 }
 
-impl Child {
+impl ServerProcess {
     pub(super) fn start(
         command: &str,
         args: &[String],
         env: &BTreeMap<String, String>,
         cwd: Option<&Path>,
-        stderr: &Arc<Tail>,
-    ) -> Result<(Child, ChildStdin, ChildStdout), String> {
+        stderr: &Arc<StderrTail>,
+    ) -> Result<(ServerProcess, ChildStdin, ChildStdout), String> {
         let mut prepared = Command::new(command);
         prepared.args(args).env_clear().envs(env).process_group(0).kill_on_drop(true);
         prepared.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -50,30 +50,30 @@ impl Child {
         let (Some(stdin), Some(stdout), Some(errors)) = (stdin, stdout, errors) else {
             unreachable!("all three were asked for");
         };
-        let stderr = stderr.clone();
+        let stderr = Arc::clone(stderr);
         let drain = tokio::spawn(async move { stderr.drain(errors).await });
-        Ok((Child { process, group, drain }, stdin, stdout))
+        Ok((ServerProcess { process, group, drain }, stdin, stdout))
     }
 
-    /// Waits for the process to end by itself, and for its last words.
+    /// Waits for the process to end by itself, and for the rest of its stderr.
     pub(super) async fn exited(&mut self) -> Option<ExitStatus> {
         let status = self.process.wait().await.ok();
         self.kill();
         if !self.drain.is_finished() {
-            drop(timeout(LAST_WORDS_WAIT, &mut self.drain).await);
+            drop(timeout(STDERR_WAIT, &mut self.drain).await);
         }
         status
     }
 
-    /// Ends the process, whose stdin is closed: a server should go by itself, may be told to, and is killed.
-    pub(super) async fn end(&mut self, patience: Duration) {
-        if timeout(patience, self.exited()).await.is_ok() {
+    /// Ends the process, whose stdin is closed: waits for it to end by itself, then sends SIGTERM, then SIGKILL.
+    pub(super) async fn end(&mut self, shutdown_grace: Duration) {
+        if timeout(shutdown_grace, self.exited()).await.is_ok() {
             return;
         }
         self.signal(Signal::TERM);
         if timeout(TERMINATION_WAIT, self.exited()).await.is_err() {
             self.kill();
-            // It cannot refuse; waiting only leaves no zombie behind.
+            // SIGKILL cannot be refused. Waiting avoids a zombie process.
             drop(timeout(TERMINATION_WAIT, self.process.wait()).await);
         }
     }
@@ -86,12 +86,12 @@ impl Child {
     fn signal(&self, signal: Signal) {
         let Some(group) = self.group else { return };
         if let Err(error) = kill_process_group(group, signal) {
-            tracing::trace!(%error, "nobody is left of a process group");
+            tracing::trace!(%error, "no process is left of a process group");
         }
     }
 }
 
-impl Drop for Child {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.kill();
     }

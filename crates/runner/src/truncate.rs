@@ -1,43 +1,84 @@
-//! Shortening of JSON that is longer than anybody wants to read.
+//! Text and JSON cut to a budget. What is cut is marked, and never cut silently.
+
+use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-/// JSON within a budget, and where something is missing.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Cut {
-    pub(crate) value: Value,
-    /// In words: the first places, and how many more there are. `None` if nothing is missing.
-    pub(crate) missing: Option<String>,
+/// The beginning of a text. If something is cut, the last character is `…`.
+///
+/// ```
+/// # use dacapo_runner::truncate_chars;
+/// assert_eq!(truncate_chars("as it is", 8), "as it is");
+/// assert_eq!(truncate_chars("a long text", 7), "a long…");
+/// ```
+pub fn truncate_chars(text: &str, chars_max: usize) -> Cow<'_, str> {
+    if text.char_indices().nth(chars_max).is_none() {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect())
 }
 
-/// The least budget that every value can be brought to.
-pub(crate) const CHARS_LEAST: usize = 64;
+/// Both ends of a text, because either may be what matters, and how many characters are missing between them.
+pub(crate) fn truncate_middle(text: &str, chars_max: usize) -> Cow<'_, str> {
+    let count = text.chars().count();
+    if count <= chars_max {
+        return Cow::Borrowed(text);
+    }
+    let tail = chars_max / 3;
+    let start: String = text.chars().take(chars_max - tail).collect();
+    let end: String = text.chars().skip(count - tail).collect();
+    Cow::Owned(format!("{start}… ({} more characters) …{end}", count - chars_max))
+}
 
-/// Room below which it is better to leave a part out than to shorten it. More than any number or literal takes.
-const FLOOR: usize = 32;
-/// Fields are kept rather than shown in full; items are shown in full rather than kept.
-const FIELD_FLOOR: usize = 200;
-const ITEMS_AT_LEAST: usize = 4;
-const PLACES_MAX: usize = 5;
+/// JSON within a budget of characters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TruncatedJson {
+    /// What is left.
+    pub value: Value,
+    /// Where something was cut, for people and models: the first places, and how many more there are. `None` if nothing
+    /// was cut.
+    pub omitted: Option<String>,
+}
+
+/// The least budget that every JSON value can be cut to.
+pub const JSON_CHARS_MIN: usize = 64;
+
+/// A part that would get less room than this is left out instead of being cut. More than any number or literal takes.
+const PART_CHARS_MIN: usize = 32;
+/// Fields of an object are rather cut than left out, so this is the most that a field can claim before others go.
+const FIELD_CHARS_CLAIM_MAX: usize = 200;
+/// Items of an array are rather left out than cut, but at least so many stay.
+const ITEMS_MIN: usize = 4;
+const OMISSIONS_MAX: usize = 5;
 
 /// Keeps the beginning of long strings and arrays, and every field of objects as long as there is room.
-pub(crate) fn cut(name: &str, value: Value, chars_max: usize) -> Cut {
-    let mut cutter = Cutter { path: name.to_owned(), places: Vec::new(), more: 0 };
-    let value = cutter.fit(value, chars_max.max(CHARS_LEAST));
-    if cutter.more > 0 {
-        cutter.places.push(format!("{} more places", cutter.more));
+///
+/// `name` is what the omissions call the value.
+///
+/// ```
+/// # use dacapo_runner::truncate_json;
+/// # use serde_json::json;
+/// let truncated = truncate_json("data", json!({ "id": 7, "body": "x".repeat(1_000) }), 100);
+/// assert_eq!(truncated.value["id"], 7);
+/// assert_eq!(truncated.omitted.as_deref(), Some("data.body has only the first 77 of 1000 characters"));
+/// ```
+pub fn truncate_json(name: &str, value: Value, chars_max: usize) -> TruncatedJson {
+    let mut truncator = JsonTruncator { path: name.to_owned(), omissions: Vec::new(), more: 0 };
+    let value = truncator.fit(value, chars_max.max(JSON_CHARS_MIN));
+    if truncator.more > 0 {
+        truncator.omissions.push(format!("{} more places", truncator.more));
     }
-    let missing = (!cutter.places.is_empty()).then(|| cutter.places.join("; "));
-    Cut { value, missing }
+    let omitted = (!truncator.omissions.is_empty()).then(|| truncator.omissions.join("; "));
+    TruncatedJson { value, omitted }
 }
 
-struct Cutter {
+struct JsonTruncator {
     path: String,
-    places: Vec<String>,
+    omissions: Vec<String>,
     more: usize,
 }
 
-impl Cutter {
+impl JsonTruncator {
     /// The budget is never less than what an empty value of the kind takes.
     fn fit(&mut self, value: Value, budget: usize) -> Value {
         if chars(&value) <= budget {
@@ -66,7 +107,7 @@ impl Cutter {
 
     fn array(&mut self, items: Vec<Value>, budget: usize) -> Vec<Value> {
         let room = budget.saturating_sub("[]".len());
-        let floor = (room / ITEMS_AT_LEAST).max(FLOOR);
+        let floor = (room / ITEMS_MIN).max(PART_CHARS_MIN);
         let sizes: Vec<usize> = items.iter().map(|item| chars(item) + ",".len()).collect();
         let shares = shares(&sizes, floor, room);
         self.note(shares.len(), items.len(), "items");
@@ -76,13 +117,13 @@ impl Cutter {
 
     fn object(&mut self, fields: Map<String, Value>, budget: usize) -> Map<String, Value> {
         let room = budget.saturating_sub("{}".len());
-        let floor = (room / 16).clamp(FLOOR, FIELD_FLOOR);
+        let floor = (room / 16).clamp(PART_CHARS_MIN, FIELD_CHARS_CLAIM_MAX);
         let overhead = |key: &str| quoted(key) + ":,".len();
         let room = room.saturating_sub(fields.keys().map(|key| overhead(key)).sum());
         let sizes: Vec<usize> = fields.values().map(chars).collect();
         let mut shares_of = shares(&sizes, floor, room);
         if shares_of.len() < fields.len() {
-            // Not all fields have room, so that their names count as much as their values.
+            // Not all fields have room, so their names have to be paid for like their values.
             let whole: Vec<usize> = fields.iter().map(|(key, value)| overhead(key) + chars(value)).collect();
             let names_max = fields.keys().map(|key| overhead(key)).max().unwrap_or_default();
             let room = budget.saturating_sub("{}".len());
@@ -113,15 +154,16 @@ impl Cutter {
         if kept == of {
             return;
         }
-        if self.places.len() < PLACES_MAX {
-            self.places.push(format!("{} has only the first {kept} of {of} {what}", self.path));
+        if self.omissions.len() < OMISSIONS_MAX {
+            self.omissions.push(format!("{} has only the first {kept} of {of} {what}", self.path));
         } else {
             self.more += 1;
         }
     }
 }
 
-/// Room for the first parts, as many as can have the floor or all they need. Small ones get all, large ones the same.
+/// Divides the room among the first parts: as many as can have `floor` or, if that is less, all they need. Small parts
+/// get all they need, large ones get equal shares of the rest.
 pub(crate) fn shares(sizes: &[usize], floor: usize, room: usize) -> Vec<usize> {
     let mut needed = 0;
     let fits = |size: &&usize| {
@@ -186,34 +228,35 @@ mod tests {
     #[test]
     fn what_fits_stays_as_it_is() {
         let value = json!({ "a": [1, 2.5, "three", null, true] });
-        assert_eq!(cut("data", value.clone(), 1_000), Cut { value, missing: None });
+        assert_eq!(truncate_json("data", value.clone(), 1_000), TruncatedJson { value, omitted: None });
     }
 
     #[test]
     fn rows_that_fit_are_kept_whole() {
         let rows: Vec<Value> = (0..1_000).map(|id| json!({ "id": id, "name": "x".repeat(50) })).collect();
-        let cut = cut("data", json!({ "total": 1_000, "rows": rows.clone() }), 1_000);
-        let kept = cut.value["rows"].as_array().expect("rows are an array");
-        assert_eq!(cut.value["total"], 1_000);
+        let truncated = truncate_json("data", json!({ "total": 1_000, "rows": rows.clone() }), 1_000);
+        let kept = truncated.value["rows"].as_array().expect("rows are an array");
+        assert_eq!(truncated.value["total"], 1_000);
         assert_eq!(kept[..], rows[..kept.len()]);
         assert_eq!(kept.len(), 14);
-        assert_eq!(cut.missing.as_deref(), Some("data.rows has only the first 14 of 1000 items"));
+        assert_eq!(truncated.omitted.as_deref(), Some("data.rows has only the first 14 of 1000 items"));
     }
 
     #[test]
     fn a_long_text_leaves_room_for_the_short_ones_beside_it() {
-        let cut = cut("data", json!({ "body": "b".repeat(10_000), "title": "t".repeat(100), "to be": true }), 500);
-        assert_eq!(cut.value["title"], "t".repeat(100));
-        assert_eq!(cut.value["to be"], true);
-        assert_eq!(cut.missing.as_deref(), Some("data.body has only the first 363 of 10000 characters"));
+        let truncated =
+            truncate_json("data", json!({ "body": "b".repeat(10_000), "title": "t".repeat(100), "to be": true }), 500);
+        assert_eq!(truncated.value["title"], "t".repeat(100));
+        assert_eq!(truncated.value["to be"], true);
+        assert_eq!(truncated.omitted.as_deref(), Some("data.body has only the first 363 of 10000 characters"));
     }
 
     #[test]
     fn many_places_are_counted() {
-        let cut = cut("data", json!({ "a b": vec!["x".repeat(1_000); 40] }), 8_000);
-        let missing = cut.missing.expect("much is missing");
-        assert!(missing.starts_with("data[\"a b\"] has only the first "), "{missing}");
-        assert!(missing.ends_with(" more places") || missing.matches(';').count() < PLACES_MAX, "{missing}");
+        let truncated = truncate_json("data", json!({ "a b": vec!["x".repeat(1_000); 40] }), 8_000);
+        let omitted = truncated.omitted.expect("much is missing");
+        assert!(omitted.starts_with("data[\"a b\"] has only the first "), "{omitted}");
+        assert!(omitted.ends_with(" more places") || omitted.matches(';').count() < OMISSIONS_MAX, "{omitted}");
     }
 
     fn any_json() -> impl Strategy<Value = Value> {
@@ -241,12 +284,12 @@ mod tests {
         }
 
         #[test]
-        fn the_text_is_within_the_budget_and_nothing_is_missing_unsaid(value in any_json(), budget in CHARS_LEAST..3_000) {
-            let cut = cut("data", value.clone(), budget);
-            let text = cut.value.to_string();
+        fn the_text_is_within_the_budget_and_nothing_is_missing_unsaid(value in any_json(), budget in JSON_CHARS_MIN..3_000) {
+            let truncated = truncate_json("data", value.clone(), budget);
+            let text = truncated.value.to_string();
             prop_assert!(text.chars().count() <= budget, "{} > {budget}: {text}", text.chars().count());
-            prop_assert_eq!(&serde_json::from_str::<Value>(&text).expect("it is JSON"), &cut.value);
-            prop_assert_eq!(cut.missing.is_none(), cut.value == value);
+            prop_assert_eq!(&serde_json::from_str::<Value>(&text).expect("it is JSON"), &truncated.value);
+            prop_assert_eq!(truncated.omitted.is_none(), truncated.value == value);
         }
     }
 }

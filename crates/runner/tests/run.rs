@@ -2,17 +2,16 @@
 
 mod common;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::Desk;
-use dacapo_mcp::{
-    Approval, Approver, Ask, Execution, Fault, Moment, Policy, Progress, RunLimits, Runner, StopKind, Stopped,
-};
 use dacapo_replay::{CallIndex, Limit, MadeCall};
+use dacapo_runner::{
+    Approval, Approver, BoxFuture, CallPhase, CallProgress, Execution, Policy, RunError, RunLimits, Runner, StopKind,
+    StoppedRun, ToolCall,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +20,7 @@ fn runner(limits: RunLimits) -> Runner {
 }
 
 async fn run(desk: &Desk, program: &str) -> Execution {
-    runner(RunLimits::default()).run(program, desk, &Approval::Nobody, &|_| {}, &CancellationToken::new()).await
+    runner(RunLimits::default()).run(program, desk, &Approval::Unavailable, &|_| {}, &CancellationToken::new()).await
 }
 
 fn data(execution: &Execution) -> Value {
@@ -29,9 +28,9 @@ fn data(execution: &Execution) -> Value {
     serde_json::from_str(data.get()).expect("data is JSON")
 }
 
-fn stopped(execution: &Execution) -> &Stopped {
+fn stopped(execution: &Execution) -> &StoppedRun {
     match &execution.result {
-        Err(Fault::Stopped(stopped)) => stopped,
+        Err(RunError::Stopped(stopped)) => stopped,
         other => panic!("{other:?}"),
     }
 }
@@ -74,8 +73,8 @@ async fn a_round_does_not_wait_for_its_slowest_call() {
         return order";
     let execution = run(&desk, program).await;
     assert_eq!(data(&execution), json!(["quick", "slow"]));
-    assert_eq!(desk.asked()["echo"], 4, "no call is executed twice");
-    let third = desk.asked.lock().expect("free")[2].args["value"].clone();
+    assert_eq!(desk.call_counts()["echo"], 4, "no call is executed twice");
+    let third = desk.calls.lock().expect("free")[2].args["value"].clone();
     assert_eq!(third, json!("quick"), "the quick chain went on while the slow call was in flight");
 }
 
@@ -83,8 +82,8 @@ async fn a_round_does_not_wait_for_its_slowest_call() {
 async fn every_call_has_its_own_key() {
     let desk = Desk::new();
     run(&desk, "await Promise.all([desk.echo({value: 1}), desk.echo({value: 1})])").await;
-    let asked = desk.asked.lock().expect("free");
-    assert_ne!(asked[0].key, asked[1].key);
+    let asked = desk.calls.lock().expect("free");
+    assert_ne!(asked[0].idempotency_key, asked[1].idempotency_key);
 }
 
 #[tokio::test]
@@ -97,7 +96,7 @@ async fn cancelling_stops_the_program_and_its_calls() {
         soon.cancel();
     });
     let program = "await desk.echo({value: 1}); await Promise.all([desk.hang({}), desk.hang({})])";
-    let execution = runner(RunLimits::default()).run(program, &*desk, &Approval::Nobody, &|_| {}, &cancel).await;
+    let execution = runner(RunLimits::default()).run(program, &*desk, &Approval::Unavailable, &|_| {}, &cancel).await;
     let stopped = stopped(&execution);
     assert_eq!(stopped.kind, StopKind::Cancelled);
     assert_eq!((stopped.completed.len(), stopped.unfinished.len()), (1, 2));
@@ -115,7 +114,7 @@ async fn cancelling_stops_a_program_that_computes() {
     });
     let mut limits = RunLimits::default();
     limits.program.set(Limit::Fuel, 1_000_000_000_000).expect("it is the greatest value");
-    let execution = runner(limits).run("for (;;) {}", &Desk::new(), &Approval::Nobody, &|_| {}, &cancel).await;
+    let execution = runner(limits).run("for (;;) {}", &Desk::new(), &Approval::Unavailable, &|_| {}, &cancel).await;
     assert_eq!(stopped(&execution).kind, StopKind::Cancelled);
 }
 
@@ -124,7 +123,8 @@ async fn a_program_may_take_so_much_time_and_no_more() {
     let desk = Desk::new();
     let limits = RunLimits { wall: Duration::from_millis(100), ..RunLimits::default() };
     let program = "console.log('before'); await desk.echo({value: 1}); await desk.hang({})";
-    let execution = runner(limits).run(program, &desk, &Approval::Nobody, &|_| {}, &CancellationToken::new()).await;
+    let execution =
+        runner(limits).run(program, &desk, &Approval::Unavailable, &|_| {}, &CancellationToken::new()).await;
     let stopped = stopped(&execution);
     assert_eq!(stopped.kind, StopKind::Limit);
     assert!(stopped.message.contains("after 0.1 s") && stopped.message.contains("wall_seconds"), "{stopped:?}");
@@ -141,7 +141,7 @@ struct Person {
 }
 
 impl Approver for Person {
-    fn approve<'a>(&'a self, _: &'a Ask) -> Pin<Box<dyn Future<Output = Approval> + Send + 'a>> {
+    fn approve<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, Approval> {
         Box::pin(async {
             self.asked.fetch_add(1, Ordering::SeqCst);
             tokio::time::sleep(self.thinks).await;
@@ -172,7 +172,7 @@ async fn a_call_that_is_not_allowed_rejects_and_the_program_may_go_on() {
                    the user can add {\"server\":\"desk\",\"tool\":\"erase\",\"decision\":\"allow\"} to `dacapo.policy` in \
                    the configuration";
     assert_eq!(data(&execution), json!([true, "desk.erase", message, "on"]));
-    assert_eq!(desk.asked(), [("echo".to_owned(), 1)].into());
+    assert_eq!(desk.call_counts(), [("echo".to_owned(), 1)].into());
     assert_eq!(execution.calls, [("desk.echo".to_owned(), 1)].into());
 }
 
@@ -193,34 +193,36 @@ async fn a_person_may_decline_and_a_policy_may_deny() {
 #[tokio::test]
 async fn a_tool_that_leaves_its_list_is_decided_on_as_when_the_program_started() {
     let desk = Desk::new();
-    let leave = |progress: Progress<'_>| desk.silent.store(progress.moment == Moment::Answered, Ordering::SeqCst);
+    let leave = |progress: CallProgress<'_>| {
+        desk.without_annotations.store(progress.phase == CallPhase::Answered, Ordering::SeqCst);
+    };
     let program = "await desk.echo({}); return desk.erase({what: 'all'}).catch(error => error.message)";
     let cancel = CancellationToken::new();
     let execution = runner(RunLimits::default()).run(program, &desk, &Approval::Declined, &leave, &cancel).await;
     assert_eq!(data(&execution), json!("not allowed: the user was asked about `desk.erase` and declined"));
-    assert_eq!(desk.asked(), [("echo".to_owned(), 1)].into());
+    assert_eq!(desk.call_counts(), [("echo".to_owned(), 1)].into());
 }
 
 #[tokio::test]
 async fn a_call_is_decided_on_by_what_the_server_itself_says_of_the_tool() {
-    let desk = Desk { silent: AtomicBool::new(true), speaks_when_asked: true, ..Desk::new() };
+    let desk = Desk { without_annotations: AtomicBool::new(true), annotates_when_confirmed: true, ..Desk::new() };
     let execution = run(&desk, "return desk.erase({what: 'all'}).catch(error => error.name)").await;
     assert_eq!(data(&execution), json!("ToolError"));
-    assert!(desk.asked().is_empty());
+    assert!(desk.call_counts().is_empty());
 }
 
 #[tokio::test]
-async fn calls_that_were_refused_are_not_told_as_completed() {
+async fn calls_that_were_refused_are_not_reported_as_completed() {
     let made = |call, tool: &str| MadeCall { call: CallIndex(call), tool: tool.to_owned() };
     let execution = run(&Desk::new(), "await desk.echo({value: 1}); await desk.erase({})").await;
-    let Err(Fault::Failed(failure)) = &execution.result else { panic!("{:?}", execution.result) };
+    let Err(RunError::Failed(failure)) = &execution.result else { panic!("{:?}", execution.result) };
     assert_eq!(failure.completed, [made(0, "desk.echo")]);
     assert_eq!((&failure.unfinished, &execution.refused), (&vec![], &vec![made(1, "desk.erase")]));
 
     let limits = RunLimits { wall: Duration::from_millis(100), ..RunLimits::default() };
     let program = "await desk.erase({}).catch(() => 0); await desk.hang({})";
     let cancel = CancellationToken::new();
-    let execution = runner(limits).run(program, &Desk::new(), &Approval::Nobody, &|_| {}, &cancel).await;
+    let execution = runner(limits).run(program, &Desk::new(), &Approval::Unavailable, &|_| {}, &cancel).await;
     assert_eq!(stopped(&execution).completed, []);
     assert_eq!(stopped(&execution).unfinished, [made(1, "desk.hang")]);
     assert_eq!(execution.refused, [made(0, "desk.erase")]);
@@ -236,9 +238,9 @@ async fn a_call_that_lost_a_race_was_made_all_the_same() {
 }
 
 #[tokio::test]
-async fn what_a_server_refuses_is_told_in_the_programs_source() {
+async fn what_a_server_refuses_is_reported_in_the_programs_source() {
     let execution = run(&Desk::new(), "await desk.echo({value: 1});\nawait desk.fail({message: 'out of ink'})").await;
-    let Err(Fault::Failed(failure)) = &execution.result else { panic!("{:?}", execution.result) };
+    let Err(RunError::Failed(failure)) = &execution.result else { panic!("{:?}", execution.result) };
     assert_eq!((failure.name.as_str(), failure.message.as_str()), ("ToolError", "out of ink"));
     assert_eq!(failure.line, Some(2));
     assert!(failure.frame.as_ref().is_some_and(|frame| frame.contains("desk.fail")));
@@ -263,28 +265,28 @@ async fn pictures_beyond_the_limit_are_refused() {
         await desk.draw({name: 'a'});
         return await desk.draw({name: 'b'}).catch(error => error.message)";
     let execution =
-        runner(limits).run(program, &Desk::new(), &Approval::Nobody, &|_| {}, &CancellationToken::new()).await;
+        runner(limits).run(program, &Desk::new(), &Approval::Unavailable, &|_| {}, &CancellationToken::new()).await;
     assert!(data(&execution).as_str().is_some_and(|text| text.contains("`attachment_bytes` of 100")));
 }
 
 #[tokio::test]
-async fn whoever_watches_hears_of_every_call() {
-    let heard = Mutex::new(Vec::new());
-    let watcher = |progress: Progress<'_>| {
-        heard.lock().expect("free").push((progress.moment, progress.tool.to_owned(), progress.done, progress.made));
+async fn progress_is_reported_for_every_call() {
+    let reported = Mutex::new(Vec::new());
+    let on_progress = |progress: CallProgress<'_>| {
+        reported.lock().expect("free").push((progress.phase, progress.tool.to_owned(), progress.done, progress.made));
     };
     let program = "await desk.echo({value: 1}); await desk.fail({message: 'no'}).catch(() => 0)";
     runner(RunLimits::default())
-        .run(program, &Desk::new(), &Approval::Nobody, &watcher, &CancellationToken::new())
+        .run(program, &Desk::new(), &Approval::Unavailable, &on_progress, &CancellationToken::new())
         .await;
     let (echo, fail) = ("desk.echo".to_owned(), "desk.fail".to_owned());
     let expected = [
-        (Moment::Began, echo.clone(), 0, 1),
-        (Moment::Answered, echo, 1, 1),
-        (Moment::Began, fail.clone(), 1, 2),
-        (Moment::Failed, fail, 2, 2),
+        (CallPhase::Started, echo.clone(), 0, 1),
+        (CallPhase::Answered, echo, 1, 1),
+        (CallPhase::Started, fail.clone(), 1, 2),
+        (CallPhase::Failed, fail, 2, 2),
     ];
-    assert_eq!(*heard.lock().expect("free"), expected);
+    assert_eq!(*reported.lock().expect("free"), expected);
 }
 
 #[tokio::test]
@@ -293,13 +295,14 @@ async fn too_many_calls_end_the_program() {
     limits.program.set(Limit::Calls, 3).expect("it is in range");
     let program = "for (;;) await desk.echo({value: 1})";
     let desk = Desk::new();
-    let execution = runner(limits).run(program, &desk, &Approval::Nobody, &|_| {}, &CancellationToken::new()).await;
-    assert!(matches!(&execution.result, Err(Fault::Failed(failure)) if failure.message.contains("`calls` of 3")));
-    assert_eq!(desk.asked()["echo"], 3);
+    let execution =
+        runner(limits).run(program, &desk, &Approval::Unavailable, &|_| {}, &CancellationToken::new()).await;
+    assert!(matches!(&execution.result, Err(RunError::Failed(failure)) if failure.message.contains("`calls` of 3")));
+    assert_eq!(desk.call_counts()["echo"], 3);
 }
 
 #[tokio::test]
-async fn every_run_has_its_own_time_and_chance() {
+async fn every_run_has_its_own_time_and_seed() {
     let program = "return [Math.random(), Date.now()]";
     let (one, other) = (data(&run(&Desk::new(), program).await), data(&run(&Desk::new(), program).await));
     assert_ne!(one[0], other[0]);

@@ -1,33 +1,31 @@
-//! What a client is told of a program that has ended.
+//! The result of `execute`: what a program returned, or why it failed.
 
 use std::fmt::Write;
 
 use dacapo_replay::MadeCall;
+use dacapo_runner::{Execution, RunError, truncate_chars, truncate_json};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
 
-use crate::cut::cut;
-use crate::execution::{Execution, Fault};
-
-/// What logs may take beside the data: a part of the same budget.
-const LOGS_SHARE: usize = 5;
+/// Logs, and lists of calls, may each take this part of the budget of the data.
+const LOGS_DIVISOR: usize = 5;
 
 const UNAVAILABLE_MAX: usize = 5;
 const UNAVAILABLE_CHARS_MAX: usize = 120;
 
-const NARROW: &str = "Return less: filter, slice, count, or pick the fields that you need in the program.";
+const NARROW: &str = "ResumeOutcome less: filter, slice, count, or pick the fields that you need in the program.";
 
-/// Structured content, the same in words, and the images and files that the data names.
+/// Structured content, the same as text, and the images and files whose handles are in the data.
 ///
-/// A program that failed may have missed functions of servers that are not there: those are named.
-pub(crate) fn reply(execution: &Execution, unavailable: &[String], chars_max: usize) -> CallToolResult {
-    let mut missing = Vec::new();
+/// For a program that failed, servers that are not available are listed: their missing functions may be the reason.
+pub(super) fn reply(execution: &Execution, unavailable: &[String], chars_max: usize) -> CallToolResult {
+    let mut omitted = Vec::new();
     let mut fields = Map::new();
     let mut text = String::new();
     match &execution.result {
         Ok(data) => {
             let data = serde_json::from_str(data.get()).expect("a result is JSON, and not nested deeply");
-            let data = shortened("data", data, chars_max, &mut missing);
+            let data = truncated("data", data, chars_max, &mut omitted);
             text.push_str(&match &data {
                 Value::String(words) => words.clone(),
                 other => other.to_string(),
@@ -35,10 +33,10 @@ pub(crate) fn reply(execution: &Execution, unavailable: &[String], chars_max: us
             fields.insert("status".to_owned(), "success".into());
             fields.insert("data".to_owned(), data);
         }
-        Err(fault) => {
-            let error = serde_json::to_value(fault).unwrap_or_default();
-            let error = shortened("error", error, chars_max, &mut missing);
-            tell(fault, &error, &mut text);
+        Err(run_error) => {
+            let error = serde_json::to_value(run_error).unwrap_or_default();
+            let error = truncated("error", error, chars_max, &mut omitted);
+            write_error(run_error, &error, &mut text);
             fields.insert("status".to_owned(), "error".into());
             fields.insert("error".to_owned(), error);
             let unavailable = brief(unavailable);
@@ -48,14 +46,14 @@ pub(crate) fn reply(execution: &Execution, unavailable: &[String], chars_max: us
             }
         }
     }
-    for (title, key, calls) in told_apart(execution) {
-        let calls = shortened(key, json!(calls), chars_max / LOGS_SHARE, &mut missing);
-        tell_calls(title, &calls, &mut text);
+    for (title, key, calls) in listed_calls(execution) {
+        let calls = truncated(key, json!(calls), chars_max / LOGS_DIVISOR, &mut omitted);
+        write_calls(title, &calls, &mut text);
         fields.insert(key.to_owned(), calls);
     }
     if !execution.logs.is_empty() {
         let logs = serde_json::to_value(&execution.logs).unwrap_or_default();
-        let logs = shortened("logs", logs, chars_max / LOGS_SHARE, &mut missing);
+        let logs = truncated("logs", logs, chars_max / LOGS_DIVISOR, &mut omitted);
         text.push_str("\n\nLogs:");
         for line in logs.as_array().into_iter().flatten() {
             let words = line["text"].as_str().unwrap_or_default();
@@ -71,8 +69,8 @@ pub(crate) fn reply(execution: &Execution, unavailable: &[String], chars_max: us
     let blocks: Vec<_> = execution.attachments.iter().map(|attachment| block(&attachment.block)).collect();
     let unreadable = blocks.iter().filter(|block| block.is_none()).count();
     let mut sentences = Vec::new();
-    if !missing.is_empty() {
-        sentences.push(format!("Too long, so it was cut: {}. {NARROW}", missing.join("; ")));
+    if !omitted.is_empty() {
+        sentences.push(format!("Too long, so it was cut: {}. {NARROW}", omitted.join("; ")));
     }
     if unreadable > 0 {
         sentences.push(format!(
@@ -92,12 +90,9 @@ pub(crate) fn reply(execution: &Execution, unavailable: &[String], chars_max: us
     result
 }
 
-/// The first servers that are not available, each in few words, and how many more there are.
-pub(crate) fn brief(unavailable: &[String]) -> Vec<String> {
-    let short = |server: &String| match server.char_indices().nth(UNAVAILABLE_CHARS_MAX) {
-        Some(_) => server.chars().take(UNAVAILABLE_CHARS_MAX - 1).chain(['…']).collect(),
-        None => server.clone(),
-    };
+/// The first servers that are not available, each with a short reason, and how many more there are.
+pub(super) fn brief(unavailable: &[String]) -> Vec<String> {
+    let short = |server: &String| truncate_chars(server, UNAVAILABLE_CHARS_MAX).into_owned();
     let mut brief: Vec<String> = unavailable.iter().take(UNAVAILABLE_MAX).map(short).collect();
     if unavailable.len() > UNAVAILABLE_MAX {
         brief.push(format!("{} more", unavailable.len() - UNAVAILABLE_MAX));
@@ -105,38 +100,38 @@ pub(crate) fn brief(unavailable: &[String]) -> Vec<String> {
     brief
 }
 
-fn shortened(name: &str, value: Value, chars_max: usize, missing: &mut Vec<String>) -> Value {
-    let cut = cut(name, value, chars_max);
-    missing.extend(cut.missing);
-    cut.value
+fn truncated(name: &str, value: Value, chars_max: usize, omitted: &mut Vec<String>) -> Value {
+    let truncated = truncate_json(name, value, chars_max);
+    omitted.extend(truncated.omitted);
+    truncated.value
 }
 
 fn block(block: &Value) -> Option<ContentBlock> {
     serde_json::from_value(block.clone()).ok()
 }
 
-fn tell(fault: &Fault, error: &Value, text: &mut String) {
+fn write_error(run_error: &RunError, error: &Value, text: &mut String) {
     let part = |key: &str| error[key].as_str().unwrap_or_default();
-    write!(text, "{}: {}", fault.name(), part("message")).unwrap_or_default();
+    write!(text, "{}: {}", run_error.name(), part("message")).unwrap_or_default();
     for part in [part("frame"), part("stack")].into_iter().filter(|part| !part.is_empty()) {
         write!(text, "\n{part}").unwrap_or_default();
     }
     for (title, key) in [("Completed calls", "completed"), ("Not completed", "unfinished")] {
-        tell_calls(title, &error[key], text);
+        write_calls(title, &error[key], text);
     }
 }
 
-/// Calls that neither the data nor the error speaks of.
-fn told_apart(execution: &Execution) -> Vec<(&'static str, &'static str, &[MadeCall])> {
-    let mut apart = vec![("Refused, so not made", "refused", &execution.refused[..])];
+/// Calls that are in neither the data nor the error.
+fn listed_calls(execution: &Execution) -> Vec<(&'static str, &'static str, &[MadeCall])> {
+    let mut listed = vec![("Refused, so not made", "refused", &execution.refused[..])];
     if execution.result.is_ok() {
-        apart.push(("Sent, but not waited for", "unfinished", &execution.unfinished[..]));
+        listed.push(("Sent, but not waited for", "unfinished", &execution.unfinished[..]));
     }
-    apart.retain(|(_, _, calls)| !calls.is_empty());
-    apart
+    listed.retain(|(_, _, calls)| !calls.is_empty());
+    listed
 }
 
-fn tell_calls(title: &str, calls: &Value, text: &mut String) {
+fn write_calls(title: &str, calls: &Value, text: &mut String) {
     let named = |made: &Value| format!("{} ({})", made["tool"].as_str().unwrap_or_default(), made["call"]);
     let calls: Vec<String> = calls.as_array().into_iter().flatten().map(named).collect();
     if !calls.is_empty() {

@@ -1,53 +1,58 @@
 //! Asking a person whether a call may be made.
 
 use std::fmt::Write;
-use std::future::Future;
-use std::pin::Pin;
 
-use crate::ask::Ask;
-use crate::cut::shares;
+use futures_util::future::BoxFuture;
 
-/// Whoever can be asked for approval. Questions may come at the same time.
+use crate::tool_host::ToolCall;
+use crate::truncate::{shares, truncate_middle};
+
+/// Asks a person whether a call may be made. It may be asked about several calls at the same time.
 pub trait Approver: Send + Sync {
-    fn approve<'a>(&'a self, ask: &'a Ask) -> Pin<Box<dyn Future<Output = Approval> + Send + 'a>>;
+    /// Waits for the person's decision.
+    fn approve<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Approval>;
 }
 
+/// A person's decision about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Approval {
+    /// The call may be made.
     Given,
+    /// The person said no, or anything but a clear yes.
     Declined,
-    /// There is nobody to ask.
-    Nobody,
+    /// Nobody can be asked, or nobody answered.
+    Unavailable,
 }
 
-/// Answers the same to every question.
+/// An approver that decides the same about every call.
 impl Approver for Approval {
-    fn approve<'a>(&'a self, _: &'a Ask) -> Pin<Box<dyn Future<Output = Approval> + Send + 'a>> {
+    fn approve<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, Approval> {
         Box::pin(std::future::ready(*self))
     }
 }
 
 /// For the values of all arguments together.
 const VALUES_CHARS_MAX: usize = 600;
-/// However many arguments there are, this much of each is shown.
-const VALUE_CHARS_LEAST: usize = 24;
+/// However many arguments there are, at least this much of each is shown.
+const VALUE_CHARS_MIN: usize = 24;
 const NAME_CHARS_MAX: usize = 80;
 const ARGS_MAX: usize = 50;
 
-/// What a person reads before deciding. Every argument is named, so that none hides behind another.
-pub fn question(ask: &Ask) -> String {
-    let mut question = format!("A program wants to call `{}` of the server `{}`", name(&ask.tool), name(&ask.server));
-    if ask.args.is_empty() {
+/// The question that a person is asked about a call. Every argument is named, so that a long one cannot hide another.
+pub fn approval_question(call: &ToolCall) -> String {
+    let mut question = format!("A program wants to call `{}` of the server `{}`", name(&call.tool), name(&call.server));
+    if call.args.is_empty() {
         return question + " without arguments";
     }
     question.push_str(" with");
-    let values: Vec<String> = ask.args.values().map(|value| plain(&value.to_string())).collect();
+    let values: Vec<String> = call.args.values().map(|value| visible(&value.to_string())).collect();
     let sizes: Vec<usize> = values.iter().map(|value| value.chars().count()).collect();
     let shares = shares(&sizes, 0, VALUES_CHARS_MAX);
-    let shown = ask.args.keys().zip(&values).zip(shares).take(ARGS_MAX);
+    let shown = call.args.keys().zip(&values).zip(shares).take(ARGS_MAX);
     for ((key, value), share) in shown {
         // Writing to a string cannot fail.
-        write!(question, "\n  {}: {}", name(key), middle_cut(value, share.max(VALUE_CHARS_LEAST))).unwrap_or_default();
+        write!(question, "\n  {}: {}", name(key), truncate_middle(value, share.max(VALUE_CHARS_MIN)))
+            .unwrap_or_default();
     }
     if values.len() > ARGS_MAX {
         write!(question, "\n  and {} more arguments", values.len() - ARGS_MAX).unwrap_or_default();
@@ -55,32 +60,20 @@ pub fn question(ask: &Ask) -> String {
     question
 }
 
-/// A name that others chose. It must not end before it does.
+/// A name that is chosen by others. Backticks are escaped, because the question puts names between backticks.
 fn name(name: &str) -> String {
-    middle_cut(&plain(name).replace('`', "\\u{60}"), NAME_CHARS_MAX)
+    truncate_middle(&visible(name).replace('`', "\\u{60}"), NAME_CHARS_MAX).into_owned()
 }
 
-/// Both ends: what matters may stand at either.
-fn middle_cut(text: &str, chars_max: usize) -> String {
-    let count = text.chars().count();
-    if count <= chars_max {
-        return text.to_owned();
-    }
-    let tail = chars_max / 3;
-    let head: String = text.chars().take(chars_max - tail).collect();
-    let end: String = text.chars().skip(count - tail).collect();
-    format!("{head}… ({} more characters) …{end}", count - chars_max)
-}
-
-/// Text that looks like what it is: what cannot be seen, or changes how the rest is seen, is escaped, and blanks do not
-/// push anything out of sight.
-fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
+/// Escapes characters that cannot be seen or that change how the rest is displayed, and joins runs of spaces, which could
+/// push the rest out of sight.
+fn visible(text: &str) -> String {
+    let mut visible = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
-            ' ' if plain.ends_with(' ') => {}
-            '"' | '\'' | '\\' => plain.push(letter),
-            // Letters that look like nothing.
+            ' ' if visible.ends_with(' ') => {}
+            '"' | '\'' | '\\' => visible.push(letter),
+            // Letters and marks that have no visible shape.
             '\u{34f}'
             | '\u{115f}'
             | '\u{1160}'
@@ -92,13 +85,13 @@ fn plain(text: &str) -> String {
             | '\u{fe00}'..='\u{fe0f}'
             | '\u{ffa0}'
             | '\u{e0000}'..='\u{e0fff}' => {
-                plain.extend(letter.escape_unicode());
+                visible.extend(letter.escape_unicode());
             }
-            // After another letter, where an accent may stand.
-            _ => plain.extend(format!("a{letter}").escape_debug().skip(1)),
+            // `escape_debug` escapes an accent at the start of a text, but not after a letter.
+            _ => visible.extend(format!("a{letter}").escape_debug().skip(1)),
         }
     }
-    plain
+    visible
 }
 
 #[cfg(test)]
@@ -109,7 +102,12 @@ mod tests {
 
     fn asked(server: &str, tool: &str, args: Value) -> String {
         let Value::Object(args) = args else { panic!("arguments are an object") };
-        question(&Ask { server: server.to_owned(), tool: tool.to_owned(), args, key: String::new() })
+        approval_question(&ToolCall {
+            server: server.to_owned(),
+            tool: tool.to_owned(),
+            args,
+            idempotency_key: String::new(),
+        })
     }
 
     #[test]

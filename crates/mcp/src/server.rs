@@ -1,0 +1,403 @@
+//! Our own MCP server: `search` and `execute` over the tools of the servers behind it.
+//!
+//! Start reading at `execute`: a program runs as a task of its own (`program_task`), so that it goes on while the client asks
+//! a person to approve a call (`elicitation`, `suspended`). `reply` makes the result of `execute`.
+
+mod elicitation;
+mod http;
+mod program_task;
+mod reply;
+mod suspended;
+mod tools;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io;
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dacapo_replay::ANSWER_TOKENS_DEFAULT;
+use dacapo_runner::{CancellationToken, Execution, Runner};
+use futures_util::future::BoxFuture;
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
+    InputRequiredResult, InputResponses, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
+    ProgressToken, ServerCapabilities, ServerConfig,
+};
+use rmcp::service::{RequestContext, ServerInitializeError};
+use rmcp::transport::stdio_pipes;
+use rmcp::{ErrorData, Peer, RoleServer, ServerHandler, ServiceExt};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::tool_servers::ToolServers;
+use elicitation::ApprovalRoute;
+use program_task::{ApprovalRequest, CallSummary, CanAsk, ProgramDigest, ProgramTask, ProgressReport, Verdict};
+use reply::{brief, reply};
+use suspended::{ResumeOutcome, SUSPENDED_MAX, SuspendedProgram, SuspendedPrograms};
+
+pub use http::{HTTP_PATH, HttpAuth, serve_http};
+pub use tools::context_cost_text;
+
+/// The MCP server that clients talk to. Clones share the same programs and servers.
+#[derive(Clone)]
+pub struct McpServer {
+    shared: Arc<ServerShared>,
+}
+
+struct ServerShared {
+    runner: Arc<Runner>,
+    servers: Arc<dyn ToolServers>,
+    result_chars_max: usize,
+    suspended: Arc<SuspendedPrograms>,
+    /// Permits for programs that run.
+    run_permits: Semaphore,
+    /// Permits for programs that wait for a person while the client's request is open.
+    wait_permits: Semaphore,
+}
+
+impl std::fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("McpServer").finish_non_exhaustive()
+    }
+}
+
+/// Characters of JSON that a result may have, unless the configuration says otherwise.
+pub(crate) const RESULT_CHARS_DEFAULT: usize = 25_000;
+
+/// Programs that run at the same time. Further ones wait.
+const RUNNING_MAX: usize = 32;
+
+/// Tools that are listed when a program is given up.
+const LISTED_TOOLS_MAX: usize = 20;
+
+/// The result of a request that the client cancelled. The client does not read it.
+const CANCELLED: &str = "cancelled";
+
+/// A program's calls reach us one by one. This long is waited for further ones, so that one question asks for all.
+const GATHER_WAIT: Duration = Duration::from_millis(10);
+
+/// How long clients may cache our list of tools, which never changes.
+const TOOL_LIST_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// Which permit a program holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PermitKind {
+    Run,
+    Wait,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SearchArgs {
+    query: String,
+    limit: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExecuteArgs {
+    code: String,
+}
+
+impl McpServer {
+    /// A server that runs programs over the tools of `servers`.
+    pub fn new(runner: Runner, servers: Arc<dyn ToolServers>, result_chars_max: usize) -> McpServer {
+        let shared = ServerShared {
+            runner: Arc::new(runner),
+            servers,
+            result_chars_max,
+            suspended: Arc::default(),
+            run_permits: Semaphore::new(RUNNING_MAX),
+            wait_permits: Semaphore::new(SUSPENDED_MAX),
+        };
+        McpServer { shared: Arc::new(shared) }
+    }
+
+    /// Builds the function names and the search index before the first client needs them.
+    pub(crate) fn warm_up(&self) {
+        let server = self.clone();
+        tokio::spawn(async move { server.search(SearchArgs { query: String::new(), limit: Some(1) }).await });
+    }
+
+    async fn search(&self, args: SearchArgs) -> CallToolResult {
+        let servers = &self.shared.servers;
+        servers.ready().await;
+        let limit = args.limit.unwrap_or(tools::LIMIT_DEFAULT).clamp(1, tools::LIMIT_MAX);
+        let (host, query) = (Arc::clone(servers), args.query);
+        let searching = tokio::task::spawn_blocking(move || {
+            let toolbox = host.toolbox();
+            let (results, found) = toolbox.search(&query, limit, ANSWER_TOKENS_DEFAULT);
+            let functions = toolbox.catalog().functions();
+            let names = results.hits.iter().map(|hit| functions[hit.tool.0 as usize].expression()).collect();
+            (names, found)
+        });
+        let (names, found): (Vec<String>, _) = match searching.await {
+            Ok(found) => found,
+            Err(error) => return failure(format!("the search failed: {error}")),
+        };
+        let mut structured = json!({ "declarations": found.text, "functions": names, "total": found.total });
+        let mut text = found.text;
+        let unavailable = brief(&servers.unavailable());
+        if !unavailable.is_empty() {
+            // Writing to a string cannot fail.
+            writeln!(text, "// not available now: {}", unavailable.join("; ")).unwrap_or_default();
+            structured["unavailable"] = json!(unavailable);
+        }
+        let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+        result.structured_content = Some(structured);
+        result
+    }
+
+    async fn execute(&self, program: String, context: &RequestContext<RoleServer>) -> CallToolResponse {
+        let Some(permit) = self.run_permit(context).await else { return failure(CANCELLED.to_owned()).into() };
+        self.shared.servers.ready().await;
+        let can_ask = match ApprovalRoute::of(context) {
+            ApprovalRoute::None => CanAsk::Nobody,
+            ApprovalRoute::InputRequired | ApprovalRoute::Elicitation => CanAsk::Client,
+        };
+        let servers: Arc<dyn ToolServers> = Arc::clone(&self.shared.servers);
+        let task = ProgramTask::start(Arc::clone(&self.shared.runner), servers, program, can_ask);
+        self.attend(task, permit, context).await
+    }
+
+    /// Waits until the program may run. `None` if the client cancels its request before.
+    async fn run_permit(&self, context: &RequestContext<RoleServer>) -> Option<SemaphorePermit<'_>> {
+        context.ct.run_until_cancelled(self.shared.run_permits.acquire()).await?.ok()
+    }
+
+    /// Goes on with a program whose client has asked a person.
+    async fn resume(
+        &self,
+        state: &str,
+        program: &str,
+        responses: Option<InputResponses>,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResponse {
+        let suspended = match self.shared.suspended.take(state, ProgramDigest::of(program)) {
+            ResumeOutcome::Resumed(suspended) => suspended,
+            ResumeOutcome::OtherProgram => {
+                let message = "this `requestState` belongs to another program; nothing was run".to_owned();
+                return failure(message).into();
+            }
+            ResumeOutcome::Expired(summary) => {
+                return given_up("the answer that the program waited for came twice, or too late", summary).into();
+            }
+            ResumeOutcome::Unknown => {
+                let message = "the program that waited for this answer is gone, and which calls it made is not known \
+                               any more; look before you run it again";
+                return failure(message.to_owned()).into();
+            }
+        };
+        let SuspendedProgram { mut task, requests } = *suspended;
+        let Some(permit) = self.run_permit(context).await else { return failure(CANCELLED.to_owned()).into() };
+        let mut responses = responses.unwrap_or_default();
+        for (key, request) in requests {
+            let verdict = responses.remove(&key).map_or(Verdict::Deny, |response| elicitation::read(&response));
+            task.answer(request, verdict);
+        }
+        self.attend(task, permit, context).await
+    }
+
+    /// Reports progress and passes on approval requests until the program ends, or until the client has to ask a person
+    /// and call again.
+    async fn attend(
+        &self,
+        mut task: ProgramTask,
+        mut permit: SemaphorePermit<'_>,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResponse {
+        let mut permit_kind = PermitKind::Run;
+        let route = ApprovalRoute::of(context);
+        let mut reporter = ProgressReporter::new(context);
+        let mut asking: Option<BoxFuture<'_, (ApprovalRequest, Verdict)>> = None;
+        loop {
+            if asking.is_none() && !task.open.is_empty() {
+                match route {
+                    ApprovalRoute::InputRequired => return self.suspend(task).await,
+                    ApprovalRoute::Elicitation => {
+                        asking = task.open.pop_front().map(|request| elicitation::ask(&context.peer, request));
+                    }
+                    ApprovalRoute::None => {
+                        for request in mem::take(&mut task.open) {
+                            task.answer(request, Verdict::NoAnswer);
+                        }
+                    }
+                }
+            }
+            // If all of its calls wait for approval, the program cannot go on until a person answers. It gives its permit to
+            // run to others meanwhile.
+            let unapproved = task.open.len() + usize::from(asking.is_some());
+            if asking.is_some()
+                && permit_kind == PermitKind::Run
+                && task.ledger.summary().open <= unapproved
+                && let Ok(other) = self.shared.wait_permits.try_acquire()
+            {
+                drop(mem::replace(&mut permit, other));
+                permit_kind = PermitKind::Wait;
+            }
+            let answered = async {
+                match asking.as_mut() {
+                    Some(asking) => asking.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                // Dropping the task cancels the program.
+                () = context.ct.cancelled() => return failure(CANCELLED.to_owned()).into(),
+                ended = &mut task.execution => {
+                    let report = task.progress.borrow_and_update().clone();
+                    reporter.report(&report).await;
+                    return match ended {
+                        Ok(execution) => self.reply(&execution).into(),
+                        Err(error) => failure(format!("dacapo failed, not the program: {error}")).into(),
+                    };
+                }
+                Some(request) = task.requests.recv() => task.enqueue(request),
+                (request, verdict) = answered => {
+                    asking = None;
+                    if permit_kind == PermitKind::Wait {
+                        let Some(other) = self.run_permit(context).await else { continue };
+                        drop(mem::replace(&mut permit, other));
+                        permit_kind = PermitKind::Run;
+                    }
+                    task.answer(request, verdict);
+                }
+                Ok(()) = task.progress.changed() => {
+                    let report = task.progress.borrow_and_update().clone();
+                    reporter.report(&report).await;
+                }
+            }
+        }
+    }
+
+    fn reply(&self, execution: &Execution) -> CallToolResult {
+        reply(execution, &self.shared.servers.unavailable(), self.shared.result_chars_max)
+    }
+
+    async fn suspend(&self, mut task: ProgramTask) -> CallToolResponse {
+        tokio::time::sleep(GATHER_WAIT).await;
+        while let Ok(request) = task.requests.try_recv() {
+            task.enqueue(request);
+        }
+        let requests: BTreeMap<String, ApprovalRequest> = (task.oldest_by_tool().into_iter().enumerate())
+            .map(|(number, request)| (format!("approval-{number}"), request))
+            .collect();
+        let elicitations =
+            requests.iter().map(|(key, request)| (key.clone(), elicitation::request(&request.call))).collect();
+        match self.shared.suspended.put(SuspendedProgram { task, requests }) {
+            Ok(state) => InputRequiredResult::new(Some(elicitations), Some(state)).into(),
+            Err(summary) => given_up("too many programs wait for approvals; answer some of them first", summary).into(),
+        }
+    }
+}
+
+impl ServerHandler for McpServer {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("dacapo", env!("CARGO_PKG_VERSION")).with_title("Da Capo"))
+            .with_instructions(tools::instructions(&self.shared.servers.names()))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let mut list = ListToolsResult::with_all_items(tools::tools());
+        (list.ttl_ms, list.cache_scope) = (Some(TOOL_LIST_TTL_MS), Some(CacheScope::Public));
+        Ok(list)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let args = request.arguments.unwrap_or_default();
+        match &*request.name {
+            tools::SEARCH => Ok(match read(args) {
+                Ok(args) => self.search(args).await.into(),
+                Err(message) => failure(message).into(),
+            }),
+            tools::EXECUTE => Ok(match (read(args), request.request_state) {
+                (Ok(ExecuteArgs { code }), Some(state)) => {
+                    self.resume(&state, &code, request.input_responses, &context).await
+                }
+                (Ok(ExecuteArgs { code }), None) => self.execute(code, &context).await,
+                (Err(message), _) => failure(message).into(),
+            }),
+            other => {
+                let message = format!("there is no tool `{other}` here; call functions inside `{}`", tools::EXECUTE);
+                Err(ErrorData::invalid_params(message, None))
+            }
+        }
+    }
+}
+
+/// Sends progress notifications to a client that asked for them.
+struct ProgressReporter<'a> {
+    peer: &'a Peer<RoleServer>,
+    token: Option<ProgressToken>,
+    /// Calls done in the last notification. The protocol wants progress to increase.
+    last_done: Option<usize>,
+}
+
+impl<'a> ProgressReporter<'a> {
+    fn new(context: &'a RequestContext<RoleServer>) -> ProgressReporter<'a> {
+        ProgressReporter { peer: &context.peer, token: context.meta.get_progress_token(), last_done: None }
+    }
+
+    async fn report(&mut self, report: &ProgressReport) {
+        let Some(token) = self.token.clone().filter(|_| self.last_done < Some(report.done)) else { return };
+        self.last_done = Some(report.done);
+        #[expect(clippy::cast_precision_loss, reason = "nobody makes so many calls")]
+        let progress = ProgressNotificationParam::new(token, report.done as f64).with_message(&*report.message);
+        // A client that has disconnected does not need it.
+        drop(self.peer.notify_progress(progress).await);
+    }
+}
+
+fn read<T: DeserializeOwned>(args: Map<String, Value>) -> Result<T, String> {
+    serde_json::from_value(Value::Object(args)).map_err(|error| format!("wrong arguments: {error}"))
+}
+
+fn failure(message: String) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(message)])
+}
+
+/// The result of a program that is given up: why, and which calls it has completed.
+fn given_up(why: &str, summary: CallSummary) -> CallToolResult {
+    let CallSummary { calls, open } = summary;
+    let mut listed: Vec<String> =
+        calls.iter().take(LISTED_TOOLS_MAX).map(|(tool, count)| format!("{tool} ({count})")).collect();
+    if calls.len() > LISTED_TOOLS_MAX {
+        listed.push(format!("{} more", calls.len() - LISTED_TOOLS_MAX));
+    }
+    let mut message = match listed.len() {
+        0 => format!("{why}. It had completed no calls"),
+        _ => format!("{why}. It had completed these calls, do not repeat them blindly: {}", listed.join(", ")),
+    };
+    if open > 0 {
+        write!(message, "; {open} more waited for approval or for their answers").unwrap_or_default();
+    }
+    let mut result = failure(message.clone());
+    let error = json!({ "name": "AbortError", "message": message });
+    result.structured_content = Some(json!({ "status": "error", "error": error, "calls": calls }));
+    result
+}
+
+/// Serves the client at our stdin and stdout until it disconnects, or until `stop`.
+pub async fn serve_stdio(server: McpServer, stop: CancellationToken) -> io::Result<()> {
+    server.warm_up();
+    let service = match server.serve_with_ct(stdio_pipes(), stop).await {
+        Ok(service) => service,
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
+        Err(error) => return Err(io::Error::other(error)),
+    };
+    service.waiting().await.map(drop).map_err(io::Error::other)
+}

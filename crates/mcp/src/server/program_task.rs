@@ -1,0 +1,195 @@
+//! A program that runs for a client, as a task of its own: it goes on while the client asks a person between two requests.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use dacapo_runner::{
+    Approval, Approver, BoxFuture, CallPhase, CallProgress, CancellationToken, Execution, Runner, ToolCall, ToolHost,
+};
+use sha2::{Digest, Sha256};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::DropGuard;
+
+use crate::lock::lock;
+
+/// A program that runs. Dropping it cancels the program.
+#[derive(Debug)]
+pub(super) struct ProgramTask {
+    pub(super) execution: JoinHandle<Execution>,
+    pub(super) progress: watch::Receiver<ProgressReport>,
+    pub(super) requests: mpsc::UnboundedReceiver<ApprovalRequest>,
+    /// Requests that nobody has answered yet.
+    pub(super) open: VecDeque<ApprovalRequest>,
+    /// Server and name of the tools that are approved for the rest of the program.
+    approved: BTreeSet<(String, String)>,
+    pub(super) digest: ProgramDigest,
+    pub(super) ledger: Arc<CallLedger>,
+    _cancel: DropGuard,
+}
+
+/// Identifies a program by its code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ProgramDigest([u8; 32]);
+
+impl ProgramDigest {
+    pub(super) fn of(code: &str) -> ProgramDigest {
+        ProgramDigest(Sha256::digest(code.as_bytes()).into())
+    }
+}
+
+/// Counts the calls of a program. Outlives the program, so that a client that comes back too late learns what was done.
+#[derive(Debug, Default)]
+pub(super) struct CallLedger(Mutex<CallSummary>);
+
+/// What a program's calls came to so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct CallSummary {
+    /// How often each tool was called and answered.
+    pub(super) calls: BTreeMap<String, u64>,
+    /// Calls that have not been answered. They may have been sent.
+    pub(super) open: usize,
+}
+
+impl CallLedger {
+    pub(super) fn summary(&self) -> CallSummary {
+        lock(&self.0).clone()
+    }
+
+    fn count(&self, progress: CallProgress<'_>) {
+        let mut summary = lock(&self.0);
+        summary.open = progress.made - progress.done;
+        if matches!(progress.phase, CallPhase::Answered | CallPhase::Failed) {
+            *summary.calls.entry(progress.tool.to_owned()).or_default() += 1;
+        }
+    }
+}
+
+/// The latest progress of a program, as a client sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ProgressReport {
+    pub(super) done: usize,
+    pub(super) message: String,
+}
+
+/// A call that needs a person's approval.
+#[derive(Debug)]
+pub(super) struct ApprovalRequest {
+    pub(super) call: ToolCall,
+    reply: oneshot::Sender<Approval>,
+}
+
+/// What a person decided about a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    AllowOnce,
+    /// This call, and all calls of the same tool in this program.
+    AllowForProgram,
+    Deny,
+    /// Nobody could be asked, or nobody answered.
+    NoAnswer,
+}
+
+/// Whether a client can ask its user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CanAsk {
+    Client,
+    Nobody,
+}
+
+/// Passes approval requests on to the task that serves the client.
+struct ChannelApprover(mpsc::UnboundedSender<ApprovalRequest>);
+
+impl Approver for ChannelApprover {
+    fn approve<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Approval> {
+        Box::pin(async {
+            let (reply, replied) = oneshot::channel();
+            let request = ApprovalRequest { call: call.clone(), reply };
+            match self.0.send(request) {
+                Ok(()) => replied.await.unwrap_or(Approval::Unavailable),
+                Err(_) => Approval::Unavailable,
+            }
+        })
+    }
+}
+
+impl ProgramTask {
+    pub(super) fn start(runner: Arc<Runner>, host: Arc<dyn ToolHost>, program: String, can_ask: CanAsk) -> ProgramTask {
+        let (request_sender, requests) = mpsc::unbounded_channel();
+        let (progress_sender, progress) = watch::channel(ProgressReport::default());
+        let cancel = CancellationToken::new();
+        let cancelled = cancel.clone();
+        let (digest, ledger) = (ProgramDigest::of(&program), Arc::<CallLedger>::default());
+        let counts = Arc::clone(&ledger);
+        let execution = tokio::spawn(async move {
+            let on_progress = |progress: CallProgress<'_>| {
+                counts.count(progress);
+                drop(progress_sender.send(ProgressReport::of(progress)));
+            };
+            let approver: &dyn Approver = match can_ask {
+                CanAsk::Client => &ChannelApprover(request_sender),
+                CanAsk::Nobody => &Approval::Unavailable,
+            };
+            runner.run(&program, &*host, approver, &on_progress, &cancelled).await
+        });
+        let (open, approved) = (VecDeque::new(), BTreeSet::new());
+        ProgramTask { execution, progress, requests, open, approved, digest, ledger, _cancel: cancel.drop_guard() }
+    }
+
+    /// Takes a request. If its tool is approved already, the request is answered at once.
+    pub(super) fn enqueue(&mut self, request: ApprovalRequest) {
+        if self.approved.contains(&request.tool()) {
+            request.answer(Approval::Given);
+        } else {
+            self.open.push_back(request);
+        }
+    }
+
+    /// Answers a request, and all open ones that the verdict decides too.
+    pub(super) fn answer(&mut self, request: ApprovalRequest, verdict: Verdict) {
+        let tool = request.tool();
+        request.answer(match verdict {
+            Verdict::AllowOnce | Verdict::AllowForProgram => Approval::Given,
+            Verdict::Deny => Approval::Declined,
+            Verdict::NoAnswer => Approval::Unavailable,
+        });
+        if verdict == Verdict::AllowForProgram {
+            self.approved.insert(tool);
+            for request in std::mem::take(&mut self.open) {
+                self.enqueue(request);
+            }
+        }
+    }
+
+    /// Takes the oldest open request of each tool.
+    pub(super) fn oldest_by_tool(&mut self) -> VecDeque<ApprovalRequest> {
+        let mut tools = BTreeSet::new();
+        let (first, rest) = self.open.drain(..).partition(|request| tools.insert(request.tool()));
+        self.open = rest;
+        first
+    }
+}
+
+impl ApprovalRequest {
+    fn tool(&self) -> (String, String) {
+        (self.call.server.clone(), self.call.tool.clone())
+    }
+
+    fn answer(self, approval: Approval) {
+        // A program that has ended does not wait for it any more.
+        self.reply.send(approval).unwrap_or_default();
+    }
+}
+
+impl ProgressReport {
+    fn of(progress: CallProgress<'_>) -> ProgressReport {
+        let CallProgress { tool, phase, done, made } = progress;
+        let what = match phase {
+            CallPhase::Started => format!("calling {tool}"),
+            CallPhase::Answered => format!("{tool} answered"),
+            CallPhase::Failed => format!("{tool} failed"),
+            CallPhase::Refused => format!("{tool} was refused"),
+        };
+        ProgressReport { done, message: format!("{done} of {made} calls done; {what}") }
+    }
+}

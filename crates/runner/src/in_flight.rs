@@ -1,0 +1,108 @@
+//! The calls of one program: those that are being executed, and what became of the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use dacapo_replay::{Call, CallIndex, LogLine, MadeCall};
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use serde_json::Value;
+
+use crate::runner::{CallPhase, CallProgress, ProgressSink};
+use crate::tool_host::{Attachment, CallError, ToolOutput};
+
+/// Handing a step to another thread and back takes about this long. Waiting up to as long for one more answer costs
+/// nothing if it comes, because it saves a step.
+const IDLE_MAX: Duration = Duration::from_micros(50);
+/// Answers that have arrived are not held back longer than this, however fast others follow.
+const GATHER_MAX: Duration = Duration::from_millis(1);
+
+/// Calls that are being executed.
+pub(crate) struct InFlight<'a> {
+    pub(crate) futures: FuturesUnordered<BoxFuture<'a, Completed>>,
+    pub(crate) tracker: CallTracker,
+    pub(crate) progress: ProgressSink<'a>,
+}
+
+/// A call that is over.
+pub(crate) struct Completed {
+    pub(crate) call: Call,
+    pub(crate) output: Result<ToolOutput, CallError>,
+    pub(crate) disposition: Disposition,
+}
+
+/// Whether a call was sent to its server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disposition {
+    Sent,
+    Refused,
+}
+
+/// What became of each call of a program.
+#[derive(Default)]
+pub(crate) struct CallTracker {
+    /// The tool of every call that the program has made.
+    pub(crate) tools: BTreeMap<CallIndex, String>,
+    pub(crate) open: BTreeSet<CallIndex>,
+    /// In the order in which they were settled, like `refused`.
+    pub(crate) completed: Vec<CallIndex>,
+    pub(crate) refused: Vec<CallIndex>,
+    pub(crate) attachments: Vec<Attachment>,
+    pub(crate) attachment_bytes: usize,
+    pub(crate) logs: Vec<LogLine>,
+}
+
+impl CallTracker {
+    /// The index of the next call. Calls are issued in the order of their indexes.
+    pub(crate) fn next(&self) -> CallIndex {
+        CallIndex(self.tools.last_key_value().map_or(0, |(last, _)| last.0 + 1))
+    }
+
+    pub(crate) fn has_settled(&self, call: CallIndex) -> bool {
+        self.tools.contains_key(&call) && !self.open.contains(&call)
+    }
+
+    pub(crate) fn with_tools<'a>(&self, calls: impl IntoIterator<Item = &'a CallIndex>) -> Vec<MadeCall> {
+        calls.into_iter().map(|call| MadeCall { call: *call, tool: self.tools[call].clone() }).collect()
+    }
+}
+
+impl InFlight<'_> {
+    /// Waits for answers that arrive right after others, so that one step takes them all.
+    pub(crate) async fn gather(&mut self, completed: &mut Vec<Completed>) {
+        let started = Instant::now();
+        let mut last = started;
+        loop {
+            let before = completed.len();
+            while let Some(Some(next)) = self.futures.next().now_or_never() {
+                completed.push(next);
+            }
+            let now = Instant::now();
+            if completed.len() > before {
+                last = now;
+            }
+            if self.futures.is_empty() || now - last > IDLE_MAX || now - started > GATHER_MAX {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub(crate) fn report(&self, tool: &str, phase: CallPhase) {
+        let made = self.tracker.tools.len();
+        let done = made - self.tracker.open.len();
+        (self.progress)(CallProgress { tool, phase, done, made });
+    }
+}
+
+/// The attachments whose handles are in the data. A handle is a string without escapes, so it can be found in the text.
+pub(crate) fn in_order_of_handles(attachments: Vec<Attachment>, data: &str) -> Vec<Attachment> {
+    let position = |attachment: Attachment| {
+        let quoted = Value::from(attachment.handle.as_str()).to_string();
+        data.find(&quoted).map(|at| (at, attachment))
+    };
+    let mut found: Vec<(usize, Attachment)> = attachments.into_iter().filter_map(position).collect();
+    found.sort_by_key(|(at, _)| *at);
+    found.into_iter().map(|(_, attachment)| attachment).collect()
+}

@@ -1,0 +1,77 @@
+//! Runs a program to its end and executes its tool calls.
+//!
+//! [`Runner::run`] steps a program with `dacapo_replay`, sends each call it makes to a [`ToolHost`], and steps it again
+//! with the answers, until it returns, fails, or is stopped. Before a call is sent, the [`Policy`] decides whether it is
+//! allowed, denied, or needs the approval of a person, who is asked through an [`Approver`]. Calls that a program makes
+//! together run concurrently. A program may use so much wall-clock time and no more; the time that a person takes to
+//! approve a call does not count.
+//!
+//! What it refuses to do:
+//! - It knows no protocol. Tools are executed by a [`ToolHost`], whatever is behind it.
+//! - It does no I/O of its own: tools, approvals and storage ([`JournalStore`]) are traits. It reads the clock of the
+//!   system and its randomness once, to give each run a start time and a seed.
+//! - It never sends a call twice. A call whose outcome is not known is reported as unfinished, not repeated.
+//!
+//! Start reading at [`Runner::run`], then `in_flight.rs`.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use dacapo_replay::{Answer, JsonText, Toolbox, read_tools};
+//! use dacapo_runner::*;
+//! use serde_json::{Map, Value, json};
+//!
+//! struct Shop(Arc<Toolbox>);
+//!
+//! impl ToolHost for Shop {
+//!     fn toolbox(&self) -> Arc<Toolbox> {
+//!         self.0.clone()
+//!     }
+//!     fn annotations(&self, _server: &str, _tool: &str) -> Map<String, Value> {
+//!         Map::new()
+//!     }
+//!     fn call<'a>(
+//!         &'a self,
+//!         call: &'a ToolCall,
+//!         _cancel: &'a CancellationToken,
+//!     ) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
+//!         let price = call.args["item"].as_str().map_or(0, str::len);
+//!         let answer = Answer::Ok(JsonText::from(&json!(price)));
+//!         Box::pin(async { Ok(ToolOutput { answer, attachments: Vec::new() }) })
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let tools = read_tools(&json!([{ "name": "price", "server": "shop", "input_schema": { "type": "object" } }]))?;
+//! let host = Shop(Arc::new(Toolbox::new(tools)?));
+//! let runner = Runner::new(Policy::default(), RunLimits::default())?;
+//!
+//! let program = "const [a, b] = await Promise.all([shop.price({item: 'pen'}), shop.price({item: 'inkwell'})]); return a + b";
+//! let execution = runner.run(program, &host, &Approval::Unavailable, &|_| {}, &CancellationToken::new()).await;
+//! assert_eq!(execution.result.expect("it returns").get(), "10");
+//! # Ok(())
+//! # }
+//! ```
+#![warn(missing_docs)]
+
+mod approval;
+mod execution;
+mod in_flight;
+mod lock;
+mod name_pattern;
+mod policy;
+mod runner;
+mod stopwatch;
+mod tool_host;
+mod truncate;
+
+pub use approval::{Approval, Approver, approval_question};
+pub use execution::{Execution, RunError, StopKind, StoppedRun};
+pub use futures_util::future::BoxFuture;
+pub use name_pattern::NamePattern;
+pub use policy::{Policy, PolicyRule};
+pub use runner::{CallPhase, CallProgress, ProgressSink, RunLimits, Runner};
+pub use tokio_util::sync::CancellationToken;
+pub use tool_host::{Attachment, CallError, ToolCall, ToolHost, ToolOutput};
+pub use truncate::{JSON_CHARS_MIN, TruncatedJson, truncate_chars, truncate_json};

@@ -1,0 +1,67 @@
+//! What executes the calls of a program.
+
+use std::sync::Arc;
+
+use dacapo_replay::{Answer, Toolbox};
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+/// One call of a program, on its way to the server that owns the tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCall {
+    /// The server that owns the tool.
+    pub server: String,
+    /// The tool's name, as the server knows it.
+    pub tool: String,
+    /// The arguments, checked against the tool's input schema.
+    pub args: Map<String, Value>,
+    /// Unique for the call, and the same on every replay, so that a server can recognise a call that it has executed.
+    pub idempotency_key: String,
+}
+
+/// What a tool returned.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolOutput {
+    /// As the program sees it. Content that is not text is replaced by a handle.
+    pub answer: Answer,
+    /// The content that the handles stand for.
+    pub attachments: Vec<Attachment>,
+}
+
+/// Content that is not text: an image, sound, a resource.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attachment {
+    /// Identifies it in the answer, where the object that stands for it has the field `"handle"`.
+    pub handle: String,
+    /// The content block, as the server sent it.
+    pub block: Value,
+}
+
+/// Why a call has no answer: it was not executed, or it is unknown whether it was. The program sees a `ToolError` with
+/// this message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CallError(pub String);
+
+/// Knows the tools of a program and executes its calls.
+pub trait ToolHost: Send + Sync {
+    /// The tools as they are now, in a namespace per server.
+    fn toolbox(&self) -> Arc<Toolbox>;
+
+    /// Annotations of a tool, such as `readOnlyHint`. Empty if the tool is not known.
+    fn annotations(&self, server: &str, tool: &str) -> Map<String, Value>;
+
+    /// Waits until what is known of the server's tools comes from the server itself and not from a cache, or the server
+    /// cannot be reached. Ends soon after `cancel`. Annotations that decide whether a call is allowed are read after it.
+    fn tools_confirmed<'a>(&'a self, _server: &'a str, _cancel: &'a CancellationToken) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Executes a call. Ends soon after `cancel`.
+    fn call<'a>(
+        &'a self,
+        call: &'a ToolCall,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<ToolOutput, CallError>>;
+}
