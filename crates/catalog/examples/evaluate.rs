@@ -1,5 +1,6 @@
 //! Measures search: `cargo run --release --example evaluate` prints how often the right tools are among
-//! the first hits on the development sets, and how long indexing and searching take.
+//! the first hits on the development sets, and how long indexing and searching take. The sets are the one of this
+//! repository, and those of `../shared/data` where they are present.
 
 #![expect(clippy::print_stdout, reason = "a report is what this is for")]
 
@@ -9,20 +10,27 @@ use std::time::{Duration, Instant};
 use dacapo_catalog::{SearchIndex, Tool, read_tools};
 use serde_json::Value;
 
-const SETS: [&str; 2] = ["bfcl-live", "metatool"];
+/// Name and directory, from the crate.
+const SETS: [(&str, &str); 3] = [
+    ("corpus", "tests/corpus/search"),
+    ("bfcl-live", "../../../shared/data/search/bfcl-live"),
+    ("metatool", "../../../shared/data/search/metatool"),
+];
 
 fn main() {
     println!("{:<18} {:<5} {:>7} {:>6} {:>6} {:>6} {:>8}", "set", "half", "queries", "R@1", "R@5", "R@10", "nDCG@10");
-    for set in SETS {
-        let tools = tools(set);
+    let sets = SETS.map(|(name, path)| (name, Path::new(env!("CARGO_MANIFEST_DIR")).join(path)));
+    let sets: Vec<(&str, PathBuf)> = sets.into_iter().filter(|(_, directory)| directory.exists()).collect();
+    for (set, directory) in &sets {
+        let tools = tools(directory);
         let index = SearchIndex::new(&tools);
-        let questions = questions(set);
+        let questions = questions(directory);
         print_rows(set, &index, &tools, &questions);
         print_rows(&format!("{set}, joined"), &index, &tools, &joined(&questions));
     }
     println!();
     for count in [2_000, 10_000] {
-        print_timing(count);
+        print_timing(count, &sets);
     }
 }
 
@@ -32,20 +40,16 @@ struct SearchQuestion {
     groups: Vec<Vec<String>>,
 }
 
-fn directory(set: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/search").join(set)
-}
-
 fn json_lines(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
 
-fn tools(set: &str) -> Vec<Tool> {
-    read_tools(&Value::Array(json_lines(&directory(set).join("catalog.jsonl")))).expect("the catalogue is a tool list")
+fn tools(set: &Path) -> Vec<Tool> {
+    read_tools(&Value::Array(json_lines(&set.join("catalog.jsonl")))).expect("the catalogue is a tool list")
 }
 
-fn questions(set: &str) -> Vec<SearchQuestion> {
+fn questions(set: &Path) -> Vec<SearchQuestion> {
     let names = |value: &Value| -> Vec<String> {
         let names = value.as_array().expect("gold is an array").iter();
         names.map(|name| name.as_str().expect("a tool is named by a string").to_owned()).collect()
@@ -57,7 +61,7 @@ fn questions(set: &str) -> Vec<SearchQuestion> {
             None => names(&line["gold"]).into_iter().map(|name| vec![name]).collect(),
         },
     };
-    json_lines(&directory(set).join("queries.jsonl")).iter().map(question).collect()
+    json_lines(&set.join("queries.jsonl")).iter().map(question).collect()
 }
 
 /// Whole tasks, made of two or three queries each.
@@ -100,8 +104,8 @@ fn figures(index: &SearchIndex, tools: &[Tool], question: &SearchQuestion) -> [f
     [recall(1), recall(5), recall(10), ranks.iter().map(|rank| gain(*rank)).sum::<f64>() / ideal]
 }
 
-fn print_timing(count: usize) {
-    let sources: Vec<Tool> = SETS.iter().flat_map(|set| tools(set)).collect();
+fn print_timing(count: usize, sets: &[(&str, PathBuf)]) {
+    let sources: Vec<Tool> = sets.iter().flat_map(|(_, set)| tools(set)).collect();
     let renamed = |number: usize| {
         let source = &sources[number % sources.len()];
         Tool { server: Some(format!("server{}", number / sources.len())), ..source.clone() }
@@ -111,7 +115,7 @@ fn print_timing(count: usize) {
     builds.sort_unstable();
 
     let index = SearchIndex::new(&tools);
-    let questions = SETS.iter().flat_map(|set| questions(set));
+    let questions = sets.iter().flat_map(|(_, set)| questions(set));
     let mut searches: Vec<Duration> = questions.map(|question| timed(|| index.search(&question.query, 10))).collect();
     searches.sort_unstable();
     println!(

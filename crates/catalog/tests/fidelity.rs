@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use dacapo_catalog::type_of;
 use serde_json::Value;
-use support::{compile, data, json_lines};
+use support::{DataSource, LabelledSchema, compile};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SchemaLine {
@@ -44,16 +44,15 @@ struct Judged {
 
 impl Judged {
     /// Adds a namespace with the schema's type and a constant for each value.
-    fn add(&mut self, file: &str, id: &str, schema: &Value, instances: &Value) {
+    fn add(&mut self, file: &str, labelled: &LabelledSchema) {
         let file = self.files.entry(file.to_owned()).or_default();
-        let ty = type_of(schema, "Root");
+        let ty = type_of(&labelled.schema, "Root");
+        let id = &labelled.id;
         file.push(SchemaLine::Declaration, id, &format!("namespace {id} {{\n{}", ty.text));
-        let labelled = |label: &str| instances[label].as_array().into_iter().flatten();
-        for (index, value) in labelled("valid").enumerate() {
+        for (index, value) in labelled.valid.iter().enumerate() {
             file.push(SchemaLine::Valid, id, &format!("const v{index}: Root = {value};"));
         }
-        for (index, case) in labelled("invalid").enumerate() {
-            let value = case.get("value").filter(|_| case.get("kind").is_some()).unwrap_or(case);
+        for (index, value) in labelled.invalid.iter().enumerate() {
             file.push(SchemaLine::Invalid, id, &format!("// @ts-expect-error\nconst i{index}: Root = {value};"));
         }
         file.push(SchemaLine::Declaration, id, "}");
@@ -82,32 +81,31 @@ impl Judged {
 #[test]
 #[expect(clippy::print_stderr, reason = "the figures are worth seeing")]
 fn every_labelled_value_is_judged_as_its_label_says() {
-    let Some(directory) = data("schemas") else {
-        return;
-    };
-    let instances: BTreeMap<String, Value> = json_lines(&directory.join("instances.jsonl"))
-        .into_iter()
-        .map(|line| (line["id"].as_str().unwrap().to_owned(), line))
-        .collect();
-    let corpus = json_lines(&directory.join("corpus.jsonl"));
     let mut judged = Judged::default();
-    for (index, line) in corpus.iter().enumerate() {
-        let id = line["id"].as_str().unwrap();
-        let file = format!("corpus{}.ts", index / 400);
-        judged.add(&file, id, &line["schema"], instances.get(id).unwrap_or(&Value::Null));
+    let mut schemas = 0;
+    let mut labels_min = (0, 0);
+    for source in DataSource::present() {
+        for (index, labelled) in source.labelled_schemas().iter().enumerate() {
+            schemas += 1;
+            judged.add(&format!("{source:?}{}.ts", index / 400), labelled);
+        }
+        let (valid, invalid) = match source {
+            DataSource::Corpus => (350, 500),
+            DataSource::Shared => (900, 2_500),
+        };
+        labels_min = (labels_min.0 + valid, labels_min.1 + invalid);
     }
 
     judged.ask_tsc();
     let (valid, invalid) = (judged.count(SchemaLine::Valid), judged.count(SchemaLine::Invalid) / 2);
     eprintln!(
-        "{} schemas: {} refused by tsc; valid rejected {}/{valid}; invalid accepted {}/{invalid}; warnings {:?}",
-        corpus.len(),
+        "{schemas} schemas: {} refused by tsc; valid rejected {}/{valid}; invalid accepted {}/{invalid}; warnings {:?}",
         judged.rejected.len(),
         judged.valid_rejected.len(),
         judged.invalid_accepted.len(),
         judged.warnings,
     );
-    assert!(valid > 900 && invalid > 2_500, "only {valid} and {invalid} labels were read");
+    assert!(valid > labels_min.0 && invalid > labels_min.1, "only {valid} and {invalid} labels were read");
     assert_eq!(judged.rejected, [""; 0]);
     assert_eq!(judged.valid_rejected, [""; 0]);
     assert_eq!(judged.invalid_accepted, [""; 0]);
@@ -125,7 +123,15 @@ fn every_feature_of_json_schema_has_a_type_that_holds() {
                 assert_eq!(validator.is_valid(value), is_valid, "{}: {value}", feature["about"]);
             }
         }
-        judged.add("features.ts", &format!("s{index}"), &feature["schema"], feature);
+        let values = |label: &str| feature[label].as_array().unwrap().clone();
+        let labelled = LabelledSchema {
+            id: format!("s{index}"),
+            schema: feature["schema"].clone(),
+            valid: values("valid"),
+            invalid: values("invalid"),
+            invalid_beyond_types: Vec::new(),
+        };
+        judged.add("features.ts", &labelled);
     }
 
     judged.ask_tsc();
