@@ -10,6 +10,7 @@
 mod call_recorder;
 mod canonical;
 mod journal;
+mod journal_format;
 mod limits;
 mod lookup;
 mod lru_cache;
@@ -29,6 +30,7 @@ pub use dacapo_catalog::{
 };
 pub use dacapo_sandbox::{LogLevel, SandboxError, ShouldContinue};
 pub use journal::{Answer, ArgsDigest, CallIndex, CompletedCall, Journal, JournalEntry, JsonText};
+pub use journal_format::JournalFormatError;
 pub use limits::{Limit, Limits};
 pub use lru_cache::LruCache;
 pub use program::{Program, undefined_functions};

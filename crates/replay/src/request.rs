@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::journal::{Answer, CallIndex, CompletedCall, Journal, JournalEntry, JsonText};
+use crate::journal::{Answer, ArgsDigest, CallIndex, CompletedCall, Journal, JournalEntry, JsonText};
 use crate::limits::{Limit, Limits};
 use crate::program::Program;
 use crate::toolbox::Toolbox;
@@ -64,7 +64,7 @@ impl StepRequest {
         Ok(StepRequest {
             program,
             toolbox,
-            journal: journal(&fields.list("journal")?)?,
+            journal: read_journal(&fields.list("journal")?, &["call", "tool", "args", "ok", "error"])?,
             reuse: reuse(&fields.list("reuse")?)?,
             limits,
         })
@@ -96,17 +96,27 @@ fn program(raw: &RawValue) -> Result<Program, RequestError> {
     Ok(program)
 }
 
-fn journal(items: &[ListItem<'_>]) -> Result<Journal, RequestError> {
+/// Reads answered calls. `known` are the fields that an entry may have.
+pub(crate) fn read_journal(items: &[ListItem<'_>], known: &[&str]) -> Result<Journal, RequestError> {
     let mut journal = Journal::default();
     let mut answered = std::collections::BTreeMap::new();
     for item in items {
-        let fields = ObjectFields::read(item.raw, &item.path, &["call", "tool", "args", "ok", "error"])?;
+        let fields = ObjectFields::read(item.raw, &item.path, known)?;
         let call = CallIndex(fields.required("call")?);
         if let Some(earlier) = answered.insert(call, item.path.clone()) {
             return Err(fields.error("call", format!("{call} is answered already by {earlier}")));
         }
+        let (tool, answer) = (fields.required::<String>("tool")?, answer(&fields)?);
         let args = fields.optional::<Value>("args")?;
-        journal.push(JournalEntry::new(call, fields.required::<String>("tool")?, args.as_ref(), answer(&fields)?));
+        journal.push(match (args, fields.optional::<String>("args_digest")?) {
+            (args, None) => JournalEntry::new(call, tool, args.as_ref(), answer),
+            (None, Some(digest)) => {
+                let bytes = u32::from_str_radix(&digest, 16).ok().filter(|_| digest.len() == 8);
+                let bytes = bytes.ok_or_else(|| fields.error("args_digest", "must have eight hexadecimal digits"))?;
+                JournalEntry::with_digest(call, tool, ArgsDigest(bytes.to_be_bytes()), answer)
+            }
+            (Some(_), Some(_)) => return Err(fields.error("args_digest", "goes only without `args`")),
+        });
     }
     Ok(journal)
 }
@@ -157,18 +167,18 @@ fn limits(raw: &RawValue) -> Result<Limits, RequestError> {
 }
 
 /// The fields of one JSON object, still as text.
-struct ObjectFields<'a> {
+pub(crate) struct ObjectFields<'a> {
     path: String,
     fields: Vec<(String, &'a RawValue)>,
 }
 
-struct ListItem<'a> {
+pub(crate) struct ListItem<'a> {
     path: String,
     raw: &'a RawValue,
 }
 
 impl<'a> ObjectFields<'a> {
-    fn read(raw: &'a RawValue, path: &str, known: &[&str]) -> Result<ObjectFields<'a>, RequestError> {
+    pub(crate) fn read(raw: &'a RawValue, path: &str, known: &[&str]) -> Result<ObjectFields<'a>, RequestError> {
         let ObjectText(fields) =
             serde_json::from_str(raw.get()).map_err(|error| RequestError::new(path, plain(&error)))?;
         let fields = ObjectFields { path: path.to_owned(), fields };
@@ -200,12 +210,12 @@ impl<'a> ObjectFields<'a> {
         self.raw(name).map(read).transpose()
     }
 
-    fn required<T: DeserializeOwned>(&self, name: &str) -> Result<T, RequestError> {
+    pub(crate) fn required<T: DeserializeOwned>(&self, name: &str) -> Result<T, RequestError> {
         self.optional(name)?.ok_or_else(|| self.error(name, "is missing"))
     }
 
     /// The items of an array; none when the field is absent.
-    fn list(&self, name: &str) -> Result<Vec<ListItem<'a>>, RequestError> {
+    pub(crate) fn list(&self, name: &str) -> Result<Vec<ListItem<'a>>, RequestError> {
         let Some(raw) = self.raw(name) else { return Ok(Vec::new()) };
         let items: Vec<&'a RawValue> =
             serde_json::from_str(raw.get()).map_err(|error| self.error(name, plain(&error)))?;
