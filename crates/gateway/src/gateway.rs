@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dacapo_replay::{SandboxError, Stepper, Toolboxes};
+use dacapo_runner::matches_pattern;
 use dacapo_wire::{Defaults, Switch};
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
 use crate::store::Store;
-use crate::upstream::{Upstreams, matches};
+use crate::upstream::Upstreams;
 
 /// A running gateway.
 #[derive(Debug)]
@@ -56,7 +57,8 @@ impl Gateway {
     /// What holds for a model where a request says nothing.
     pub(crate) fn defaults(&self, model: &str) -> Defaults {
         let code_mode = &self.config.code_mode;
-        let of_model = code_mode.models.iter().find(|(pattern, _)| matches(pattern, model)).map(|(_, switch)| *switch);
+        let of_model =
+            code_mode.models.iter().find(|(pattern, _)| matches_pattern(pattern, model)).map(|(_, switch)| *switch);
         let switch: Switch = of_model.unwrap_or(code_mode.default);
         let custom_execute = self.upstreams.of(model).is_ok_and(|upstream| upstream.custom_execute);
         Defaults { switch, declarations_tokens_max: code_mode.declarations_tokens_max, custom_execute }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use bytes::Bytes;
+use dacapo_runner::matches_pattern;
 use dacapo_wire::Wire;
 use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
@@ -150,7 +151,8 @@ impl Upstreams {
 
     /// The first that has the model.
     pub(crate) fn of(&self, model: &str) -> Result<&Upstream, TurnError> {
-        let found = self.list.iter().find(|upstream| upstream.models.iter().any(|pattern| matches(pattern, model)));
+        let found =
+            self.list.iter().find(|upstream| upstream.models.iter().any(|pattern| matches_pattern(pattern, model)));
         found.ok_or_else(|| {
             let known: Vec<&str> = self.list.iter().flat_map(|upstream| &upstream.models).map(String::as_str).collect();
             TurnError::ours(
@@ -331,37 +333,4 @@ fn told(error: &reqwest::Error) -> String {
         cause = error.source();
     }
     told
-}
-
-/// Does the text fit the pattern, in which `*` stands for any characters?
-pub(crate) fn matches(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
-    let mut parts = parts.peekable();
-    if parts.peek().is_none() {
-        return rest.is_empty();
-    }
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            return rest.ends_with(part);
-        }
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    true
-}
-
-#[cfg(test)]
-mod tests {
-    use super::matches;
-
-    #[test]
-    fn stars_stand_for_any_characters() {
-        let hits = [("*", ""), ("gpt-*", "gpt-5"), ("*mini", "gpt-mini"), ("a*b*c", "a-b-b-c"), ("demo", "demo")];
-        let misses = [("gpt-*", "o3"), ("demo", "demo2"), ("a*b*c", "a-c-b"), ("a*a", "a")];
-        assert!(hits.iter().all(|(pattern, text)| matches(pattern, text)));
-        assert!(!misses.iter().any(|(pattern, text)| matches(pattern, text)));
-    }
 }

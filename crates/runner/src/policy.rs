@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::name_pattern::NamePattern;
+use crate::pattern::matches_pattern;
 
 /// Rules, of which the first that matches a call decides. A call that no rule matches is decided by the annotations of its
 /// tool.
@@ -33,9 +33,9 @@ pub(crate) enum Decision {
 #[serde(deny_unknown_fields)]
 pub struct PolicyRule {
     #[serde(default)]
-    server: Option<NamePattern>,
+    server: Option<String>,
     #[serde(default)]
-    tool: Option<NamePattern>,
+    tool: Option<String>,
     /// Each must have the value that is given here. `null` matches an annotation that is absent.
     #[serde(default)]
     annotations: Map<String, Value>,
@@ -56,9 +56,10 @@ impl Policy {
 
 impl PolicyRule {
     fn matches(&self, server: &str, tool: &str, annotations: &Map<String, Value>) -> bool {
-        let named = |pattern: &Option<NamePattern>, name| pattern.as_ref().is_none_or(|pattern| pattern.matches(name));
-        named(&self.server, server)
-            && named(&self.tool, tool)
+        let matches =
+            |pattern: &Option<String>, name| pattern.as_ref().is_none_or(|pattern| matches_pattern(pattern, name));
+        matches(&self.server, server)
+            && matches(&self.tool, tool)
             && self.annotations.iter().all(|(key, value)| annotations.get(key).unwrap_or(&Value::Null) == value)
     }
 }

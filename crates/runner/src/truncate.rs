@@ -60,7 +60,7 @@ const OMISSIONS_MAX: usize = 5;
 /// # use serde_json::json;
 /// let truncated = truncate_json("data", json!({ "id": 7, "body": "x".repeat(1_000) }), 100);
 /// assert_eq!(truncated.value["id"], 7);
-/// assert_eq!(truncated.omitted.as_deref(), Some("data.body has only the first 77 of 1000 characters"));
+/// assert_eq!(truncated.omitted.as_deref(), Some("data.body has only the first 80 of 1000 characters"));
 /// ```
 pub fn truncate_json(name: &str, value: Value, chars_max: usize) -> TruncatedJson {
     let mut truncator = JsonTruncator { path: name.to_owned(), omissions: Vec::new(), more: 0 };

@@ -1,0 +1,145 @@
+//! What is stored between the requests of a client: journals and sealed states of programs.
+
+use std::error::Error;
+use std::fmt::{self, Write};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use dacapo_replay::{Journal, JournalFormatError, LruCache};
+use futures_util::future::BoxFuture;
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use crate::lock::lock;
+
+/// Stores texts under keys for a limited time.
+///
+/// A text expires when it has been neither stored nor read for the store's time to live. A store may forget a text earlier,
+/// for want of room, and never returns part of one. What is secret is sealed before it is stored, so that a store need not
+/// be trusted with it. Several processes may share a store; then the last `put` wins.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dacapo_replay::Journal;
+/// use dacapo_runner::{JournalStore, MemoryStore, StoreKey};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), dacapo_runner::StoreError> {
+/// let store = MemoryStore::new(1 << 20, Duration::from_secs(3600));
+/// let run = StoreKey::new("a tenant", "run-1");
+/// store.put_journal(&run, &Journal::default()).await?;
+/// assert!(store.get_journal(&run).await?.is_some());
+/// # Ok(())
+/// # }
+/// ```
+pub trait JournalStore: fmt::Debug + Send + Sync {
+    /// Stores a text, in place of what was stored under the same key.
+    fn put<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// The text under each key, in the order of the keys. `None` where there is none, or it has expired.
+    fn get<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<Option<String>>, StoreError>>;
+
+    /// Stores a journal.
+    fn put_journal<'a>(&'a self, key: &'a StoreKey, journal: &'a Journal) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move { self.put(key, &journal.to_json()).await })
+    }
+
+    /// The journal under a key. `None` if there is none, or it has expired.
+    fn get_journal<'a>(&'a self, key: &'a StoreKey) -> BoxFuture<'a, Result<Option<Journal>, StoreError>> {
+        Box::pin(async move {
+            let text = self.get(std::slice::from_ref(key)).await?.pop().flatten();
+            Ok(text.map(|text| Journal::from_json(&text)).transpose()?)
+        })
+    }
+}
+
+/// Why a store did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The store did not answer, or answered with an error. The same request may succeed later.
+    #[error("the store cannot be reached")]
+    Unreachable(#[source] Box<dyn Error + Send + Sync>),
+
+    /// What is stored is not a journal that this release can read.
+    #[error("what is stored cannot be read")]
+    Unreadable(#[from] JournalFormatError),
+}
+
+/// The key of a text: a name, which is unique for its tenant.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreKey(String);
+
+impl StoreKey {
+    /// The key of a tenant's text with this name. The tenant may be called anything: its name is hashed.
+    pub fn new(tenant: &str, name: &str) -> StoreKey {
+        let mut key = String::from("dacapo:1:");
+        for byte in &Sha256::digest(tenant.as_bytes())[..8] {
+            write!(key, "{byte:02x}").expect("a string takes what is written");
+        }
+        key.push(':');
+        key.push_str(name);
+        StoreKey(key)
+    }
+
+    /// The key as a store of other processes knows it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn digest(&self) -> [u8; 32] {
+        Sha256::digest(self.0.as_bytes()).into()
+    }
+}
+
+/// A store in the memory of this process. When it is full, the texts that were used least recently are forgotten.
+pub struct MemoryStore {
+    texts: Mutex<LruCache<ExpiringText>>,
+    ttl: Duration,
+}
+
+struct ExpiringText {
+    text: String,
+    expires_at: Instant,
+}
+
+impl MemoryStore {
+    /// A store for at most `bytes_max` bytes of texts, each for the time `ttl` since it was last used.
+    pub fn new(bytes_max: usize, ttl: Duration) -> MemoryStore {
+        MemoryStore { texts: Mutex::new(LruCache::new(usize::MAX, bytes_max)), ttl }
+    }
+}
+
+impl JournalStore for MemoryStore {
+    fn put<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        let expiring = ExpiringText { text: text.to_owned(), expires_at: Instant::now() + self.ttl };
+        let evicted = lock(&self.texts).put(key.digest(), expiring, text.len());
+        drop(evicted);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn get<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<Option<String>>, StoreError>> {
+        let now = Instant::now();
+        let mut texts = lock(&self.texts);
+        let get = |key: &StoreKey| {
+            let digest = key.digest();
+            let ExpiringText { text, expires_at } = texts.take(&digest)?;
+            if expires_at <= now {
+                return None;
+            }
+            let bytes = text.len();
+            let renewed = ExpiringText { text: text.clone(), expires_at: now + self.ttl };
+            drop(texts.put(digest, renewed, bytes));
+            Some(text)
+        };
+        let found = keys.iter().map(get).collect();
+        Box::pin(std::future::ready(Ok(found)))
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("ttl", &self.ttl).finish_non_exhaustive()
+    }
+}
