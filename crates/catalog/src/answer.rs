@@ -1,3 +1,5 @@
+//! Answers that came as text: whether they are JSON or just text.
+
 use jsonschema::{JsonType, JsonTypeSet};
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -1,3 +1,5 @@
+//! Validation of the arguments of a call.
+
 use std::fmt;
 
 use jsonschema::JsonTypeSet;
@@ -8,11 +10,11 @@ use crate::identifier::is_identifier;
 use crate::schema::{Schema, Verdict, is_deeper_than, kind_of};
 use crate::violation::{Violation, explain, found};
 
-/// What JSON readers accept at the other end.
+/// Common JSON parsers, which tools read their arguments with, refuse deeper nesting.
 const ARGUMENTS_DEPTH_MAX: usize = 127;
 const VIOLATIONS_MAX: usize = 5;
 
-/// Why a call was not let out, in words that help to write the next one.
+/// Why a call was refused, in words that help to write a correct one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct InvalidArguments {
     /// The function as the program may write it.
@@ -45,7 +47,7 @@ impl fmt::Display for InvalidArguments {
     }
 }
 
-/// `function` is only asked for its name when there is something to say.
+/// `function` is called only when there is an error to report.
 pub(crate) fn check(
     schema: &Schema,
     json: &Value,

@@ -1,3 +1,5 @@
+//! The tools of one program, with everything that is derived from them once.
+
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -12,9 +14,22 @@ use crate::typescript::Declarations;
 
 /// Position of a tool in its catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ToolIndex(pub u32);
+pub struct ToolIndex(
+    /// Counted from zero, in the order of the tool list.
+    pub u32,
+);
 
 /// The tools of one program. It never changes, so share it in an `Arc`.
+///
+/// ```
+/// use dacapo_catalog::{Catalog, read_tools};
+/// use serde_json::json;
+/// let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+/// let catalog = Catalog::new(read_tools(&json!([{"name": "get-weather", "input_schema": schema}])).unwrap());
+/// let tool = catalog.find("get-weather").unwrap();
+/// assert_eq!(catalog.functions()[0].expression(), "get_weather");
+/// assert!(catalog.check(tool, &json!({"city": 5})).is_err());
+/// ```
 ///
 /// Methods that take a [`ToolIndex`] panic if it is of another catalog.
 #[derive(Debug)]
@@ -31,11 +46,14 @@ pub struct Catalog {
 /// A schema that could not be used, and what that means for its tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
+    /// The tool whose schema it is.
     pub tool: ToolIndex,
+    /// What is wrong with the schema, and what happens without it.
     pub message: String,
 }
 
 impl Catalog {
+    /// Names the tools as functions. Schemas are compiled when they are first needed.
     pub fn new(tools: Vec<Tool>) -> Catalog {
         let qualified_names = qualified_names(&tools);
         let mut by_qualified_name: Vec<ToolIndex> = (0..tools.len() as u32).map(ToolIndex).collect();
@@ -50,6 +68,7 @@ impl Catalog {
         }
     }
 
+    /// The tools, in the order in which they were given.
     pub fn tools(&self) -> &[Tool] {
         &self.tools
     }
@@ -76,14 +95,14 @@ impl Catalog {
         &self.qualified_names[tool.0 as usize]
     }
 
-    /// Whether a call with these arguments may leave the program.
+    /// Validates the arguments of a call against the tool's input schema.
     pub fn check(&self, tool: ToolIndex, args: &Value) -> Result<(), InvalidArguments> {
         let index = tool.0 as usize;
         let function = || self.functions[index].expression();
         arguments::check(&self.input_schemas[index], &self.tools[index].input_schema, args, function)
     }
 
-    /// How an answer that is given as text becomes a value.
+    /// Decides whether an answer that came as text is JSON, by the tool's output schema if there is one.
     pub fn decode(&self, tool: ToolIndex, text: &str) -> Decoded {
         let index = tool.0 as usize;
         let Some(json) = &self.tools[index].output_schema else {

@@ -1,3 +1,5 @@
+//! Similar names, for "did you mean" in messages.
+
 use std::ops::Range;
 
 use crate::Function;

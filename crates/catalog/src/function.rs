@@ -1,17 +1,21 @@
+//! Tools as functions: how a program may write their names.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Tool;
 use crate::catalog::ToolIndex;
 use crate::identifier::{NamePosition, camel_case, is_free, sanitised};
 
-/// One tool as the program may write it.
+/// The function that a program calls to call a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
+    /// The tool that it calls.
     pub tool: ToolIndex,
     /// The object the function is a property of; `None` for a global function.
     pub namespace: Option<String>,
+    /// Its name: the tool's own, or the nearest valid identifier.
     pub identifier: String,
-    /// Further names of the same function, in the same place.
+    /// Further names of the same function in the same namespace, such as the camelCase form.
     pub aliases: Vec<String>,
     /// The tool's own name, which need not be an identifier.
     pub exact_name: String,

@@ -1,18 +1,19 @@
-//! The tools a program may call: how it may write their names, which arguments they take, and
-//! how a textual answer becomes a value.
+//! The tools that a program may call: their names as functions, their arguments, their answers, and how to find them.
 //!
-//! [`read_tools`] accepts tool lists in every shape in use; a [`Catalog`] is made from them once
-//! and then only read. It calls nothing, fetches nothing and keeps no state between two calls:
-//! the same tools give the same names, verdicts and messages, in whatever order they arrived.
+//! [`read_tools`] reads tool lists in every provider's format. A [`Catalog`] is made from them once and then only read:
 //!
-//! [`Catalog::declarations`] writes the tools as TypeScript, which is what a model reads of them.
+//! - [`Catalog::check`] validates the arguments of a call against the tool's input schema.
+//! - [`Catalog::decode`] turns an answer that came as text into a value.
+//! - [`Catalog::declarations`] writes the tools as TypeScript, which is what a model reads of them.
+//! - A [`SearchIndex`] finds tools by what they do, and explains its ranking.
 //!
-//! A [`SearchIndex`] finds tools by what is asked for, and says why.
-//!
-//! A schema that cannot be used costs only its own tool: that tool takes any object, and
-//! [`Catalog::warnings`] says so.
+//! The crate calls no tool, fetches nothing and keeps no state between two calls. The same tools give the same names,
+//! verdicts and messages, in whatever order they arrived. A schema that cannot be used costs only its own tool: that
+//! tool takes any object, and [`Catalog::warnings`] names it.
 //!
 //! Start reading at [`Catalog`].
+
+#![warn(missing_docs)]
 
 mod answer;
 mod arguments;
@@ -24,6 +25,8 @@ mod references;
 mod schema;
 mod search;
 mod search_answer;
+mod text;
+mod tokens;
 mod tool;
 mod typescript;
 mod violation;
@@ -34,6 +37,8 @@ pub use catalog::{Catalog, ToolIndex, Warning};
 pub use function::Function;
 pub use search::{Explanation, Hit, Likeness, Match, SearchIndex, SearchResults, ToolField};
 pub use search_answer::{ANSWER_TOKENS_DEFAULT, SearchAnswer};
-pub use tool::{Tool, ToolsError, noun, read_tools};
+pub use text::shorten;
+pub use tokens::BYTES_PER_TOKEN;
+pub use tool::{Tool, ToolsError, ToolsProblem, json_type_name, read_tools};
 pub use typescript::{Declarations, TypeText, type_of};
 pub use violation::Violation;

@@ -1,3 +1,5 @@
+//! JSON Schemas of tools, compiled into validators on first use.
+
 use std::sync::OnceLock;
 
 use jsonschema::{JsonType, JsonTypeSet, PatternOptions, ValidationError, Validator};

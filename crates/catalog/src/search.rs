@@ -1,9 +1,9 @@
-//! Finding tools by what is asked for.
+//! Full-text search for tools.
 //!
-//! A query falls into needs (`needs.rs`), its words into terms of the catalogue and what is like
-//! them (`query.rs`: endings, synonyms, translations, parts, typos). A term counts for its rarity
-//! and for the fields it stands in (`postings.rs`); a need's tools are ranked by the sum over its
-//! terms (`score.rs`), and the lists of the needs are merged so that each has its best tool on top.
+//! A query is split into needs, such as "find the weather" and "send it by mail" (`needs.rs`). Its words are mapped to
+//! terms of the catalogue and to similar ones (`query.rs`: endings, synonyms, translations, parts, typos). A term is
+//! weighted by its rarity and by the fields it stands in (`postings.rs`). The tools of a need are ranked by the sum over
+//! its terms (`score.rs`), and the lists of all needs are merged so that each has its best tool on top.
 
 mod concepts;
 mod explanation;
@@ -34,7 +34,15 @@ use crate::{Tool, ToolIndex};
 /// How many words an empty result suggests.
 const SUGGESTIONS_MAX: usize = 5;
 
-/// The tools of a catalogue, arranged for search. It never changes, so share it in an `Arc`.
+/// The tools of a catalogue, indexed for search. It never changes, so share it in an `Arc`.
+///
+/// ```
+/// use dacapo_catalog::{SearchIndex, read_tools};
+/// let tools = serde_json::json!([{"name": "get_weather", "description": "Forecast"}, {"name": "send_email"}]);
+/// let index = SearchIndex::new(&read_tools(&tools).unwrap());
+/// let results = index.search("will it rain: a forecast", 5);
+/// assert_eq!(results.hits[0].tool.0, 0);
+/// ```
 #[derive(Debug)]
 pub struct SearchIndex {
     vocabulary: Vocabulary,
@@ -46,6 +54,7 @@ pub struct SearchIndex {
     name_ranks: Vec<u32>,
 }
 
+/// What a search found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchResults {
     /// What the query asks for, in its own words and order; at least one.
@@ -58,13 +67,16 @@ pub struct SearchResults {
     pub suggestions: Vec<String>,
 }
 
+/// A tool that a search found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
+    /// The tool.
     pub tool: ToolIndex,
-    /// Position among the needs.
+    /// The need that it serves, by position in [`SearchResults::needs`].
     pub need: usize,
-    /// Comparable within its need only.
+    /// How well it fits; comparable within its need only.
     pub score: f64,
+    /// What the score is made of.
     pub explanation: Explanation,
 }
 

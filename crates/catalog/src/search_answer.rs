@@ -1,21 +1,21 @@
-//! What a search says to a model.
+//! The text that answers a model's search.
 
 use std::fmt::Write;
 
+use crate::text::shorten;
+use crate::tokens::BYTES_PER_TOKEN_MIN;
 use crate::{Catalog, Declarations, Hit, SearchResults};
 
-/// Tokens that a search may answer with, unless told otherwise.
+/// Tokens that the answer to a search takes at most, about, unless a caller asks for another budget.
 pub const ANSWER_TOKENS_DEFAULT: usize = 2_000;
 
-/// Bytes that are at least a token on average, for every tokenizer in use: declarations have about four.
-const BYTES_PER_TOKEN: usize = 3;
-
-/// Words of the query that are repeated in the answer.
+/// Characters of the query that are repeated in the answer.
 const ECHO_CHARS_MAX: usize = 100;
 
 /// The answer to a search: declarations that are ready to use, within a budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchAnswer {
+    /// Declarations and comments, as TypeScript.
     pub text: String,
     /// Tools whose declarations stand in the text.
     pub shown: usize,
@@ -31,7 +31,7 @@ impl SearchAnswer {
         declarations: &Declarations,
         tokens_max: usize,
     ) -> SearchAnswer {
-        let mut bytes_left = tokens_max * BYTES_PER_TOKEN;
+        let mut bytes_left = tokens_max * BYTES_PER_TOKEN_MIN;
         let mut shown: Vec<&Hit> = Vec::new();
         for hit in &results.hits {
             let bytes = declarations.of(hit.tool).len();
@@ -53,11 +53,11 @@ impl SearchAnswer {
                 found.text.push_str(declarations.of(hit.tool));
             }
         }
-        found.say_what_is_missing(results);
+        found.note_what_is_missing(results);
         found
     }
 
-    fn say_what_is_missing(&mut self, results: &SearchResults) {
+    fn note_what_is_missing(&mut self, results: &SearchResults) {
         if self.total == 0 {
             let query = results.needs.iter().map(|need| echo(need)).collect::<Vec<_>>().join(" and ");
             let advice = match results.suggestions.as_slice() {
@@ -79,10 +79,5 @@ impl SearchAnswer {
 
 /// A query as part of a comment.
 fn echo(query: &str) -> String {
-    let mut words = query.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((end, _)) = words.char_indices().nth(ECHO_CHARS_MAX) {
-        words.truncate(end);
-        words.push('…');
-    }
-    words
+    shorten(&query.split_whitespace().collect::<Vec<_>>().join(" "), ECHO_CHARS_MAX)
 }

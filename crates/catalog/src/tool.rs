@@ -1,3 +1,5 @@
+//! Tool lists in the formats of all providers.
+
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
@@ -5,36 +7,81 @@ use serde_json::{Map, Value};
 /// A function the program may call, as its owner described it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
+    /// Its name, unique in its namespace.
     pub name: String,
+    /// What it does, in words for a model.
     pub description: Option<String>,
+    /// JSON Schema of its arguments.
     pub input_schema: Value,
+    /// JSON Schema of its answers, if its owner gave one.
     pub output_schema: Option<Value>,
     /// The namespace the tool lives in; `None` for the client's own tools.
     pub server: Option<String>,
 }
 
+/// What is wrong with a tool list, and where.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ToolsError {
-    #[error("expected an array of tools or an object with `tools`, found {found}")]
-    NotAList { found: &'static str },
-
-    #[error("{at}: expected {expected}, found {found}")]
-    Unexpected { at: String, expected: &'static str, found: &'static str },
-
-    #[error("{at}: `{name}` is already the name of tools[{first}]; give each tool its own name")]
-    Duplicate { at: String, name: String, first: usize },
+#[error("{}{}{problem}", path.as_deref().unwrap_or_default(), if path.is_some() { ": " } else { "" })]
+pub struct ToolsError {
+    path: Option<String>,
+    problem: ToolsProblem,
 }
 
-/// Reads tools in any shape in use: an array of `OpenAI`, Anthropic or MCP tools, the output of
+/// The kinds of mistakes in tool lists.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolsProblem {
+    /// There is no list at all.
+    #[error("expected an array of tools or an object with `tools`, found {found}")]
+    NotAList {
+        /// The kind of JSON that stands there instead.
+        found: &'static str,
+    },
+    /// A part of a tool is of another kind.
+    #[error("expected {expected}, found {found}")]
+    Unexpected {
+        /// The kind of JSON that belongs there.
+        expected: &'static str,
+        /// The kind of JSON that stands there instead.
+        found: &'static str,
+    },
+    /// Two tools of one namespace have the same name.
+    #[error("`{name}` is already the name of tools[{first}]; give each tool its own name")]
+    Duplicate {
+        /// The name of both.
+        name: String,
+        /// Position of the first of them.
+        first: usize,
+    },
+}
+
+impl ToolsError {
+    /// Where the mistake is, like `tools[2].name`; `None` for the list as a whole.
+    pub fn path(&self) -> Option<&str> {
+        self.path.as_deref()
+    }
+
+    /// What the mistake is.
+    pub fn problem(&self) -> &ToolsProblem {
+        &self.problem
+    }
+}
+
+/// Reads tools in any format in use: an array of `OpenAI`, Anthropic or MCP tools, the output of
 /// `tools/list`, or the JSON-RPC response around it.
 ///
-/// Keys that are not known are skipped: they belong to whoever wrote the tool. Our own key
-/// `server` puts a tool into a namespace.
+/// Unknown keys are skipped, because providers add their own. The key `server` puts a tool into a namespace.
+///
+/// ```
+/// use dacapo_catalog::read_tools;
+/// let chat = serde_json::json!([{"type": "function", "function": {"name": "add", "parameters": {}}}]);
+/// let mcp = serde_json::json!({"tools": [{"name": "add", "inputSchema": {}}]});
+/// assert_eq!(read_tools(&chat).unwrap(), read_tools(&mcp).unwrap());
+/// ```
 pub fn read_tools(json: &Value) -> Result<Vec<Tool>, ToolsError> {
     let list = json.get("result").unwrap_or(json).get("tools").unwrap_or(json);
     let Value::Array(entries) = list else {
-        return Err(ToolsError::NotAList { found: noun(list) });
+        return Err(ToolsError { path: None, problem: ToolsProblem::NotAList { found: json_type_name(list) } });
     };
     let mut first_places = BTreeMap::new();
     let mut tools = Vec::with_capacity(entries.len());
@@ -42,7 +89,8 @@ pub fn read_tools(json: &Value) -> Result<Vec<Tool>, ToolsError> {
         let (tool, name_at) = read_tool(index, entry)?;
         let key = (tool.server.clone(), tool.name.clone());
         if let Some(&first) = first_places.get(&key) {
-            return Err(ToolsError::Duplicate { at: name_at, name: tool.name, first });
+            let problem = ToolsProblem::Duplicate { name: tool.name, first };
+            return Err(ToolsError { path: Some(name_at), problem });
         }
         first_places.insert(key, index);
         tools.push(tool);
@@ -81,7 +129,7 @@ fn read_tool(index: usize, entry: &Value) -> Result<(Tool, String), ToolsError> 
     Ok((tool, inner.path("name")))
 }
 
-/// One object of the list, with the words that lead a reader to it.
+/// One object of the list, with its path for messages.
 struct ToolObject<'a> {
     at: String,
     fields: &'a Map<String, Value>,
@@ -97,7 +145,8 @@ impl ToolObject<'_> {
         match self.fields.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) if text.is_empty() => {
-                Err(ToolsError::Unexpected { at: self.path(key), expected: "a name", found: "an empty string" })
+                let problem = ToolsProblem::Unexpected { expected: "a name", found: "an empty string" };
+                Err(ToolsError { path: Some(self.path(key)), problem })
             }
             Some(Value::String(text)) => Ok(Some(text.clone())),
             Some(other) => Err(unexpected(self.path(key), "a string", Some(other))),
@@ -129,11 +178,12 @@ impl ToolObject<'_> {
 }
 
 fn unexpected(at: String, expected: &'static str, found: Option<&Value>) -> ToolsError {
-    ToolsError::Unexpected { at, expected, found: found.map_or("nothing", noun) }
+    let problem = ToolsProblem::Unexpected { expected, found: found.map_or("nothing", json_type_name) };
+    ToolsError { path: Some(at), problem }
 }
 
-/// What kind of JSON this is, for messages.
-pub fn noun(value: &Value) -> &'static str {
+/// The kind of a JSON value with its article, such as `a string`, for messages.
+pub fn json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

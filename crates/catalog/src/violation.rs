@@ -1,3 +1,5 @@
+//! Messages for arguments that do not match their schema, in words that help to write a correct call.
+
 use std::{fmt, io};
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
@@ -8,6 +10,7 @@ use serde_json::Value;
 
 use crate::closest::closest_text;
 use crate::identifier::is_identifier;
+use crate::text::shorten;
 
 const SHOWN_LETTERS_MAX: usize = 80;
 /// The choices are what a corrected call is made from, so they may be longer than a found value.
@@ -15,12 +18,14 @@ const SHOWN_CHOICES_LETTERS_MAX: usize = 240;
 /// More than are ever shown; looking for what was meant costs time.
 const SUGGESTIONS_MAX: usize = 16;
 
-/// One place where arguments and schema disagree.
+/// One mismatch between arguments and schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
     /// Like `items[2].name`; empty for the arguments as a whole.
     pub path: String,
+    /// What the schema asks for there, in words.
     pub expected: String,
+    /// What stands there instead, shortened.
     pub found: String,
 }
 
@@ -91,8 +96,8 @@ impl Flaw {
                 PathSegment::Property(name) if !is_identifier(&name) => {
                     format!("[{}]", quoted(&name))
                 }
-                PathSegment::Property(name) if path.is_empty() => cut(&name, SHOWN_LETTERS_MAX),
-                PathSegment::Property(name) => format!(".{}", cut(&name, SHOWN_LETTERS_MAX)),
+                PathSegment::Property(name) if path.is_empty() => shorten(&name, SHOWN_LETTERS_MAX),
+                PathSegment::Property(name) => format!(".{}", shorten(&name, SHOWN_LETTERS_MAX)),
             };
             path.push_str(&text);
         }
@@ -139,7 +144,7 @@ fn unknown_property(at: &Location, name: &str, meant: Option<&str>, known: &[&st
     let expected = if known.is_empty() {
         "no such property".to_owned()
     } else {
-        format!("only {}", cut(&known.join(", "), SHOWN_CHOICES_LETTERS_MAX))
+        format!("only {}", shorten(&known.join(", "), SHOWN_CHOICES_LETTERS_MAX))
     };
     let unknown = quoted(name);
     let found = match meant {
@@ -172,7 +177,7 @@ fn expected(error: &ValidationError) -> String {
         Kind::Contains => "an item as `contains` describes".to_owned(),
         Kind::UnevaluatedItems { .. } => "no further items".to_owned(),
         Kind::Pattern { pattern } => {
-            format!("text that matches /{}/", cut(pattern, SHOWN_LETTERS_MAX))
+            format!("text that matches /{}/", shorten(pattern, SHOWN_LETTERS_MAX))
         }
         Kind::BacktrackLimitExceeded { .. } | Kind::RegexEngineFailure { .. } => {
             "text that its pattern can be checked against".to_owned()
@@ -182,7 +187,7 @@ fn expected(error: &ValidationError) -> String {
         }
         Kind::OneOfMultipleValid { .. } => "exactly one of the alternatives to match".to_owned(),
         Kind::FalseSchema => "nothing here".to_owned(),
-        _ => cut(&error.masked().to_string(), SHOWN_CHOICES_LETTERS_MAX),
+        _ => shorten(&error.masked().to_string(), SHOWN_CHOICES_LETTERS_MAX),
     }
 }
 
@@ -237,7 +242,7 @@ fn merged(error: &ValidationError, branches: &[&[ValidationError<'static>]]) -> 
     if wanted.is_empty() {
         wanted.push("a value that one of the alternatives allows".to_owned());
     }
-    Flaw::new(place, cut(&wanted.join(" or "), SHOWN_CHOICES_LETTERS_MAX), found(value))
+    Flaw::new(place, shorten(&wanted.join(" or "), SHOWN_CHOICES_LETTERS_MAX), found(value))
 }
 
 /// Alternatives of alternatives are alternatives.
@@ -322,7 +327,7 @@ fn counted(count: u64, noun: &str) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    format!("{:?}", cut(text, SHOWN_LETTERS_MAX))
+    format!("{:?}", shorten(text, SHOWN_LETTERS_MAX))
 }
 
 fn shown(value: &Value, letters_max: usize) -> String {
@@ -331,14 +336,7 @@ fn shown(value: &Value, letters_max: usize) -> String {
     if serde_json::to_writer(&mut head, value).is_err() {
         head.bytes.truncate(head.bytes_max);
     }
-    cut(&String::from_utf8_lossy(&head.bytes), letters_max)
-}
-
-fn cut(text: &str, letters_max: usize) -> String {
-    match text.char_indices().nth(letters_max) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    shorten(&String::from_utf8_lossy(&head.bytes), letters_max)
 }
 
 /// Takes the beginning of what is written, and refuses the rest so that the writer stops.

@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
 use axum::routing::{get, post};
 use bytes::Bytes;
+use dacapo_catalog::BYTES_PER_TOKEN;
 use dacapo_replay::{Step, StepRequest};
 use dacapo_wire::{Reading, Turn, Wire};
 use futures_util::stream;
@@ -32,8 +33,6 @@ use crate::upstream::{Answer, Asking, Target};
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// No count of tokens is larger.
 const COUNT_BYTES_MAX: usize = 1 << 20;
-/// Where nobody counts tokens, about.
-const BYTES_PER_TOKEN: usize = 4;
 /// Pieces that wait for a slow client.
 const QUEUE: usize = 64;
 

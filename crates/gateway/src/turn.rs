@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use axum::http::{HeaderMap, StatusCode};
+use dacapo_catalog::BYTES_PER_TOKEN;
 use dacapo_replay::{ANSWER_TOKENS_DEFAULT, CompletedCall, ShouldContinue, StepError};
 use dacapo_wire::{
     Demand, Ended, Head, Intent, Item, Passed, RunId, RunState, Said, Saying, Sealer, Searched, Transcript, Turn, Urge,
@@ -327,7 +328,5 @@ impl Drop for Wanted {
 }
 
 fn tokens(bytes: usize) -> u64 {
-    /// Of an answer, about.
-    const BYTES_PER_TOKEN: usize = 4;
     (bytes / BYTES_PER_TOKEN) as u64
 }

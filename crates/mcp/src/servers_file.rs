@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use dacapo_replay::noun;
+use dacapo_catalog::json_type_name;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -138,7 +138,8 @@ impl ServersFile {
         environment: &BTreeMap<String, String>,
         base: Option<&Path>,
     ) -> Result<ServersFile, ServersFileError> {
-        let unexpected = |path, expected, value| ServersFileError::Unexpected { path, expected, found: noun(value) };
+        let unexpected =
+            |path, expected, value| ServersFileError::Unexpected { path, expected, found: json_type_name(value) };
         let Value::Object(file) = json else {
             return Err(unexpected("the file", "an object with `mcpServers`", json));
         };
@@ -345,5 +346,5 @@ fn invalid(at: &str, message: impl Into<String>) -> InvalidServer {
 }
 
 fn unexpected(at: &str, expected: &str, found: &Value) -> InvalidServer {
-    invalid(at, format!("expected {expected}, found {}", noun(found)))
+    invalid(at, format!("expected {expected}, found {}", json_type_name(found)))
 }

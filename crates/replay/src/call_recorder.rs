@@ -16,11 +16,11 @@ use crate::lookup::Lookup;
 use crate::step::{LogLine, MadeCall};
 use crate::toolbox::Toolbox;
 
-/// Whom a call is for.
+/// Who answers a call.
 #[derive(Debug)]
 pub(crate) enum Callee {
     Tool(ToolIndex),
-    /// The host itself.
+    /// The host itself, from the toolbox.
     Lookup(Lookup),
 }
 
@@ -28,8 +28,9 @@ pub(crate) enum Callee {
 #[derive(Debug)]
 pub(crate) struct Issued {
     pub callee: Callee,
-    /// JSON, kept as text: as a tree it would take many times the room.
+    /// JSON, kept as text: as a tree it would take many times the memory.
     args: String,
+    /// The arguments in the form in which they are compared.
     pub canonical: String,
     /// How many journal answers had settled when it was issued.
     pub epoch: usize,
@@ -43,17 +44,19 @@ impl Issued {
     }
 }
 
+/// Everything that the host knows about one running program.
 #[derive(Debug)]
 pub(crate) struct CallRecorder {
+    /// All calls, in issue order.
     pub calls: Vec<Issued>,
     /// Calls that wait for the journal.
     open: BTreeSet<CallIndex>,
     pub logs: Vec<LogLine>,
-    /// The limit that made us stop the program.
+    /// The limit that the program was stopped for.
     pub exceeded: Option<Limit>,
     /// Journal answers settled so far.
     pub epoch: usize,
-    /// Calls that the record or the toolbox answers, waiting for the job queue to run dry.
+    /// Calls that the record or the toolbox answers, to be settled when the job queue is empty.
     pub at_hand: VecDeque<CallIndex>,
     records: Vec<CompletedCall>,
     /// Positions of records that no call has used.
@@ -64,10 +67,10 @@ pub(crate) struct CallRecorder {
     limits: Limits,
 }
 
-/// Looking for the closest tools costs more than the guest pays for; a program that gropes about gets no more hints.
+/// Looking for similar names costs more than the fuel that is charged for it, so the number of hints is bounded.
 const SUGGESTIONS_MAX: u32 = 20;
 
-/// What a line of log costs besides its text.
+/// Bytes that a log line counts for besides its text.
 const LOG_LINE_BYTES: u64 = 16;
 
 impl CallRecorder {
@@ -105,7 +108,7 @@ impl CallRecorder {
         self.open.contains(&call)
     }
 
-    /// Its answer is on its way into the program.
+    /// Its answer is about to be settled.
     pub(crate) fn close(&mut self, call: CallIndex) {
         self.open.remove(&call);
     }
@@ -147,7 +150,7 @@ impl CallRecorder {
         }
     }
 
-    /// What the next program need not execute again, given the answers that the journal holds.
+    /// The calls that the next program need not execute again, given the answers that the journal holds.
     pub(crate) fn record(&self, answers: &BTreeMap<CallIndex, &Answer>) -> Vec<CompletedCall> {
         let completed = self.numbered().filter_map(|(call, issued)| match (issued.record, answers.get(&call)) {
             (Some(record), _) => Some(self.records[record].clone()),
@@ -175,7 +178,7 @@ impl CallRecorder {
         left > 0
     }
 
-    /// Whom number `tool` stands for, if it takes these arguments.
+    /// Who answers function number `tool`; `Err` if it does not take these arguments.
     fn callee(&self, tool: u32, args: &Value) -> Result<Callee, String> {
         if let Some(function) = self.toolbox.lookup_function(tool) {
             return Lookup::read(function, args).map(Callee::Lookup);
@@ -246,6 +249,7 @@ impl Host for CallRecorder {
     fn unknown_name(&self, namespace: u32, name: &str) -> String {
         if self.may_suggest() { self.toolbox.unknown_member(namespace, name) } else { format!("{name} is not defined") }
     }
+
     fn members(&self, namespace: u32) -> &[u8] {
         self.toolbox.names().members(namespace)
     }

@@ -5,6 +5,12 @@ use serde_json::{Number, Value};
 /// Integers up to here are the same number whether they are written as integers or not.
 const SAFE_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
 
+/// Arguments as the text in which they are compared: keys sorted, numbers in one spelling, no spaces.
+///
+/// ```
+/// let args = serde_json::json!({"b": 1.0, "a": [1e2]});
+/// assert_eq!(dacapo_replay::canonical_args(&args), r#"{"a":[100],"b":1}"#);
+/// ```
 pub fn canonical(value: &Value) -> String {
     let mut text = String::new();
     write(value, &mut text);

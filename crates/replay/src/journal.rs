@@ -1,4 +1,4 @@
-//! The record of what a program asked for and what it was told.
+//! The record of the calls a program made and the answers it got.
 
 use std::fmt;
 
@@ -7,10 +7,14 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::canonical::canonical;
+use crate::step::Call;
 
 /// Position of a call in issue order, starting at zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallIndex(pub u32);
+pub struct CallIndex(
+    /// The number itself; the first call of a program is call 0.
+    pub u32,
+);
 
 impl fmt::Display for CallIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -18,7 +22,15 @@ impl fmt::Display for CallIndex {
     }
 }
 
-/// JSON as text. It reaches the program as it stands: nothing is lost by reading it into numbers of our own.
+/// One JSON value, kept as text. The program parses the text itself, so that large integers and the order of keys
+/// survive: nothing is read into numbers or maps on the way.
+///
+/// ```
+/// use dacapo_replay::JsonText;
+/// assert_eq!(JsonText::parse("[1, 18446744073709551616]").unwrap().as_str(), "[1, 18446744073709551616]");
+/// assert_eq!(JsonText::from(serde_json::json!({"a": 1})).as_str(), r#"{"a":1}"#);
+/// assert_eq!(JsonText::parse("[1,"), None);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonText(String);
 
@@ -29,6 +41,7 @@ impl JsonText {
         serde_json::from_str::<&RawValue>(&text).is_ok().then_some(JsonText(text))
     }
 
+    /// The JSON as it was given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -37,6 +50,12 @@ impl JsonText {
 impl From<&Value> for JsonText {
     fn from(value: &Value) -> JsonText {
         JsonText(value.to_string())
+    }
+}
+
+impl From<Value> for JsonText {
+    fn from(value: Value) -> JsonText {
+        JsonText::from(&value)
     }
 }
 
@@ -86,14 +105,40 @@ fn string_length(text: &[u8]) -> usize {
     text.len()
 }
 
-/// What came back from a tool.
+/// What a tool answered to a call.
+///
+/// ```
+/// use dacapo_replay::Answer;
+/// use serde_json::json;
+/// let found = Answer::ok(json!(["a.txt", "b.txt"]));
+/// let failed = Answer::error("no such folder");
+/// assert_ne!(found, failed);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
+    /// The value that the call's promise is fulfilled with. A JSON string is decoded first if the tool's output schema
+    /// says that it is JSON in text; see [`Catalog::decode`](crate::Catalog::decode).
     Ok(JsonText),
-    Error { message: String, data: Option<JsonText> },
+    /// The call's promise is rejected with a `ToolError`.
+    Error {
+        /// The error's `message`.
+        message: String,
+        /// The error's `data`, if the tool gave details.
+        data: Option<JsonText>,
+    },
 }
 
 impl Answer {
+    /// A successful answer.
+    pub fn ok(value: impl Into<JsonText>) -> Answer {
+        Answer::Ok(value.into())
+    }
+
+    /// A failed call, without details.
+    pub fn error(message: impl Into<String>) -> Answer {
+        Answer::Error { message: message.into(), data: None }
+    }
+
     fn bytes(&self) -> usize {
         match self {
             Answer::Ok(json) => json.0.len(),
@@ -102,9 +147,13 @@ impl Answer {
     }
 }
 
-/// Stands for the canonical arguments of a call where there is no room for them, or no trust in who brings them back.
+/// The first bytes of a hash of a call's [canonical arguments](crate::canonical_args). A journal that is kept by an
+/// untrusted client, or in a tool-call id with no room for arguments, compares these instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ArgsDigest(pub [u8; 4]);
+pub struct ArgsDigest(
+    /// The bytes, as [`Call::args_digest`](crate::Call::args_digest) gave them.
+    pub [u8; 4],
+);
 
 impl ArgsDigest {
     pub(crate) fn of(canonical: &str) -> ArgsDigest {
@@ -113,10 +162,10 @@ impl ArgsDigest {
     }
 }
 
-/// What a journal knows of a call's arguments.
+/// What a journal recorded of a call's arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RecordedArgs {
-    /// Only the tool is compared.
+    /// Nothing: only the tool is compared.
     Unknown,
     Canonical(String),
     Digest(ArgsDigest),
@@ -135,26 +184,44 @@ impl RecordedArgs {
 /// One answered call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalEntry {
+    /// Which call of the program was answered.
     pub call: CallIndex,
+    /// The tool's qualified name, `name` or `server.name`. The entry is refused if the program called another tool.
     pub tool: String,
     pub(crate) args: RecordedArgs,
+    /// What the tool answered.
     pub answer: Answer,
 }
 
 impl JournalEntry {
+    /// The answer to a call of a paused program; its tool and arguments are recorded with it.
+    pub fn answering(call: &Call, answer: Answer) -> JournalEntry {
+        JournalEntry::new(call.call, &call.tool, Some(&call.args), answer)
+    }
+
+    /// An entry made of its parts. Without `args`, the program may have called the tool with any arguments.
     pub fn new(call: CallIndex, tool: impl Into<String>, args: Option<&Value>, answer: Answer) -> JournalEntry {
         let args = args.map_or(RecordedArgs::Unknown, |args| RecordedArgs::Canonical(canonical(args)));
         JournalEntry { call, tool: tool.into(), args, answer }
     }
 
+    /// An entry that recorded only a digest of the arguments; see [`Call::args_digest`].
     pub fn with_digest(call: CallIndex, tool: impl Into<String>, digest: ArgsDigest, answer: Answer) -> JournalEntry {
         JournalEntry { call, tool: tool.into(), args: RecordedArgs::Digest(digest), answer }
     }
 }
 
-/// Answered calls in the order in which their answers settle.
+/// Answered calls, in the order in which their promises settle. Together with the program it is the whole state of a run.
 ///
-/// Knows a digest of each of its beginnings, so that a paused program is found again without reading it all anew.
+/// Holds a digest of each of its prefixes, so that a [`Stepper`](crate::Stepper) finds the paused program that has come
+/// furthest into it without hashing the journal again.
+///
+/// ```
+/// use dacapo_replay::{Answer, CallIndex, Journal, JournalEntry};
+/// let mut journal = Journal::default();
+/// journal.push(JournalEntry::new(CallIndex(0), "add", None, Answer::ok(serde_json::json!(3))));
+/// assert_eq!((journal.entries().len(), journal.bytes()), (1, 1));
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Journal {
     entries: Vec<JournalEntry>,
@@ -163,6 +230,17 @@ pub struct Journal {
 }
 
 impl Journal {
+    /// Appends the value that a tool answered to a call of a paused program.
+    pub fn push_ok(&mut self, call: &Call, value: impl Into<JsonText>) {
+        self.push(JournalEntry::answering(call, Answer::ok(value)));
+    }
+
+    /// Appends the message of a call that failed; the program can catch it as a `ToolError`.
+    pub fn push_error(&mut self, call: &Call, message: impl Into<String>) {
+        self.push(JournalEntry::answering(call, Answer::error(message)));
+    }
+
+    /// Appends an answered call. Its promise settles after those of all earlier entries.
     pub fn push(&mut self, entry: JournalEntry) {
         let mut hash = Sha256::new();
         hash.update(self.digest(self.entries.len()));
@@ -195,22 +273,23 @@ impl Journal {
         self.entries.push(entry);
     }
 
+    /// The answered calls, in the order in which they were pushed.
     pub fn entries(&self) -> &[JournalEntry] {
         &self.entries
     }
 
-    /// Stands for all of it, in a few bytes.
+    /// A short hash of all entries, for comparing journals; not for use against an attacker.
     pub fn fingerprint(&self) -> [u8; 8] {
         let digest = self.digest(self.entries.len());
         std::array::from_fn(|i| digest[i])
     }
 
-    /// Bytes of all answers.
+    /// Bytes of all answers, which [`Limit::JournalBytes`](crate::Limit::JournalBytes) bounds.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Stands for the first `count` entries.
+    /// Digest of the first `count` entries.
     pub(crate) fn digest(&self, count: usize) -> [u8; 32] {
         count.checked_sub(1).map_or([0; 32], |last| self.digests[last])
     }
@@ -224,16 +303,20 @@ impl FromIterator<JournalEntry> for Journal {
     }
 }
 
-/// A completed call of an earlier program: answers the same call once, instead of its being executed again.
+/// A call that an earlier program of the same turn completed. It answers the same call of the next program once, so that
+/// a tool with effects is not executed again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompletedCall {
+    /// The tool's qualified name, `name` or `server.name`.
     pub tool: String,
     /// Canonical.
     pub(crate) args: String,
+    /// The value that the tool answered; failed calls are not reused.
     pub ok: JsonText,
 }
 
 impl CompletedCall {
+    /// A completed call. The same call is one of the same tool whose canonical arguments are equal.
     pub fn new(tool: impl Into<String>, args: &Value, ok: JsonText) -> CompletedCall {
         CompletedCall { tool: tool.into(), args: canonical(args), ok }
     }

@@ -1,11 +1,28 @@
-//! The step function: a program, the tools it may call and the answers so far give the next calls or the result.
+//! The step function: a program, its tools and the answers so far give the next calls or the result.
 //!
-//! A [`Journal`] is the only thing that survives between two steps. [`Stepper::step`] runs the program from the
-//! start, gives every call the answer that the journal holds, in the journal's order, and stops at the first moment
-//! when the program waits for answers that are not there. Same input, same output, byte for byte. A stepper may keep
-//! paused programs in memory and resume them; that changes the time, never the outcome.
+//! ```
+//! use dacapo_replay::{Outcome, Program, StepRequest, Stepper, Toolbox, WarmPrograms};
+//! let stepper = Stepper::new(WarmPrograms::default())?;
+//! let toolbox = Toolbox::read(r#"[{"name": "add"}]"#)?;
+//! let mut request = StepRequest::new(Program::new("return await add({a: 1, b: 2})"), toolbox);
+//! let Outcome::Paused { calls } = stepper.step(&request, &|| true)?.outcome else { panic!("add is not answered") };
+//! request.journal.push_ok(&calls[0], serde_json::json!(3));
+//! let Outcome::Finished { result } = stepper.step(&request, &|| true)?.outcome else { panic!("all is answered") };
+//! assert_eq!(result?.get(), "3");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
-//! Nothing here does I/O or reads a clock. Start reading at [`Stepper::step`], then `run.rs`.
+//! A [`Journal`] is the only state between two steps. [`Stepper::step`] runs the program from its start, gives every
+//! call the answer that the journal holds, in the journal's order, and stops when the program waits for answers that are
+//! not there. Equal requests give equal steps, byte for byte. A stepper may keep paused programs in memory and resume
+//! them; that changes how long a step takes, never its outcome.
+//!
+//! The crate does no I/O, reads no clock and draws no randomness. It executes no calls: that is up to the caller, and so
+//! are retries, timeouts and permissions.
+//!
+//! Start reading at [`Stepper::step`], then `run.rs`. `examples/run_a_program.rs` is a whole caller.
+
+#![warn(missing_docs)]
 
 mod call_recorder;
 mod canonical;
@@ -13,7 +30,6 @@ mod journal;
 mod journal_format;
 mod limits;
 mod lookup;
-mod lru_cache;
 mod program;
 mod report;
 mod request;
@@ -26,13 +42,12 @@ mod toolboxes;
 pub use canonical::canonical as canonical_args;
 pub use dacapo_catalog::{
     ANSWER_TOKENS_DEFAULT, Catalog, Declarations, Explanation, Hit, SearchAnswer, SearchResults, Tool, ToolsError,
-    noun, read_tools,
+    read_tools,
 };
 pub use dacapo_sandbox::{LogLevel, SandboxError, ShouldContinue};
 pub use journal::{Answer, ArgsDigest, CallIndex, CompletedCall, Journal, JournalEntry, JsonText};
 pub use journal_format::JournalFormatError;
 pub use limits::{Limit, Limits};
-pub use lru_cache::LruCache;
 pub use program::{Program, undefined_functions};
 pub use request::{RequestError, StepRequest};
 pub use step::{Call, ComparedCall, ErrorKind, LogLine, MadeCall, Outcome, ProgramFailure, ResourceUsage, Step};

@@ -1,28 +1,40 @@
-//! What a program may use up.
+//! What a program may use.
 
 use std::fmt;
 
-/// Everything that a program can grow, by name.
+/// The resources that a program can use up, by name. A program that exceeds one ends with
+/// [`ErrorKind::Limit`](crate::ErrorKind::Limit).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
+    /// Instructions that the program may execute, from its start on.
     Fuel,
+    /// Memory of the engine with all of the program's data.
     MemoryBytes,
+    /// Stack of the engine: how deep the program may recurse.
     StackBytes,
+    /// Source text of the program.
     ProgramBytes,
+    /// All answers in the journal.
     JournalBytes,
+    /// Arguments of one call, as JSON.
     ArgsBytes,
+    /// The result, as JSON.
     OutputBytes,
+    /// All lines that the program logs.
     LogBytes,
+    /// Calls that the program makes, from its start on.
     Calls,
+    /// Calls that wait for an answer at the same time.
     CallsPerRound,
 }
 
-/// Name, default, least and greatest value, and what to do about it.
+/// What is known about one limit.
 struct Terms {
     name: &'static str,
     default: u64,
     least: u64,
     cap: u64,
+    /// What a model can do about a program that exceeded it.
     advice: &'static str,
 }
 
@@ -30,6 +42,7 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 impl Limit {
+    /// All limits, in the order of [`Limits`]' values.
     pub const ALL: [Limit; 10] = [
         Limit::Fuel,
         Limit::MemoryBytes,
@@ -43,10 +56,12 @@ impl Limit {
         Limit::CallsPerRound,
     ];
 
+    /// Its name in JSON and on the command line, such as `memory_bytes`.
     pub fn name(self) -> &'static str {
         self.terms().name
     }
 
+    /// What to change in a program that exceeded the limit; part of the error message.
     pub fn advice(self) -> &'static str {
         self.terms().advice
     }
@@ -99,6 +114,14 @@ impl fmt::Display for Limit {
 }
 
 /// A value for every [`Limit`], each within its range.
+///
+/// ```
+/// use dacapo_replay::{Limit, Limits};
+/// let mut limits = Limits::default();
+/// limits.set(Limit::Calls, 20).unwrap();
+/// assert_eq!(limits.get(Limit::Calls), 20);
+/// assert_eq!(limits.set(Limit::Calls, 0), Err(1..=1_000_000));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits([u64; Limit::ALL.len()]);
 
@@ -109,11 +132,12 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The value of one limit.
     pub fn get(&self, limit: Limit) -> u64 {
         self.0[limit as usize]
     }
 
-    /// `Err` with the range when the value is outside of it.
+    /// Changes one limit; `Err` with the range of possible values if this one is outside of it.
     pub fn set(&mut self, limit: Limit, value: u64) -> Result<(), std::ops::RangeInclusive<u64>> {
         let range = limit.range();
         if !range.contains(&value) {

@@ -1,4 +1,4 @@
-//! What a program may ask about its own tools: `search` and `describe`.
+//! `search` and `describe`: functions with which a program looks up its own tools.
 
 use std::sync::LazyLock;
 
@@ -14,10 +14,10 @@ const LIMIT_MAX: u64 = 50;
 
 const FUEL_PER_LOOKUP: u64 = 50_000;
 const FUEL_PER_TOOL: u64 = 100;
-/// Every word of a query is looked for among all tools.
+/// Every word of a query is looked up in all tools, so fuel grows with both.
 const BYTES_PER_FUEL_AND_TOOL: u64 = 64;
 
-/// A question that the host answers at once, from the toolbox alone.
+/// A call that the host answers at once, from the toolbox alone.
 #[derive(Debug)]
 pub(crate) enum Lookup {
     Search { query: String, limit: usize },
@@ -48,10 +48,10 @@ const SEARCH: ToolIndex = ToolIndex(0);
 const DESCRIBE: ToolIndex = ToolIndex(1);
 
 impl Lookup {
-    /// What a program calls the functions, in the order of their numbers.
+    /// Names of the functions, in the order of their numbers.
     pub(crate) const FUNCTIONS: [&str; 2] = ["search", "describe"];
 
-    /// What the program asks for with this list of arguments; `Err` says what is wrong with it.
+    /// Reads the arguments of a call; `Err` says what is wrong with them.
     pub(crate) fn read(function: u32, list: &Value) -> Result<Lookup, String> {
         let list = list.as_array().map_or(&[][..], Vec::as_slice);
         let checked = |function, args: Value| match FUNCTIONS.check(function, &args) {
@@ -81,7 +81,7 @@ impl Lookup {
         Ok(Lookup::Search { query: text(&args["query"]), limit: limit as usize })
     }
 
-    /// Fuel for one answer.
+    /// Fuel that one answer is charged.
     pub(crate) fn effort(toolbox: &Toolbox, args_bytes: u32) -> u64 {
         let tools = toolbox.catalog().tools().len() as u64;
         FUEL_PER_LOOKUP + tools * (FUEL_PER_TOOL + u64::from(args_bytes) / BYTES_PER_FUEL_AND_TOOL)

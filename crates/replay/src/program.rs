@@ -1,4 +1,4 @@
-//! What the model wrote, and the world it runs in.
+//! A program with everything that its run depends on besides tools and answers.
 
 use std::fmt::Write;
 
@@ -6,22 +6,31 @@ use sha2::{Digest, Sha256, Sha512};
 
 use crate::journal::CallIndex;
 
-/// When a program without a start time believes to run: 2026-01-01T00:00:00Z.
+/// Where the clock of a program without a start time begins: 2026-01-01T00:00:00Z.
 const STARTED_AT_DEFAULT_MS: f64 = 1_767_225_600_000.0;
 
-/// The TypeScript or JavaScript that the model wrote, with all that its world depends on.
+/// The TypeScript or JavaScript that a model wrote, with everything that its run depends on besides tools and answers.
+/// Programs with equal fields behave in the same way on every machine.
+///
+/// ```
+/// use dacapo_replay::Program;
+/// let mut program = Program::new("return Math.random()");
+/// program.seed = "another sequence of random numbers".to_owned();
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {
+    /// What the model wrote: a function body, a `main`, a default export, or any of these in a Markdown code block.
     pub code: String,
+    /// Tells runs of the same text apart; part of the idempotency keys of calls.
     pub id: String,
-    /// Feeds `Math.random` and `crypto`.
+    /// Source of `Math.random` and `crypto`.
     pub seed: String,
-    /// Milliseconds since 1970, where the program's clock starts.
+    /// Where the program's clock starts, in milliseconds since 1970. It advances only with the program's own timers.
     pub started_at_ms: f64,
 }
 
 impl Program {
-    /// A program that depends on nothing but its text.
+    /// A program whose id and seed are derived from its text, and whose clock starts at a fixed time.
     pub fn new(code: impl Into<String>) -> Program {
         let code = code.into();
         let id = hex(&Sha256::digest(code.as_bytes())[..8]);
@@ -51,7 +60,13 @@ impl Program {
     }
 }
 
-/// Functions that the program calls and that neither it nor its world defines; none if it does not parse.
+/// Functions that the program calls, and that neither the program nor the standard library defines; none if the program
+/// does not parse.
+///
+/// ```
+/// use dacapo_replay::{Program, undefined_functions};
+/// assert_eq!(undefined_functions(&Program::new("return parseInt(await price())")), ["price"]);
+/// ```
 pub fn undefined_functions(program: &Program) -> Vec<String> {
     let calls = dacapo_script::prepare(&program.code).map_or_else(|_| Vec::new(), |script| script.unknown_calls);
     calls.into_iter().map(|call| call.name).collect()

@@ -1,7 +1,8 @@
-//! Failures, told in the model's own source.
+//! Failures of programs, with positions in the source that the model wrote.
 
 use std::fmt::Write;
 
+use dacapo_catalog::shorten;
 use dacapo_sandbox::{FinalReport, JsPosition, LogLevel};
 use dacapo_script::{Diagnostic, SourceMap, SourcePosition, code_frame};
 use serde::Deserialize;
@@ -17,7 +18,7 @@ use crate::step::{ComparedCall, ErrorKind, LogLine, ProgramFailure};
 
 const VALUE_CHARS_MAX: usize = 300;
 
-/// What the guest's `describe` says of a thrown value.
+/// A thrown value, as `describe` in guest.c reports it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ThrownValue {
@@ -28,11 +29,11 @@ struct ThrownValue {
     tool: Option<String>,
     /// JSON, cut short when it is long.
     data: Option<String>,
-    /// Anything that is not an `Error`.
+    /// The value as text, if it is not an `Error`.
     thrown: Option<String>,
 }
 
-/// A stack in the model's source.
+/// A stack trace with positions in the model's source.
 #[derive(Debug, Default)]
 struct Stack {
     text: String,
@@ -84,7 +85,7 @@ fn limit_behind(described: &ThrownValue, memory_refused: bool) -> Option<Limit> 
         ("InternalError", "out of memory" | "out of memory in regexp execution") if memory_refused => {
             Some(Limit::MemoryBytes)
         }
-        // Describing the error took memory that was not there.
+        // There was no memory left to describe the error.
         ("", "") if memory_refused => Some(Limit::MemoryBytes),
         _ => None,
     }
@@ -171,7 +172,10 @@ pub(crate) fn unhandled(described: &[String], program: &Program) -> Vec<LogLine>
             Some(thrown) => thrown,
             None => format!("{}: {}", described.name, described.message),
         };
-        LogLine { level: LogLevel::Error, text: format!("unhandled rejection: {}{place}", cut(&what)) }
+        LogLine {
+            level: LogLevel::Error,
+            text: format!("unhandled rejection: {}{place}", shorten(&what, VALUE_CHARS_MAX)),
+        }
     };
     described.iter().map(line).collect()
 }
@@ -179,7 +183,7 @@ pub(crate) fn unhandled(described: &[String], program: &Program) -> Vec<LogLine>
 impl Stack {
     /// Lines read `at name (program:3:7)` or `at program:3:7`.
     fn of(stack: &str, map: Option<&SourceMap>) -> Stack {
-        let mut told = Stack::default();
+        let mut mapped = Stack::default();
         for line in stack.lines() {
             let Some((before, place)) = line.rsplit_once("program:") else { continue };
             let mut numbers = place.trim_end_matches(')').split(':').map_while(|number| number.parse().ok());
@@ -187,15 +191,15 @@ impl Stack {
             let name = before.trim().trim_start_matches("at").trim().trim_end_matches('(').trim();
             let position = SourcePosition { line, column };
             let at = map.map_or(Some(position), |map| map.original(position));
-            told.unloadable |= told.text.is_empty() && name.is_empty();
+            mapped.unloadable |= mapped.text.is_empty() && name.is_empty();
             let Some(at) = at else { continue };
-            told.top = told.top.or(Some(at));
+            mapped.top = mapped.top.or(Some(at));
             let shown = if name.is_empty() { "<program>" } else { name };
             // Writing to a string cannot fail.
-            writeln!(told.text, "    at {shown} (line {}, column {})", at.line, at.column).unwrap_or_default();
+            writeln!(mapped.text, "    at {shown} (line {}, column {})", at.line, at.column).unwrap_or_default();
         }
-        told.text.truncate(told.text.trim_end().len());
-        told
+        mapped.text.truncate(mapped.text.trim_end().len());
+        mapped
     }
 }
 
@@ -229,13 +233,5 @@ fn position(place: JsPosition) -> SourcePosition {
 }
 
 fn show(tool: &str, args: &str) -> String {
-    format!("`{tool}({})`", cut(args))
-}
-
-fn cut(text: &str) -> String {
-    let mut shown: String = text.chars().take(VALUE_CHARS_MAX).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
-    }
-    shown
+    format!("`{tool}({})`", shorten(args, VALUE_CHARS_MAX))
 }

@@ -1,4 +1,6 @@
-//! The step request as JSON: read strictly, with errors that name the place.
+//! What a step depends on, built from typed parts or read from JSON.
+//!
+//! JSON is read strictly: unknown keys, wrong types and values out of range are errors that name their path.
 
 use std::sync::Arc;
 
@@ -13,14 +15,28 @@ use crate::program::Program;
 use crate::toolbox::Toolbox;
 use crate::toolboxes::Toolboxes;
 
-/// All that a step depends on.
+/// Everything that a step depends on. Equal requests give equal steps, byte for byte.
+///
+/// ```
+/// use dacapo_replay::{Journal, Limit, Limits, Program, StepRequest, Toolbox};
+/// let mut limits = Limits::default();
+/// limits.set(Limit::Calls, 20).unwrap();
+/// let toolbox = Toolbox::read(r#"[{"name": "add"}]"#)?;
+/// let request = StepRequest::new(Program::new("return add({a: 1, b: 2})"), toolbox).with_limits(limits);
+/// assert_eq!(request.journal.entries(), []);
+/// # Ok::<(), dacapo_replay::RequestError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct StepRequest {
+    /// The program, which is run from its start.
     pub program: Program,
+    /// The tools that it may call.
     pub toolbox: Arc<Toolbox>,
+    /// The answers so far. To go on after a pause, append the answers to its calls and step again.
     pub journal: Journal,
     /// Completed calls of earlier programs in the same turn.
     pub reuse: Vec<CompletedCall>,
+    /// What the program may use.
     pub limits: Limits,
 }
 
@@ -30,6 +46,7 @@ pub struct StepRequest {
 pub struct RequestError {
     /// Like `journal[2].call`; empty for the request as a whole.
     pub path: String,
+    /// What is wrong there, and what to write instead.
     pub message: String,
 }
 
@@ -37,11 +54,42 @@ pub struct RequestError {
 const DATE_MAX_MS: f64 = 8.64e15;
 
 impl StepRequest {
-    pub fn new(program: Program, toolbox: Arc<Toolbox>) -> StepRequest {
+    /// A request for the first step of a program, with default limits.
+    pub fn new(program: Program, toolbox: impl Into<Arc<Toolbox>>) -> StepRequest {
+        let toolbox = toolbox.into();
         StepRequest { program, toolbox, journal: Journal::default(), reuse: Vec::new(), limits: Limits::default() }
     }
 
+    /// The same request with these answers.
+    #[must_use]
+    pub fn with_journal(mut self, journal: Journal) -> StepRequest {
+        self.journal = journal;
+        self
+    }
+
+    /// The same request with these completed calls of earlier programs.
+    #[must_use]
+    pub fn with_reuse(mut self, reuse: Vec<CompletedCall>) -> StepRequest {
+        self.reuse = reuse;
+        self
+    }
+
+    /// The same request with these limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> StepRequest {
+        self.limits = limits;
+        self
+    }
+
     /// Reads the JSON that `dacapo step` takes.
+    ///
+    /// ```
+    /// use dacapo_replay::StepRequest;
+    /// let request = StepRequest::parse(r#"{"program": {"code": "return 1"}}"#).unwrap();
+    /// assert_eq!(request.program.code, "return 1");
+    /// let error = StepRequest::parse(r#"{"program": {"code": 1}}"#).unwrap_err();
+    /// assert_eq!(error.path, "program.code");
+    /// ```
     pub fn parse(text: &str) -> Result<StepRequest, RequestError> {
         StepRequest::read(text, &|tools| Toolbox::read(tools).map(Arc::new))
     }
@@ -249,7 +297,7 @@ impl<'de> Deserialize<'de> for ObjectText<'de> {
     }
 }
 
-/// Without the line and column, which count inside a part of the request.
+/// The message without line and column, which count from the start of a part of the request and would mislead.
 pub(crate) fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_owned()

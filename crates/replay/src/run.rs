@@ -1,4 +1,4 @@
-//! One program on its way through its journal.
+//! One program while its journal is replayed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,16 +12,16 @@ use crate::program::Program;
 use crate::report;
 use crate::step::{Call, ComparedCall, LogLine, Outcome, ProgramFailure, ResourceUsage, Step};
 
-/// A program at rest, with all journal answers so far settled.
+/// A program whose job queue is empty, with all journal answers so far settled.
 pub(crate) struct ProgramRun {
     vm: Vm<CallRecorder>,
     rest: Result<IdleState, Stop>,
     /// Journal entries settled.
     consumed: usize,
-    /// The latest moment at which an answered call had been issued: whatever was issued until then, and was open
-    /// when the answer was given, has been handed out.
+    /// The latest epoch in which an answered call was issued. Whoever answered it was handed all calls that were issued
+    /// up to that epoch and still open.
     handed_out_epoch: Option<usize>,
-    /// Calls that the program left behind when it returned, and that we have warned of.
+    /// Calls that were open when the program returned, and that a warning has been logged for.
     left_behind: BTreeSet<CallIndex>,
 }
 
@@ -81,7 +81,7 @@ impl ProgramRun {
         }
     }
 
-    /// The one thing to do next at rest.
+    /// Does the one thing that comes next when the job queue is empty.
     fn advance_once(&mut self, journal: &Journal, inputs: &RunInputs<'_>) -> Result<IdleState, RunEnd> {
         let rest = self.rest.clone()?;
         if rest == IdleState::Rejected {
@@ -113,8 +113,8 @@ impl ProgramRun {
         self.settle(entry.call, &entry.answer, inputs)
     }
 
-    /// Calls that must be answered before the program is done. Once it has returned, those are the ones that it left
-    /// behind before anybody was asked: no issued call is lost.
+    /// Calls that must be answered before the program is done. Once it has returned, those are the open calls that have
+    /// never been handed out: no issued call is lost.
     fn needed_calls(&self, rest: IdleState) -> impl Iterator<Item = CallIndex> {
         let is_needed = move |call: &CallIndex, issued: &Issued| {
             rest != IdleState::Fulfilled
@@ -151,7 +151,8 @@ impl ProgramRun {
         self.needed_calls(rest).filter(|call| *call >= inputs.new).map(call).collect()
     }
 
-    /// Is this entry an answer to a call that this run made, and that is still open? If not, what the run called instead.
+    /// Checks that this entry answers a call that this run made and that is still open; `Err` with the call that it made
+    /// instead.
     fn compare(&self, entry: &JournalEntry) -> Result<(), Option<ComparedCall>> {
         let recorder = self.vm.host();
         let Some(issued) = recorder.get(entry.call) else { return Err(None) };
@@ -208,7 +209,7 @@ impl ProgramRun {
         Ok(Step { record, ..self.step(Outcome::Finished { result }) })
     }
 
-    /// Takes what the program leaves, and logs the rejections that nobody handled.
+    /// Takes the result or the error, and logs the rejections that nobody handled.
     fn finish(&mut self, inputs: &RunInputs<'_>) -> Result<FinalReport, Stop> {
         let ending = self.vm.finish(inputs.should_continue)?;
         self.vm.host_mut().logs.extend(report::unhandled(&ending.unhandled, inputs.program));
@@ -235,7 +236,7 @@ impl ProgramRun {
         Ok(report::limit(limit, &places, inputs))
     }
 
-    /// What the journal answers of this run's calls, settled or not.
+    /// The journal's answers to this run's calls, settled or not.
     fn answers<'a>(&self, journal: &'a Journal) -> BTreeMap<CallIndex, &'a Answer> {
         let (settled, rest) = journal.entries().split_at(self.consumed);
         let late = rest.iter().filter(|entry| self.compare(entry).is_ok());

@@ -1,4 +1,6 @@
-//! What a step ends with, in our words and as JSON.
+//! The outcome of a step, which is also serialised as JSON.
+
+use std::fmt;
 
 use dacapo_sandbox::LogLevel;
 use serde::ser::SerializeMap;
@@ -10,23 +12,27 @@ use crate::canonical::canonical;
 use crate::journal::{ArgsDigest, CallIndex, CompletedCall};
 use crate::limits::Limit;
 
-/// The end of one step.
+/// The outcome of one step. Serialises as the response of `dacapo step`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Step {
     #[serde(flatten)]
+    /// Where the program stands now.
     pub outcome: Outcome,
+    /// What the program has logged since its start, replayed parts included.
     pub logs: Vec<LogLine>,
+    /// What the program has used since its start.
     pub usage: ResourceUsage,
-    /// Of a program that failed, what the next one may reuse: calls that were answered successfully, in issue order, and
-    /// then records of the request that were not used. Otherwise empty.
+    /// After a failure, what the next program may [reuse](crate::StepRequest::reuse): the calls that were answered
+    /// successfully, in issue order, then the request's own records that were not used. Otherwise empty.
     #[serde(skip)]
     pub record: Vec<CompletedCall>,
 }
 
 impl Step {
-    /// About what it takes in memory.
+    /// About how much memory it takes.
     pub(crate) fn bytes(&self) -> usize {
-        const AROUND: usize = 1 << 10;
+        /// Bytes besides its texts.
+        const OVERHEAD: usize = 1 << 10;
         let result = match &self.outcome {
             Outcome::Finished { result: Ok(data) } => data.get().len(),
             Outcome::Finished { result: Err(failure) } => {
@@ -36,115 +42,158 @@ impl Step {
             Outcome::Paused { .. } => 0,
         };
         let logs = self.logs.iter().map(|line| line.text.len()).sum::<usize>();
-        AROUND + result + logs + self.record.iter().map(CompletedCall::bytes).sum::<usize>()
+        OVERHEAD + result + logs + self.record.iter().map(CompletedCall::bytes).sum::<usize>()
     }
 }
 
+/// Where a program stands at the end of a step.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Outcome {
-    /// The program waits for these calls.
-    Paused { calls: Vec<Call> },
+    /// The program waits for answers that the journal does not hold.
+    Paused {
+        /// The calls without an answer, in issue order. Any of them may be answered first.
+        calls: Vec<Call>,
+    },
+    /// The program is over.
     Finished {
+        /// What it returned, as JSON, or why it did not return.
         #[serde(serialize_with = "serialize_result")]
         result: Result<Box<RawValue>, Box<ProgramFailure>>,
     },
 }
 
-/// A question to a tool that nobody has answered yet.
+/// A call that waits for its answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Call {
+    /// Which call of the program it is.
     pub call: CallIndex,
+    /// The tool's qualified name, `name` or `server.name`.
     pub tool: String,
+    /// The arguments, checked against the tool's input schema.
     pub args: Value,
-    /// The same on every replay and every replica: makes executing the call twice avoidable.
+    /// An idempotency key: the same on every replay and every replica, so that a call is not executed twice.
     pub key: String,
 }
 
 impl Call {
-    /// What a journal needs of the arguments; see [`JournalEntry::with_digest`](crate::JournalEntry::with_digest).
+    /// Enough of the arguments to compare them later; see [`JournalEntry::with_digest`](crate::JournalEntry::with_digest).
     pub fn args_digest(&self) -> ArgsDigest {
         ArgsDigest::of(&canonical(&self.args))
     }
 }
 
+/// One line that the program wrote with `console`, or a warning about the program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LogLine {
+    /// Which function of `console` wrote it.
     #[serde(serialize_with = "serialize_level")]
     pub level: LogLevel,
+    /// The arguments as text.
     pub text: String,
 }
 
-/// What the program has used up since its start, replayed parts included.
+/// What the program has used since its start, replayed parts included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ResourceUsage {
+    /// Instructions executed; see [`Limit::Fuel`].
     pub fuel: u64,
+    /// Size of its memory, which never shrinks; see [`Limit::MemoryBytes`].
     pub memory_bytes: usize,
 }
 
-/// Why a program did not return.
+/// Why a program did not return, in words for the model that wrote it.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProgramFailure {
+    /// What kind of failure it is.
     #[serde(flatten)]
     pub kind: ErrorKind,
+    /// The error's `name`, such as `TypeError`.
     pub name: String,
+    /// The error's `message`, or what to do about a limit.
     pub message: String,
-    /// In the model's own source, like column, frame and stack.
+    /// The line where it happened, from 1; like column, frame and stack, it refers to the source that the model wrote.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
+    /// The column where it happened, from 1, in Unicode code points.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
+    /// The source lines around it, with a caret under the column.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<String>,
+    /// One line per function that was running, innermost first; empty if the engine reported none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stack: String,
+    /// The error's `cause`, as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// Calls that were answered. Their effects have happened.
     pub completed: Vec<MadeCall>,
+    /// Calls that were not answered. They may have been executed.
     pub unfinished: Vec<MadeCall>,
 }
 
+impl fmt::Display for ProgramFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.message)
+    }
+}
+
+impl std::error::Error for ProgramFailure {}
+
+/// The kinds of failure of a program.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ErrorKind {
     /// The program threw, or awaited something that rejected.
     Exception {
-        /// Whose error it was, if a tool's.
+        /// The tool whose call failed, if the error is a `ToolError`.
         #[serde(skip_serializing_if = "Option::is_none")]
         tool: Option<String>,
+        /// The `data` of a `ToolError`.
         #[serde(skip_serializing_if = "Option::is_none")]
         data: Option<Value>,
     },
+    /// The program does not parse.
     Syntax,
+    /// The program exceeded a limit.
     Limit {
+        /// Which one.
         limit: Limit,
+        /// Its value.
         value: u64,
     },
-    /// The program waits on something that nothing will ever settle.
+    /// The program waits for a promise that nothing will ever settle.
     Deadlock,
-    /// The program asked something other than what the journal recorded.
+    /// The program made other calls than the journal recorded.
     Diverged {
-        /// Which journal entry.
+        /// The journal entry that does not fit, like `journal[2]`.
         path: String,
+        /// The call that the entry answers.
         recorded: ComparedCall,
+        /// The call that the program made instead; `None` if it made fewer calls.
         #[serde(skip_serializing_if = "Option::is_none")]
         actual: Option<ComparedCall>,
     },
-    /// The guest died of something that is nobody's limit.
+    /// The sandbox failed: a defect of Da Capo, not of the program.
     Internal,
 }
 
-/// A call as it is told to the model.
+/// A call that a program made, without its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MadeCall {
+    /// Which call of the program it is.
     pub call: CallIndex,
+    /// The tool's qualified name, `name` or `server.name`.
     pub tool: String,
 }
 
 /// One side of a divergence.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ComparedCall {
+    /// The tool's qualified name, `name` or `server.name`.
     pub tool: String,
+    /// The arguments; `None` if the journal recorded a digest of them, or nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<Value>,
 }

@@ -1,25 +1,25 @@
-//! The step function.
+//! The step function: [`Stepper::step`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dacapo_lru::{CacheKey, LruCache};
 use dacapo_sandbox::{Sandbox, SandboxError, ShouldContinue, Vm, VmConfig};
 use sha2::{Digest, Sha256};
 
 use crate::call_recorder::CallRecorder;
 use crate::journal::{CallIndex, Journal};
 use crate::limits::Limit;
-use crate::lru_cache::{Key, LruCache};
 use crate::report;
 use crate::request::StepRequest;
 use crate::run::{Interrupted, ProgramRun, RunInputs};
 use crate::step::{Outcome, ProgramFailure, ResourceUsage, Step};
 
-/// Runs programs step by step. One per process; shared by all threads.
+/// Runs programs step by step. Make one per process and share it between threads.
 pub struct Stepper {
     sandbox: Sandbox<CallRecorder>,
-    /// Paused programs kept in memory. A cache: what is not here is replayed.
+    /// Paused programs kept in memory. A cache: a program that is not here is replayed.
     warm: Mutex<LruCache<ProgramRun>>,
-    /// Steps that ended a program, because the same conversation comes back turn after turn. A cache as well.
+    /// Steps that ended a program. A cache as well: clients send the same history with every request.
     finished: Mutex<LruCache<Step>>,
 }
 
@@ -32,12 +32,14 @@ impl std::fmt::Debug for Stepper {
 /// How many paused programs stay in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarmPrograms {
+    /// Programs at most.
     pub count_max: u32,
+    /// Bytes of their memories at most.
     pub bytes_max: usize,
 }
 
 impl WarmPrograms {
-    /// Every step is a replay from the start.
+    /// Keep none: every step replays its program from the start.
     pub const NONE: WarmPrograms = WarmPrograms { count_max: 0, bytes_max: 0 };
 }
 
@@ -47,22 +49,24 @@ impl Default for WarmPrograms {
     }
 }
 
-/// Why there is no step. Says nothing about the program.
+/// Why there is no step. The program is not at fault, and a retry may succeed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StepError {
+    /// The caller's [`ShouldContinue`] returned `false`.
     #[error(
         "the step was given up before the program came to rest; this machine is too busy or too slow, so try again"
     )]
     Interrupted,
+    /// There is no room for another program.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
 }
 
-/// What a paused program takes besides its memory.
+/// Memory that a paused program takes on the host, besides its own.
 const BYTES_PER_PROGRAM: usize = 256 << 10;
 
-/// Results take far less room than programs: so many for each place of a program, within so many bytes.
+/// Finished steps kept for each paused program that may be kept. They take far less room.
 const FINISHED_PER_WARM: usize = 8;
 const FINISHED_BYTES_MAX: usize = 64 << 20;
 
@@ -70,6 +74,7 @@ const FINISHED_BYTES_MAX: usize = 64 << 20;
 const RUNNING_MAX: u32 = 64;
 
 impl Stepper {
+    /// A stepper that keeps this many paused programs. Reserves address space for them, but no memory.
     pub fn new(warm: WarmPrograms) -> Result<Stepper, SandboxError> {
         let sandbox = Sandbox::new(warm.count_max + RUNNING_MAX)?;
         Ok(Stepper {
@@ -89,12 +94,15 @@ impl Stepper {
     /// assert!(serde_json::to_string(&step)?.contains(r#"{"status":"success","data":42}"#));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// `should_continue` guards against a slow machine and is asked every few milliseconds. It does not change the
+    /// outcome of a step: a step that it stops is an `Err`, and the next attempt starts over.
     pub fn step(&self, request: &StepRequest, should_continue: ShouldContinue<'_>) -> Result<Step, StepError> {
         self.step_beyond(request, CallIndex(0), should_continue)
     }
 
-    /// As [`step`](Stepper::step), for a caller who was handed all calls before `new` already: of a paused program,
-    /// only the others are listed.
+    /// Like [`step`](Stepper::step), for a caller who has seen all calls before `new` already: a pause lists only the
+    /// calls from there on.
     pub fn step_beyond(
         &self,
         request: &StepRequest,
@@ -132,7 +140,7 @@ impl Stepper {
     }
 
     /// The paused program that has come furthest into this journal.
-    fn resume(&self, base: &Key, journal: &Journal) -> Option<ProgramRun> {
+    fn resume(&self, base: &CacheKey, journal: &Journal) -> Option<ProgramRun> {
         let mut warm = self.warm();
         (0..=journal.entries().len()).rev().find_map(|consumed| warm.take(&key(base, journal, consumed)))
     }
@@ -165,7 +173,7 @@ impl Stepper {
         loop {
             let recorder = CallRecorder::new(Arc::clone(&request.toolbox), request.limits.clone(), &request.reuse);
             match self.sandbox.new_vm(world, recorder) {
-                // Running programs go before paused ones.
+                // A program that runs now goes before one that is only kept.
                 Err(SandboxError::Full(places)) => {
                     let evicted = self.warm().evict();
                     if evicted.is_none() {
@@ -186,8 +194,8 @@ impl Stepper {
     }
 }
 
-/// Stands for all of the request but its journal.
-fn base(request: &StepRequest) -> Key {
+/// Digest of all of the request but its journal.
+fn base(request: &StepRequest) -> CacheKey {
     let mut hash = Sha256::new();
     hash.update(request.program.digest());
     hash.update(request.toolbox.digest());
@@ -198,11 +206,11 @@ fn base(request: &StepRequest) -> Key {
     hash.finalize().into()
 }
 
-fn key(base: &Key, journal: &Journal, consumed: usize) -> Key {
+fn key(base: &CacheKey, journal: &Journal, consumed: usize) -> CacheKey {
     Sha256::digest([*base, journal.digest(consumed)].concat()).into()
 }
 
-/// A program that was not let in.
+/// The step of a program that was refused before it started.
 fn unstarted(failure: Box<ProgramFailure>, request: &StepRequest) -> Step {
     Step {
         outcome: Outcome::Finished { result: Err(failure) },

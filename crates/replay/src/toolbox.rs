@@ -17,7 +17,14 @@ const TOOLS_MAX: usize = u16::MAX as usize - Lookup::FUNCTIONS.len();
 const SUGGESTIONS_MAX: usize = 3;
 const LISTED_MAX: usize = 12;
 
-/// Tools with their names as functions, their validators, and a digest that stands for them.
+/// The tools that a program may call: named as functions, with validators of their arguments.
+///
+/// ```
+/// use dacapo_replay::Toolbox;
+/// let toolbox = Toolbox::read(r#"[{"name": "web-search"}]"#)?;
+/// assert_eq!(toolbox.catalog().functions()[0].identifier, "web_search");
+/// # Ok::<(), dacapo_replay::RequestError>(())
+/// ```
 #[derive(Debug)]
 pub struct Toolbox {
     catalog: Catalog,
@@ -25,24 +32,21 @@ pub struct Toolbox {
     globals: BTreeSet<String>,
     namespaces: Vec<String>,
     digest: [u8; 32],
-    /// Made when first asked for: many programs need neither.
+    /// Declarations and index are made on first use: many programs need neither.
     declarations: OnceLock<Declarations>,
     index: OnceLock<SearchIndex>,
 }
 
 impl Toolbox {
-    /// Reads a tool list in any provider's shape.
+    /// Reads a tool list in any provider's format; see [`read_tools`].
     pub fn read(tools: &str) -> Result<Toolbox, RequestError> {
         let json: Value = serde_json::from_str(tools).map_err(|error| RequestError::new("tools", plain(&error)))?;
-        let tools = read_tools(&json).map_err(|error| {
-            let text = error.to_string();
-            let place = if text.starts_with("tools[") { text.split_once(": ") } else { None };
-            let (path, message) = place.unwrap_or(("tools", &text));
-            RequestError::new(path, message)
-        })?;
+        let tools = read_tools(&json)
+            .map_err(|error| RequestError::new(error.path().unwrap_or("tools"), error.problem().to_string()))?;
         Toolbox::new(tools)
     }
 
+    /// A toolbox of these tools; `Err` if there are more than a program can number.
     pub fn new(tools: Vec<Tool>) -> Result<Toolbox, RequestError> {
         if tools.len() > TOOLS_MAX {
             let message = format!("{} tools are too many; at most {TOOLS_MAX} are possible", tools.len());
@@ -63,16 +67,17 @@ impl Toolbox {
         Ok(toolbox)
     }
 
+    /// The tools' names and schemas.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
     }
 
-    /// What a model reads of the tools.
+    /// The tools as TypeScript declarations, for the model that writes programs.
     pub fn declarations(&self) -> &Declarations {
         self.declarations.get_or_init(|| self.catalog.declarations())
     }
 
-    /// What `search` answers, in about `tokens_max` tokens.
+    /// Finds tools by what they do; the text for the model takes about `tokens_max` tokens.
     pub fn search(&self, query: &str, limit: usize, tokens_max: usize) -> (SearchResults, SearchAnswer) {
         let results = self.index().search(query, limit);
         let found = SearchAnswer::new(&results, &self.catalog, self.declarations(), tokens_max);

@@ -1,14 +1,22 @@
-//! Toolboxes by the text they were made from, because the same tool list arrives with request after request.
+//! A cache of toolboxes: clients send the same tool list with every request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dacapo_lru::LruCache;
 use sha2::{Digest, Sha256};
 
-use crate::lru_cache::LruCache;
 use crate::request::RequestError;
 use crate::toolbox::Toolbox;
 
-/// A bounded cache: names, validators, declarations and search index of a tool list are made once.
+/// A bounded cache of toolboxes by the JSON that they were read from, so that names, validators, declarations and the
+/// search index of a tool list are made once.
+///
+/// ```
+/// use std::sync::Arc;
+/// let toolboxes = dacapo_replay::Toolboxes::default();
+/// let first = toolboxes.get(r#"[{"name": "add"}]"#).unwrap();
+/// assert!(Arc::ptr_eq(&first, &toolboxes.get(r#"[{"name": "add"}]"#).unwrap()));
+/// ```
 #[derive(Debug)]
 pub struct Toolboxes(Mutex<LruCache<Arc<Toolbox>>>);
 
@@ -24,19 +32,19 @@ impl Toolboxes {
         Toolboxes(Mutex::new(LruCache::new(count_max, bytes_max)))
     }
 
-    /// The toolbox of a tool list, given as JSON.
+    /// The toolbox of a tool list, given as JSON in any provider's format.
     pub fn get(&self, tools: &str) -> Result<Arc<Toolbox>, RequestError> {
         let key = Sha256::digest(tools.as_bytes()).into();
-        if let Some(toolbox) = self.kept().get(&key) {
+        if let Some(toolbox) = self.cache().get(&key) {
             return Ok(Arc::clone(toolbox));
         }
         // Made outside the lock: others need not wait for a large list.
         let toolbox = Arc::new(Toolbox::read(tools)?);
-        drop(self.kept().put(key, Arc::clone(&toolbox), tools.len()));
+        drop(self.cache().put(key, Arc::clone(&toolbox), tools.len()));
         Ok(toolbox)
     }
 
-    fn kept(&self) -> MutexGuard<'_, LruCache<Arc<Toolbox>>> {
+    fn cache(&self) -> MutexGuard<'_, LruCache<Arc<Toolbox>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,7 +5,8 @@ use std::fmt::{self, Write};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use dacapo_replay::{Journal, JournalFormatError, LruCache};
+use dacapo_lru::LruCache;
+use dacapo_replay::{Journal, JournalFormatError};
 use futures_util::future::BoxFuture;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;

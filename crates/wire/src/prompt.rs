@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use dacapo_catalog::BYTES_PER_TOKEN;
 use dacapo_replay::Toolbox;
 use serde_json::{Value, json};
 
@@ -33,8 +34,6 @@ const MORE: &str = "More functions are not declared here. Find those that you ne
 const SEARCH_DESCRIPTION: &str = "\
 Finds functions for `{execute}` by what they do, and answers with their TypeScript declarations. Ask for all that the task needs in one query.";
 
-/// Bytes of a declaration that make a token, about.
-const BYTES_PER_TOKEN: usize = 4;
 /// What the list of names may take when the declarations are left out.
 const NAMES_BYTES_MAX: usize = 3_000;
 

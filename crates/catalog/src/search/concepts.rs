@@ -7,13 +7,13 @@ use super::topics::TOPICS;
 use super::translations::TRANSLATIONS;
 use super::vocabulary::stem;
 
-/// How two words belong together. Where several ways apply, the first one counts.
+/// How two words are related. Where several relations apply, the first one counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kinship {
     Synonym,
-    /// One makes think of the other.
+    /// They belong to the same topic.
     Related,
-    /// Both are said of doing something like it.
+    /// They are verbs for similar actions.
     Action,
     Translation,
 }

@@ -14,9 +14,11 @@ pub struct Explanation {
 /// One word of the query, found in a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Match {
+    /// The word as the query has it.
     pub query_word: String,
     /// The word the tool has for it.
     pub tool_word: String,
+    /// How the two words are related.
     pub likeness: Likeness,
     /// What the word contributed in each field.
     pub fields: Vec<(ToolField, f64)>,
@@ -27,11 +29,13 @@ pub struct Match {
 pub enum Likeness {
     /// They are the same up to their endings.
     Same,
+    /// They mean the same.
     Synonym,
-    /// One makes think of the other.
+    /// They belong to the same topic.
     Related,
-    /// Both are said of doing something like it.
+    /// They are verbs for similar actions.
     Action,
+    /// One is the other in another language.
     Translation,
     /// One is part of the other.
     Part,
@@ -40,12 +44,14 @@ pub enum Likeness {
 }
 
 impl Explanation {
+    /// The whole score.
     pub fn score(&self) -> f64 {
         self.matches.iter().map(Match::score).sum::<f64>() + self.name_bonus
     }
 }
 
 impl Match {
+    /// What the word contributed in all fields together.
     pub fn score(&self) -> f64 {
         self.fields.iter().map(|(_, score)| score).sum()
     }

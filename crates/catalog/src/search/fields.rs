@@ -4,12 +4,16 @@ use serde_json::{Map, Value};
 
 use super::words::{WordPlace, for_each_word};
 use crate::Tool;
+use crate::text::prefix;
 
 /// The part of a tool a word was found in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ToolField {
+    /// Its name.
     Name,
+    /// The name of its server.
     Server,
+    /// Its description.
     Description,
     /// The names of the parameters.
     Parameter,
@@ -20,6 +24,7 @@ pub enum ToolField {
 }
 
 impl ToolField {
+    /// All fields.
     pub const ALL: [ToolField; 6] = [
         ToolField::Name,
         ToolField::Server,
@@ -56,7 +61,7 @@ pub(super) fn for_each_word_of(tool: &Tool, each: &mut impl FnMut(ToolField, &st
 }
 
 pub(super) fn clipped(text: &str) -> &str {
-    &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]
+    prefix(text, TEXT_BYTES_MAX)
 }
 
 struct Walk<'e, E> {

@@ -10,6 +10,7 @@ use super::spelling::Spelling;
 use super::stop_words::{is_generic_word, is_request_word, is_stop_word};
 use super::vocabulary::{TermId, Vocabulary, stem};
 use super::words::for_each_word;
+use crate::text::prefix;
 
 /// Of a longer query, this much of the beginning is read.
 const QUERY_BYTES_MAX: usize = 16 * 1024;
@@ -64,7 +65,7 @@ impl Alternative {
 
 /// The part of a query that is read.
 pub(super) fn clipped(query: &str) -> &str {
-    &query[..query.floor_char_boundary(QUERY_BYTES_MAX)]
+    prefix(query, QUERY_BYTES_MAX)
 }
 
 impl<'a> Query<'a> {

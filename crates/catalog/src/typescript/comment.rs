@@ -1,4 +1,6 @@
-//! Words of others, made fit to stand in a comment.
+//! Descriptions from tool lists, made safe to stand in a comment.
+
+use crate::text::prefix;
 
 /// A description longer than this is cut; a field's, and a tool's.
 const FIELD_BYTES_MAX: usize = 1_024;
@@ -37,19 +39,10 @@ pub(super) fn block(lines: &[String]) -> String {
 }
 
 pub(super) fn cut(text: &str, bytes_max: usize) -> String {
-    match cut_to(text, bytes_max) {
+    match prefix(text, bytes_max) {
         whole if whole.len() == text.len() => text.to_owned(),
         part => format!("{}…", part.trim_end()),
     }
-}
-
-/// As much of the text as fits.
-pub(super) fn cut_to(text: &str, bytes_max: usize) -> &str {
-    let mut end = bytes_max.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 /// Takes away what ends a comment or a Markdown code block, and what no reader can see.

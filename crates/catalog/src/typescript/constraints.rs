@@ -1,3 +1,5 @@
+//! What TypeScript cannot express of a schema, as words for a comment: bounds, patterns, formats, defaults.
+
 use serde_json::{Map, Value};
 
 use super::comment::{cut, one_line};

@@ -1,3 +1,5 @@
+//! Declarations of tools as TypeScript functions.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
@@ -27,10 +29,17 @@ const RESERVED: &[&str] = &[
     "yield",
 ];
 
-/// The tools of a catalog as TypeScript, for a model to read. What nobody asks for is not made.
+/// The tools of a catalog as TypeScript, for a model to read. Each declaration is made when it is first asked for.
 ///
-/// What stands here of one tool depends on that tool and on its name in the program, and on
-/// nothing else.
+/// The declaration of a tool depends on that tool and on its name in the program, and on nothing else.
+///
+/// ```
+/// use dacapo_catalog::{Catalog, ToolIndex, read_tools};
+/// let schema = serde_json::json!({"properties": {"n": {"type": "integer"}}, "required": ["n"]});
+/// let tools = read_tools(&serde_json::json!([{"name": "roll", "input_schema": schema}])).unwrap();
+/// let declarations = Catalog::new(tools).declarations();
+/// assert!(declarations.of(ToolIndex(0)).contains("roll(args: { n: number })"));
+/// ```
 #[derive(Debug)]
 pub struct Declarations {
     tools: Arc<Vec<Tool>>,

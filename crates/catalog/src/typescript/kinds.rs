@@ -1,3 +1,5 @@
+//! The kinds of value that a schema allows.
+
 use serde_json::{Map, Value};
 
 /// A set of the kinds of value that JSON has. Whole numbers are no kind of their own here, because

@@ -1,3 +1,5 @@
+//! Writes types as TypeScript.
+
 use super::literals::quoted;
 use super::meet::is_within;
 use super::shape::{Literal, Object, OtherProperties, Presence, Property, Tuple, Type, TypeShape};

@@ -1,8 +1,9 @@
+//! Reads a JSON Schema into types.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::comment::cut_to;
 use super::constraints::{Title, words};
 use super::kinds::{Kinds, is_nullable};
 use super::literals;
@@ -10,7 +11,8 @@ use super::meet::meet;
 use super::shape::{Object, OtherProperties, Presence, Property, Tuple, Type, TypeShape};
 use crate::references::resolve;
 use crate::schema::is_deeper_than;
-use crate::tool::noun;
+use crate::text::prefix;
+use crate::tool::json_type_name;
 
 /// Types inside types. Real schemas reach twelve.
 const DEPTH_MAX: u32 = 40;
@@ -96,7 +98,7 @@ impl<'s> SchemaReader<'s> {
             Value::Bool(true) => return of_kinds(kinds),
             Value::Bool(false) => return Type::never(),
             Value::Object(fields) => fields,
-            other => return self.unknown(format!("{} stands where a schema is expected", noun(other))),
+            other => return self.unknown(format!("{} stands where a schema is expected", json_type_name(other))),
         };
         let kinds = match Kinds::declared(fields) {
             Ok(Some(kinds)) => kinds,
@@ -382,6 +384,6 @@ pub(super) fn base_name(reference: &str) -> String {
     }
     match name.trim_start_matches(|letter: char| letter.is_ascii_digit()) {
         "" => "Value".to_owned(),
-        name => cut_to(name, NAME_BYTES_MAX).to_owned(),
+        name => prefix(name, NAME_BYTES_MAX).to_owned(),
     }
 }

@@ -1,3 +1,5 @@
+//! Schemas as TypeScript type declarations.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
