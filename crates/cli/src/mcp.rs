@@ -7,14 +7,13 @@ use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use dacapo_mcp::{Fleet, HTTP_PATH, HttpAuth, McpServer, serve_http, serve_stdio};
+use dacapo_mcp::{HTTP_PATH, HttpAuth, McpServer, serve_http, serve_stdio};
 use dacapo_runner::{CancellationToken, Runner};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::servers::{CacheOptions, ConfiguredServers};
+use crate::servers::{CacheOptions, ConfiguredServers, with_fleet};
 use crate::wrong_usage::WrongUsage;
 
 const EXAMPLE: &str = r#"Examples:
@@ -79,23 +78,24 @@ pub(crate) fn mcp(options: &McpOptions) -> anyhow::Result<ExitCode> {
     }
     let servers = ConfiguredServers::read(&config, &options.cache)?;
     if options.list {
-        return list::list(&servers, &config, options.json, options.verbose);
+        return list::list(servers, &config, options.json, options.verbose);
     }
     let auth = http_auth(options)?;
-    servers.with_fleet(async |fleet, stopping| serve(options, &servers, fleet, auth, stopping).await)
+    let ConfiguredServers { settings, file } = servers;
+    let runner = Runner::new(settings.policy, settings.limits)?;
+    with_fleet(file, settings.fleet, async |fleet, stopping| {
+        let server = McpServer::new(runner, fleet, settings.result_chars);
+        serve(server, options.listen, auth, stopping).await
+    })
 }
 
 async fn serve(
-    options: &McpOptions,
-    servers: &ConfiguredServers,
-    fleet: Arc<Fleet>,
+    server: McpServer,
+    listen: Option<SocketAddr>,
     auth: HttpAuth,
     stopping: CancellationToken,
 ) -> anyhow::Result<ExitCode> {
-    let settings = &servers.settings;
-    let runner = Runner::new(settings.policy.clone(), settings.limits.clone())?;
-    let server = McpServer::new(runner, fleet, settings.result_chars);
-    if let Some(address) = options.listen {
+    if let Some(address) = listen {
         let listener = tokio::net::TcpListener::bind(address).await;
         let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
         writeln!(io::stderr(), "dacapo listens on http://{}{HTTP_PATH}", listener.local_addr()?)?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use dacapo_mcp::{Fleet, SETTINGS_KEY, ServerPhase, ServersFile, Settings, parse_json};
+use dacapo_mcp::{Fleet, FleetOptions, SETTINGS_KEY, ServerPhase, ServersFile, Settings, parse_json};
 use dacapo_replay::Tool;
 use dacapo_runner::{CancellationToken, ToolHost};
 use serde_json::{Map, Value};
@@ -73,28 +73,10 @@ impl ConfiguredServers {
         Ok(ConfiguredServers { settings, file })
     }
 
-    /// Starts the servers, does something with them, and ends them, whatever the outcome. `work` gets a token that is
-    /// cancelled when the process is asked to stop, so that the servers do not outlive it.
-    pub(crate) fn with_fleet<T>(
-        &self,
-        work: impl AsyncFnOnce(Arc<Fleet>, CancellationToken) -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let outcome = runtime.block_on(async {
-            let stopping = stopping()?;
-            let fleet = Arc::new(Fleet::start(self.file.clone(), self.settings.fleet.clone()));
-            let outcome = work(Arc::clone(&fleet), stopping).await;
-            fleet.shutdown().await;
-            outcome
-        });
-        // A thread that still reads from the keyboard is not waited for.
-        runtime.shutdown_background();
-        outcome
-    }
-
     /// The tools of all servers that respond in time. Prints on stderr which do not.
     pub(crate) fn tools(path: &Path, cache: &CacheOptions) -> anyhow::Result<Vec<Tool>> {
-        ConfiguredServers::read(path, cache)?.with_fleet(async |fleet, stopping| {
+        let ConfiguredServers { settings, file } = ConfiguredServers::read(path, cache)?;
+        with_fleet(file, settings.fleet, async |fleet, stopping| {
             unless_stopped(&stopping, fleet.listed(LIST_WAIT)).await?;
             let missing = warn_of_missing(&fleet)?;
             let tools = fleet.toolbox().catalog().tools().to_vec();
@@ -106,7 +88,27 @@ impl ConfiguredServers {
     }
 }
 
-/// Says which servers have no tools to offer, and why. How many are they?
+/// Starts the servers, does something with them, and ends them, whatever the outcome. `work` gets a token that is
+/// cancelled when the process is asked to stop, so that the servers do not outlive it.
+pub(crate) fn with_fleet<T>(
+    file: ServersFile,
+    options: FleetOptions,
+    work: impl AsyncFnOnce(Arc<Fleet>, CancellationToken) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(async {
+        let stopping = stopping()?;
+        let fleet = Arc::new(Fleet::start(file, options));
+        let outcome = work(Arc::clone(&fleet), stopping).await;
+        fleet.shutdown().await;
+        outcome
+    });
+    // A thread that still reads from the keyboard is not waited for.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Prints on stderr which servers have no tools, and why. Returns how many.
 pub(crate) fn warn_of_missing(fleet: &Fleet) -> io::Result<usize> {
     let mut missing = 0;
     for state in fleet.states() {

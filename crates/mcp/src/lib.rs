@@ -10,6 +10,7 @@
 //! rmcp.
 //!
 //! Start reading at [`Fleet::start`] for the servers behind us, and at [`McpServer`] for our own.
+#![warn(missing_docs)]
 
 mod fleet;
 mod lock;

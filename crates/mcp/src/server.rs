@@ -6,6 +6,7 @@
 mod elicitation;
 mod http;
 mod program_task;
+mod progress_reporter;
 mod reply;
 mod suspended;
 mod tools;
@@ -22,12 +23,11 @@ use dacapo_runner::{CancellationToken, Execution, Runner};
 use futures_util::future::BoxFuture;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
-    InputRequiredResult, InputResponses, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
-    ProgressToken, ServerCapabilities, ServerConfig,
+    InputRequiredResult, InputResponses, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::transport::stdio_pipes;
-use rmcp::{ErrorData, Peer, RoleServer, ServerHandler, ServiceExt};
+use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -35,7 +35,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::tool_servers::ToolServers;
 use elicitation::ApprovalRoute;
-use program_task::{ApprovalRequest, CallSummary, CanAsk, ProgramDigest, ProgramTask, ProgressReport, Verdict};
+use program_task::{ApprovalRequest, ApprovalVerdict, CallSummary, CanAsk, ProgramDigest, ProgramTask};
+use progress_reporter::ProgressReporter;
 use reply::{brief, reply};
 use suspended::{ResumeOutcome, SUSPENDED_MAX, SuspendedProgram, SuspendedPrograms};
 
@@ -196,7 +197,7 @@ impl McpServer {
         let Some(permit) = self.run_permit(context).await else { return failure(CANCELLED.to_owned()).into() };
         let mut responses = responses.unwrap_or_default();
         for (key, request) in requests {
-            let verdict = responses.remove(&key).map_or(Verdict::Deny, |response| elicitation::read(&response));
+            let verdict = responses.remove(&key).map_or(ApprovalVerdict::Deny, |response| elicitation::read(&response));
             task.answer(request, verdict);
         }
         self.attend(task, permit, context).await
@@ -213,7 +214,7 @@ impl McpServer {
         let mut permit_kind = PermitKind::Run;
         let route = ApprovalRoute::of(context);
         let mut reporter = ProgressReporter::new(context);
-        let mut asking: Option<BoxFuture<'_, (ApprovalRequest, Verdict)>> = None;
+        let mut asking: Option<BoxFuture<'_, (ApprovalRequest, ApprovalVerdict)>> = None;
         loop {
             if asking.is_none() && !task.open.is_empty() {
                 match route {
@@ -223,7 +224,7 @@ impl McpServer {
                     }
                     ApprovalRoute::None => {
                         for request in mem::take(&mut task.open) {
-                            task.answer(request, Verdict::NoAnswer);
+                            task.answer(request, ApprovalVerdict::NoAnswer);
                         }
                     }
                 }
@@ -250,7 +251,7 @@ impl McpServer {
                 // Dropping the task cancels the program.
                 () = context.ct.cancelled() => return failure(CANCELLED.to_owned()).into(),
                 ended = &mut task.execution => {
-                    let report = task.progress.borrow_and_update().clone();
+                    let report = task.latest_progress();
                     reporter.report(&report).await;
                     return match ended {
                         Ok(execution) => self.reply(&execution).into(),
@@ -268,7 +269,7 @@ impl McpServer {
                     task.answer(request, verdict);
                 }
                 Ok(()) = task.progress.changed() => {
-                    let report = task.progress.borrow_and_update().clone();
+                    let report = task.latest_progress();
                     reporter.report(&report).await;
                 }
             }
@@ -339,29 +340,6 @@ impl ServerHandler for McpServer {
     }
 }
 
-/// Sends progress notifications to a client that asked for them.
-struct ProgressReporter<'a> {
-    peer: &'a Peer<RoleServer>,
-    token: Option<ProgressToken>,
-    /// Calls done in the last notification. The protocol wants progress to increase.
-    last_done: Option<usize>,
-}
-
-impl<'a> ProgressReporter<'a> {
-    fn new(context: &'a RequestContext<RoleServer>) -> ProgressReporter<'a> {
-        ProgressReporter { peer: &context.peer, token: context.meta.get_progress_token(), last_done: None }
-    }
-
-    async fn report(&mut self, report: &ProgressReport) {
-        let Some(token) = self.token.clone().filter(|_| self.last_done < Some(report.done)) else { return };
-        self.last_done = Some(report.done);
-        #[expect(clippy::cast_precision_loss, reason = "nobody makes so many calls")]
-        let progress = ProgressNotificationParam::new(token, report.done as f64).with_message(&*report.message);
-        // A client that has disconnected does not need it.
-        drop(self.peer.notify_progress(progress).await);
-    }
-}
-
 fn read<T: DeserializeOwned>(args: Map<String, Value>) -> Result<T, String> {
     serde_json::from_value(Value::Object(args)).map_err(|error| format!("wrong arguments: {error}"))
 }
@@ -385,8 +363,8 @@ fn given_up(why: &str, summary: CallSummary) -> CallToolResult {
     if open > 0 {
         write!(message, "; {open} more waited for approval or for their answers").unwrap_or_default();
     }
-    let mut result = failure(message.clone());
     let error = json!({ "name": "AbortError", "message": message });
+    let mut result = failure(message);
     result.structured_content = Some(json!({ "status": "error", "error": error, "calls": calls }));
     result
 }

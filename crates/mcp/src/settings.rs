@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use dacapo_replay::Limit;
 use dacapo_runner::{JSON_CHARS_MIN, Policy, PolicyRule, RunLimits};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::fleet::FleetOptions;
@@ -121,7 +122,7 @@ fn policy(value: &Value, path: &str) -> Result<Policy, SettingsError> {
         return Err(error(path, "must be an array of rules"));
     };
     let rule = |(at, rule): (usize, &Value)| {
-        serde_json::from_value::<PolicyRule>(rule.clone())
+        PolicyRule::deserialize(rule)
             .map_err(|wrong| error(&format!("{path}[{at}]"), &format!("is not a rule: {wrong}")))
     };
     Ok(Policy::new(rules.iter().enumerate().map(rule).collect::<Result<_, _>>()?))

@@ -19,7 +19,7 @@ pub trait ToolServers: ToolHost {
     fn unavailable(&self) -> Vec<String>;
 }
 
-/// A server that takes longer to start is left out of a search or a program that does not wait for it.
+/// How long a search or a program waits for servers to start. The tools of a server that takes longer are missing from it.
 const READY_MAX: Duration = Duration::from_secs(15);
 
 impl ToolServers for Fleet {

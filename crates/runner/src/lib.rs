@@ -25,7 +25,7 @@
 //!
 //! impl ToolHost for Shop {
 //!     fn toolbox(&self) -> Arc<Toolbox> {
-//!         self.0.clone()
+//!         Arc::clone(&self.0)
 //!     }
 //!     fn annotations(&self, _server: &str, _tool: &str) -> Map<String, Value> {
 //!         Map::new()

@@ -207,7 +207,7 @@ enum StopReason {
 }
 
 /// A program's result and logs.
-type RunEnd = (Result<Box<RawValue>, RunError>, Vec<LogLine>);
+type ResultAndLogs = (Result<Box<RawValue>, RunError>, Vec<LogLine>);
 
 /// What the calls of one program share.
 struct RunContext<'a> {
@@ -225,7 +225,11 @@ struct RunContext<'a> {
 
 impl RunContext<'_> {
     /// Steps the program and executes its calls, until it ends or is stopped.
-    async fn drive<'r>(&'r self, mut request: StepRequest, in_flight: &mut InFlight<'r>) -> Result<RunEnd, StopReason> {
+    async fn drive<'r>(
+        &'r self,
+        mut request: StepRequest,
+        in_flight: &mut InFlight<'r>,
+    ) -> Result<ResultAndLogs, StopReason> {
         loop {
             if self.cancel.is_cancelled() {
                 return Err(StopReason::Cancelled);

@@ -10,20 +10,20 @@ use dacapo_replay::{Tool, Toolbox};
 use dacapo_runner::ToolHost;
 use serde_json::{Value, json};
 
-use crate::servers::{ConfiguredServers, unless_stopped};
+use crate::servers::{ConfiguredServers, unless_stopped, with_fleet};
 use crate::types::own_json;
 
 /// Waited for in addition to the connect timeout, so that a server that does not start has failed by then.
 const FAILURE_WAIT: Duration = Duration::from_secs(5);
 
 pub(super) fn list(
-    servers: &ConfiguredServers,
+    servers: ConfiguredServers,
     config: &Path,
     as_json: bool,
     verbose: bool,
 ) -> anyhow::Result<ExitCode> {
     let wait = servers.settings.fleet.connect_timeout + FAILURE_WAIT;
-    let (states, toolbox) = servers.with_fleet(async |fleet, stopping| {
+    let (states, toolbox) = with_fleet(servers.file, servers.settings.fleet, async |fleet, stopping| {
         unless_stopped(&stopping, fleet.settled(wait)).await?;
         Ok((fleet.states(), fleet.toolbox()))
     })?;

@@ -13,17 +13,16 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use super::{RunOptions, write_call_list, write_calls, write_failure, write_logs};
-use crate::servers::{ConfiguredServers, unless_stopped, warn_of_missing};
+use crate::servers::{ConfiguredServers, unless_stopped, warn_of_missing, with_fleet};
 
 pub(super) fn run(program: &str, path: &Path, options: &RunOptions) -> anyhow::Result<ExitCode> {
-    let servers = ConfiguredServers::read(path, &options.cache)?;
-    let mut limits = servers.settings.limits.clone();
+    let ConfiguredServers { mut settings, file } = ConfiguredServers::read(path, &options.cache)?;
     for (limit, value) in &options.limit {
-        limits.program.set(*limit, *value).expect("checked when the option was read");
+        settings.limits.program.set(*limit, *value).expect("checked when the option was read");
     }
-    let runner = Runner::new(servers.settings.policy.clone(), limits)?;
-    let wait = servers.settings.fleet.connect_timeout;
-    let execution = servers.with_fleet(async |fleet, stopping| {
+    let runner = Runner::new(settings.policy, settings.limits)?;
+    let wait = settings.fleet.connect_timeout;
+    let execution = with_fleet(file, settings.fleet, async |fleet, stopping| {
         unless_stopped(&stopping, fleet.listed(wait)).await?;
         warn_of_missing(&fleet)?;
         Ok(runner.run(program, &*fleet, &*approver(options.yes), &print_progress, &stopping).await)

@@ -74,7 +74,7 @@ pub(super) struct Listing {
 /// The result of a call.
 #[derive(Debug)]
 pub(super) enum CallReply {
-    CallContent(CallContent),
+    Content(CallContent),
     /// The server wants input from a person before it goes on.
     InputRequired(InputRequiredResult),
     /// Not the result of a call.
@@ -109,23 +109,25 @@ impl ServerConnection {
         lifecycle: ClientLifecycleMode,
     ) -> Result<ServerConnection, ConnectError> {
         let stop = CancellationToken::new();
+        let stopped = stop.clone();
         let end = Arc::default();
-        let client = FleetClient { changed: changed.clone() };
+        let client = FleetClient { changed: Arc::clone(changed) };
         let bytes_max = options.answer_bytes_max.max(LIST_BYTES_MAX);
         let (running, calls) = match endpoint {
             Endpoint::Stdio { command, args, env, cwd } => {
                 let child = ServerProcess::start(command, args, env, cwd.as_deref(), stderr)?;
                 let shutdown_grace = options.shutdown_grace;
-                let transport = StdioTransport::new(child, stderr.clone(), Arc::clone(&end), bytes_max, shutdown_grace);
+                let transport =
+                    StdioTransport::new(child, Arc::clone(stderr), Arc::clone(&end), bytes_max, shutdown_grace);
                 let calls = transport.calls();
-                (serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stop.clone()).await, Some(calls))
+                (serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stopped).await, Some(calls))
             }
             Endpoint::Http { url, headers } => {
                 let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .custom_headers(header_map(headers)?)
                     .max_concurrent_requests(options.calls_per_server_max);
                 let transport = StreamableHttpClientTransport::with_client(HttpClient::new(bytes_max)?, config);
-                (serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stop.clone()).await, None)
+                (serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stopped).await, None)
             }
         };
         let running = running.map_err(|error| ConnectError::new(&error, &end))?;
@@ -270,7 +272,7 @@ impl CallReply {
     fn read(result: Value) -> CallReply {
         let is_complete = result.get("resultType").is_none_or(|kind| kind == "complete");
         if is_complete && result.get("content").is_some_and(Value::is_array) {
-            return CallContent::read(result).map_or(CallReply::Unexpected(Value::Null), CallReply::CallContent);
+            return CallContent::read(result).map_or(CallReply::Unexpected(Value::Null), CallReply::Content);
         }
         serde_json::from_value(result).map_or(CallReply::Unexpected(Value::Null), ServerResult::into)
     }
@@ -279,11 +281,11 @@ impl CallReply {
 impl From<ServerResult> for CallReply {
     fn from(result: ServerResult) -> CallReply {
         match result {
-            ServerResult::CallToolResult(result) => CallReply::CallContent(CallContent::from(result)),
+            ServerResult::CallToolResult(result) => CallReply::Content(CallContent::from(result)),
             ServerResult::InputRequiredResult(result) => CallReply::InputRequired(result),
             other => {
                 let value = serde_json::to_value(other).unwrap_or_default();
-                CallContent::read(value.clone()).map_or(CallReply::Unexpected(value), CallReply::CallContent)
+                CallContent::read(value.clone()).map_or(CallReply::Unexpected(value), CallReply::Content)
             }
         }
     }

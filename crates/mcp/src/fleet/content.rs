@@ -46,9 +46,12 @@ impl CallContent {
             None if structured.is_some() => Vec::new(),
             _ => return None,
         };
-        let blocks = blocks.into_iter().map(|block| match (&block["type"], &block["text"]) {
-            (Value::String(kind), Value::String(text)) if kind == "text" => ContentPart::Text(text.clone()),
-            _ => ContentPart::Other(block),
+        let blocks = blocks.into_iter().map(|mut block| {
+            let is_text = block["type"] == "text";
+            match block.get_mut("text") {
+                Some(Value::String(text)) if is_text => ContentPart::Text(std::mem::take(text)),
+                _ => ContentPart::Other(block),
+            }
         });
         let is_error = fields.get("isError") == Some(&Value::Bool(true));
         Some(CallContent { structured, blocks: blocks.collect(), is_error })
@@ -68,34 +71,32 @@ impl CallContent {
         if self.is_error {
             return ToolOutput { answer: self.error(), attachments: Vec::new() };
         }
-        let attachments: Vec<Attachment> = (self.blocks.iter().enumerate())
-            .filter_map(|(position, block)| match block {
-                ContentPart::Text(_) => None,
-                ContentPart::Other(block) => Some(Attachment { handle: handle(key, position), block: block.clone() }),
-            })
-            .collect();
-        let answer = match &self.structured {
+        let is_text = self.blocks.iter().all(|block| matches!(block, ContentPart::Text(_)));
+        let answer = match self.structured.take() {
             Some(structured) => self.with_handles(structured, key),
-            None if attachments.is_empty() => self.text().map_or(Value::Null, Value::from),
+            None if is_text => self.text().map_or(Value::Null, Value::from),
             None => Value::Array((self.blocks.iter().enumerate()).map(|(at, block)| block.visible(key, at)).collect()),
         };
-        ToolOutput { answer: Answer::Ok(JsonText::from(&answer)), attachments }
+        let attachments = self.blocks.into_iter().enumerate().filter_map(|(position, block)| match block {
+            ContentPart::Text(_) => None,
+            ContentPart::Other(block) => Some(Attachment { handle: handle(key, position), block }),
+        });
+        ToolOutput { answer: Answer::Ok(JsonText::from(&answer)), attachments: attachments.collect() }
     }
 
     /// Replaces images that some servers repeat in structured content by handles, which are all that a program can use.
-    fn with_handles(&self, structured: &Value, key: &str) -> Value {
-        let repeats =
-            |block: &ContentPart| matches!(block, ContentPart::Other(block) if has_bytes(block) && block == structured);
+    fn with_handles(&self, structured: Value, key: &str) -> Value {
+        let repeats = |block: &ContentPart| matches!(block, ContentPart::Other(block) if has_bytes(block) && *block == structured);
         if let Some(position) = self.blocks.iter().position(repeats) {
             return self.blocks[position].visible(key, position);
         }
         match structured {
-            Value::Array(items) => items.iter().map(|item| self.with_handles(item, key)).collect(),
+            Value::Array(items) => items.into_iter().map(|item| self.with_handles(item, key)).collect(),
             Value::Object(fields) => {
-                let fields = fields.iter().map(|(name, value)| (name.clone(), self.with_handles(value, key)));
+                let fields = fields.into_iter().map(|(name, value)| (name, self.with_handles(value, key)));
                 Value::Object(fields.collect())
             }
-            other => other.clone(),
+            other => other,
         }
     }
 

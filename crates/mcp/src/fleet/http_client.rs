@@ -86,15 +86,14 @@ impl HttpClient {
             ClientJsonRpcMessage::Request(request) => Some(request),
             _ => None,
         };
+        let id = request.map(|request| request.id.clone());
         if is(EVENT_STREAM_MIME_TYPE) {
-            let id = request.map(|request| request.id.clone());
             return Ok(StreamableHttpPostResponse::Sse(events(response, id, self.bytes_max), session));
         }
         let Some(request) = request else { return Ok(StreamableHttpPostResponse::Accepted) };
         if !is(JSON_MIME_TYPE) {
             return Err(StreamableHttpError::UnexpectedContentType(content_type));
         }
-        let id = request.id.clone();
         let message = match read(response, self.bytes_max).await? {
             Ok(body) => match serde_json::from_slice(&body) {
                 Ok(message) => message,
@@ -102,9 +101,9 @@ impl HttpClient {
                     let text = format!("no valid JSON-RPC message: {}", shown(&body));
                     return Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(text)));
                 }
-                Err(_) => ServerJsonRpcMessage::error(invalid(), Some(id)),
+                Err(_) => ServerJsonRpcMessage::error(invalid(), id),
             },
-            Err(bytes) => ServerJsonRpcMessage::error(too_long(bytes), Some(id)),
+            Err(bytes) => ServerJsonRpcMessage::error(too_long(bytes), id),
         };
         Ok(StreamableHttpPostResponse::Json(message, session))
     }
@@ -159,7 +158,7 @@ fn shown(body: &[u8]) -> String {
 fn events(response: Response, id: Option<RequestId>, bytes_max: usize) -> BoxStream<'static, Result<Sse, SseError>> {
     let is_too_large = Arc::new(AtomicBool::new(false));
     let mut event = EventBytes::default();
-    let noted = is_too_large.clone();
+    let noted = Arc::clone(&is_too_large);
     let bytes = response.bytes_stream().map(move |chunk| {
         let chunk = chunk.map_err(|error| io::Error::other(error.without_url()))?;
         if event.read(&chunk) > bytes_max {

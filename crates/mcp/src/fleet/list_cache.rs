@@ -2,6 +2,7 @@
 //!
 //! A file that is missing, broken, or of another server or version is ignored.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -24,12 +25,12 @@ const AGE_MAX: Duration = Duration::from_hours(30 * 24);
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Serialize, Deserialize)]
-struct CachedList {
-    format: String,
-    server: String,
+struct CachedList<'a> {
+    format: Cow<'a, str>,
+    server: Cow<'a, str>,
     /// When the server listed them, in seconds since 1970.
     listed_at: u64,
-    tools: Vec<Value>,
+    tools: Cow<'a, [Value]>,
 }
 
 /// Where the list of one server is cached.
@@ -55,16 +56,17 @@ impl ListCache {
         if fs::metadata(&path).ok()?.len() > FILE_BYTES_MAX {
             return None;
         }
-        let file: CachedList = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        let file: CachedList<'_> = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
         let is_recent = now().saturating_sub(file.listed_at) <= AGE_MAX.as_secs();
-        (file.format == FORMAT && file.server == self.server && is_recent).then_some(file.tools)
+        (file.format == FORMAT && file.server == self.server && is_recent).then(|| file.tools.into_owned())
     }
 
     /// Replaces the file as a whole, readable only for the user.
-    pub(super) fn store(&self, tools: Vec<Value>) -> io::Result<()> {
+    pub(super) fn store(&self, tools: &[Value]) -> io::Result<()> {
         // A directory that exists keeps its permissions.
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
-        let file = CachedList { format: FORMAT.to_owned(), server: self.server.clone(), listed_at: now(), tools };
+        let (format, server, tools) = (FORMAT.into(), self.server.as_str().into(), tools.into());
+        let file = CachedList { format, server, listed_at: now(), tools };
         let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
         let draft = self.directory.join(format!("{}.{}.{number}.tmp", self.server, std::process::id()));
         // An earlier process with our process id may have left a file.

@@ -67,7 +67,7 @@ struct KnownTools {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ToolListSource {
     Cache,
-    FleetServer,
+    Server,
 }
 
 impl FleetServer {
@@ -117,10 +117,9 @@ impl FleetServer {
     /// Keeps the server connected until the fleet stops.
     pub(super) async fn supervise(self: Arc<FleetServer>) {
         let Ok(ServerSpec { disabled: false, endpoint: Some(endpoint), .. }) = &self.spec else { return };
-        let stop = self.context.stop.clone();
         tokio::select! {
             biased;
-            () = stop.cancelled() => {}
+            () = self.context.stop.cancelled() => {}
             () = self.keep_connected(endpoint) => {}
         }
         let reason = "it was shut down".to_owned();
@@ -141,7 +140,7 @@ impl FleetServer {
             start_permit.take();
             let (reason, was_up) = match opened {
                 Ok(connection) => {
-                    self.link.send_replace(LinkState::Up(connection.clone()));
+                    self.link.send_replace(LinkState::Up(Arc::clone(&connection)));
                     (self.follow_list(&connection).await, true)
                 }
                 Err(reason) => (reason, false),
@@ -227,38 +226,37 @@ impl FleetServer {
 
     fn publish(&self, mut listing: Listing) {
         listing.tools.iter_mut().for_each(|tool| self.context.mask.value(tool));
-        let list = ToolList::read(&self.name, listing.tools);
+        let list = Arc::new(ToolList::read(&self.name, listing.tools));
         let mut known = lock(&self.known);
         known.stale_at = listing.ttl.and_then(|ttl| Instant::now().checked_add(ttl.max(TTL_MIN)));
-        let before = known.from.replace(ToolListSource::FleetServer);
+        let before = known.from.replace(ToolListSource::Server);
         let is_same = before.is_some() && known.list.listed == list.listed;
         // The same list as in the cache is written again, because the cache expires.
         if let Some(cache) = self.cache.clone().filter(|_| !is_same || before == Some(ToolListSource::Cache)) {
-            let tools = list.listed.clone();
-            let name = self.name.clone();
+            let (name, list) = (self.name.clone(), Arc::clone(&list));
             tokio::task::spawn_blocking(move || {
-                if let Err(error) = cache.store(tools) {
-                    tracing::warn!(server = name, %error, "the list of tools could not be kept for the next start");
+                if let Err(error) = cache.store(&list.listed) {
+                    tracing::warn!(server = name, %error, "the list of tools could not be cached");
                 }
             });
         }
         if is_same {
             return;
         }
-        known.list = Arc::new(list);
+        known.list = list;
         drop(known);
         self.context.changes.fetch_add(1, Ordering::Release);
     }
 
     /// The tools that are known now.
     pub(super) fn list(&self) -> Arc<ToolList> {
-        lock(&self.known).list.clone()
+        Arc::clone(&lock(&self.known).list)
     }
 
     /// The list, if it comes from the cache.
     fn cached_list(&self) -> Option<Arc<ToolList>> {
         let known = lock(&self.known);
-        (known.from == Some(ToolListSource::Cache)).then(|| known.list.clone())
+        (known.from == Some(ToolListSource::Cache)).then(|| Arc::clone(&known.list))
     }
 
     /// Requests the list again if its `ttlMs` has passed.
@@ -310,7 +308,7 @@ impl FleetServer {
             }
         };
         let output = match reply {
-            CallReply::CallContent(content) => content.into_output(&call.idempotency_key, &self.context.mask),
+            CallReply::Content(content) => content.into_output(&call.idempotency_key, &self.context.mask),
             CallReply::InputRequired(result) => return Err(call_errors::input_required(call, &result)),
             CallReply::Unexpected(value) => return Err(call_errors::unexpected_result(call, &value.to_string())),
         };
@@ -330,7 +328,7 @@ impl FleetServer {
         let mut tried = false;
         loop {
             let down = match &*link.borrow_and_update() {
-                LinkState::Up(connection) if !connection.has_ended() => return Ok(connection.clone()),
+                LinkState::Up(connection) if !connection.has_ended() => return Ok(Arc::clone(connection)),
                 LinkState::Up(_) => None,
                 LinkState::Connecting { .. } => {
                     self.start_now.notify_one();
@@ -371,7 +369,7 @@ impl FleetServer {
     /// Waits until its list comes from the server and not from the cache, or it cannot be reached. Tries to connect if it is
     /// not connected, because the call that waits for this would try it too.
     pub(super) async fn confirmed(&self) {
-        if lock(&self.known).from != Some(ToolListSource::FleetServer) {
+        if lock(&self.known).from != Some(ToolListSource::Server) {
             drop(timeout(self.context.options.connect_timeout, self.connection()).await);
         }
     }

@@ -8,7 +8,7 @@ use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};
 use serde_json::{Value, json};
 
-use super::program_task::{ApprovalRequest, Verdict};
+use super::program_task::{ApprovalRequest, ApprovalVerdict};
 use super::suspended::APPROVAL_TIMEOUT;
 
 /// How a client can ask a person, if it can.
@@ -43,11 +43,14 @@ pub(super) fn request(call: &ToolCall) -> InputRequest {
     InputRequest::Elicitation(ElicitRequest::new(params(call)))
 }
 
-pub(super) fn ask(peer: &Peer<RoleServer>, request: ApprovalRequest) -> BoxFuture<'_, (ApprovalRequest, Verdict)> {
+pub(super) fn ask(
+    peer: &Peer<RoleServer>,
+    request: ApprovalRequest,
+) -> BoxFuture<'_, (ApprovalRequest, ApprovalVerdict)> {
     async move {
         let verdict = match peer.create_elicitation_with_timeout(params(&request.call), Some(APPROVAL_TIMEOUT)).await {
             Ok(result) => read(&serde_json::to_value(result).unwrap_or_default()),
-            Err(_) => Verdict::NoAnswer,
+            Err(_) => ApprovalVerdict::NoAnswer,
         };
         (request, verdict)
     }
@@ -55,11 +58,11 @@ pub(super) fn ask(peer: &Peer<RoleServer>, request: ApprovalRequest) -> BoxFutur
 }
 
 /// Reads a person's verdict. Everything but a clear yes is a no.
-pub(super) fn read(response: &Value) -> Verdict {
+pub(super) fn read(response: &Value) -> ApprovalVerdict {
     match (response["action"].as_str(), response["content"]["decision"].as_str()) {
-        (Some("accept"), Some(ALLOW_ONCE)) => Verdict::AllowOnce,
-        (Some("accept"), Some(ALLOW_FOR_PROGRAM)) => Verdict::AllowForProgram,
-        _ => Verdict::Deny,
+        (Some("accept"), Some(ALLOW_ONCE)) => ApprovalVerdict::AllowOnce,
+        (Some("accept"), Some(ALLOW_FOR_PROGRAM)) => ApprovalVerdict::AllowForProgram,
+        _ => ApprovalVerdict::Deny,
     }
 }
 

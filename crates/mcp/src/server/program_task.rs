@@ -81,7 +81,7 @@ pub(super) struct ApprovalRequest {
 
 /// What a person decided about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ApprovalVerdict {
     AllowOnce,
     /// This call, and all calls of the same tool in this program.
     AllowForProgram,
@@ -136,6 +136,10 @@ impl ProgramTask {
         ProgramTask { execution, progress, requests, open, approved, digest, ledger, _cancel: cancel.drop_guard() }
     }
 
+    pub(super) fn latest_progress(&mut self) -> ProgressReport {
+        self.progress.borrow_and_update().clone()
+    }
+
     /// Takes a request. If its tool is approved already, the request is answered at once.
     pub(super) fn enqueue(&mut self, request: ApprovalRequest) {
         if self.approved.contains(&request.tool()) {
@@ -146,14 +150,14 @@ impl ProgramTask {
     }
 
     /// Answers a request, and all open ones that the verdict decides too.
-    pub(super) fn answer(&mut self, request: ApprovalRequest, verdict: Verdict) {
+    pub(super) fn answer(&mut self, request: ApprovalRequest, verdict: ApprovalVerdict) {
         let tool = request.tool();
         request.answer(match verdict {
-            Verdict::AllowOnce | Verdict::AllowForProgram => Approval::Given,
-            Verdict::Deny => Approval::Declined,
-            Verdict::NoAnswer => Approval::Unavailable,
+            ApprovalVerdict::AllowOnce | ApprovalVerdict::AllowForProgram => Approval::Given,
+            ApprovalVerdict::Deny => Approval::Declined,
+            ApprovalVerdict::NoAnswer => Approval::Unavailable,
         });
-        if verdict == Verdict::AllowForProgram {
+        if verdict == ApprovalVerdict::AllowForProgram {
             self.approved.insert(tool);
             for request in std::mem::take(&mut self.open) {
                 self.enqueue(request);

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use dacapo_replay::MadeCall;
 use dacapo_runner::{Execution, RunError, truncate_chars, truncate_json};
 use rmcp::model::{CallToolResult, ContentBlock};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// Logs, and lists of calls, may each take this part of the budget of the data.
@@ -26,10 +27,10 @@ pub(super) fn reply(execution: &Execution, unavailable: &[String], chars_max: us
         Ok(data) => {
             let data = serde_json::from_str(data.get()).expect("a result is JSON, and not nested deeply");
             let data = truncated("data", data, chars_max, &mut omitted);
-            text.push_str(&match &data {
-                Value::String(words) => words.clone(),
-                other => other.to_string(),
-            });
+            match &data {
+                Value::String(string) => text.push_str(string),
+                other => write!(text, "{other}").unwrap_or_default(),
+            }
             fields.insert("status".to_owned(), "success".into());
             fields.insert("data".to_owned(), data);
         }
@@ -56,17 +57,17 @@ pub(super) fn reply(execution: &Execution, unavailable: &[String], chars_max: us
         let logs = truncated("logs", logs, chars_max / LOGS_DIVISOR, &mut omitted);
         text.push_str("\n\nLogs:");
         for line in logs.as_array().into_iter().flatten() {
-            let words = line["text"].as_str().unwrap_or_default();
             let level = line["level"].as_str().filter(|level| *level != "log");
             text.push('\n');
             // Writing to a string cannot fail.
             level.map_or(Ok(()), |level| write!(text, "[{level}] ")).unwrap_or_default();
-            text.push_str(words);
+            text.push_str(line["text"].as_str().unwrap_or_default());
         }
         fields.insert("logs".to_owned(), logs);
     }
     fields.insert("calls".to_owned(), json!(execution.calls));
-    let blocks: Vec<_> = execution.attachments.iter().map(|attachment| block(&attachment.block)).collect();
+    let blocks: Vec<_> =
+        execution.attachments.iter().map(|attachment| ContentBlock::deserialize(&attachment.block).ok()).collect();
     let unreadable = blocks.iter().filter(|block| block.is_none()).count();
     let mut sentences = Vec::new();
     if !omitted.is_empty() {
@@ -104,10 +105,6 @@ fn truncated(name: &str, value: Value, chars_max: usize, omitted: &mut Vec<Strin
     let truncated = truncate_json(name, value, chars_max);
     omitted.extend(truncated.omitted);
     truncated.value
-}
-
-fn block(block: &Value) -> Option<ContentBlock> {
-    serde_json::from_value(block.clone()).ok()
 }
 
 fn write_error(run_error: &RunError, error: &Value, text: &mut String) {
