@@ -129,7 +129,7 @@ impl FleetServer {
         }
     }
 
-    /// Never ends.
+    /// Connects, and connects again whenever the connection has ended. Never returns.
     async fn keep_connected(&self, endpoint: &Endpoint) {
         let options = &self.context.options;
         let mut failures = 0;

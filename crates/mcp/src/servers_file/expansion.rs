@@ -47,7 +47,7 @@ pub(super) fn expand(text: &str, environment: &BTreeMap<String, String>) -> Resu
     Ok(expanded)
 }
 
-/// What stands before the next `${…}`, inside it, and after it.
+/// The text before the next `${…}`, inside it, and after it.
 fn next_variable(text: &str) -> Result<Option<(&str, &str, &str)>, String> {
     let Some((before, opened)) = text.split_once("${") else { return Ok(None) };
     let (mut depth, mut from) = (0, 0);
