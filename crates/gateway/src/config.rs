@@ -12,7 +12,7 @@ use crate::auth::{Client, Clients};
 use crate::options::{
     ClientOptions, CodeModeOptions, ConfigError, Options, StoreOptions, TimeoutOptions, UpstreamOptions, WarmOptions,
 };
-use crate::scripted::Script;
+use dacapo_scripted::Script;
 use crate::store::StoreConfig;
 use crate::upstream::{Place, Secret, Upstream};
 

@@ -15,7 +15,6 @@ mod options;
 mod outlet;
 mod recall;
 mod request;
-pub mod scripted;
 mod server;
 mod store;
 mod threads;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::error::TurnError;
 use crate::headers;
-use crate::scripted::{Ending, Script};
+use dacapo_scripted::{Ending, Script};
 
 /// A body as it arrives.
 pub(crate) type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;

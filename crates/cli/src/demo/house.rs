@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 
 use anyhow::{Context, bail};
-use dacapo_gateway::scripted::{Reply, Script};
+use dacapo_scripted::{Reply, Script};
 use dacapo_gateway::{Gateway, Options};
 use serde_json::Value;
 use tokio::net::TcpListener;

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{Request, Response, StatusCode};
 use axum::routing::post;
 use bytes::Bytes;
-use dacapo_gateway::scripted::{Ending, Script};
+use dacapo_scripted::{Ending, Script};
 use dacapo_gateway::{Gateway, Options, UpstreamOptions, serve};
 use dacapo_wire::Wire;
 use futures_util::{StreamExt, stream};

@@ -11,7 +11,7 @@ mod responses;
 
 use std::fmt::Write as _;
 
-use dacapo_gateway::scripted::{Ending, Reply, Script};
+use dacapo_scripted::{Ending, Reply, Script};
 use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
@@ -258,7 +258,7 @@ fn the_demo_runs_the_fence_it_is_sent() {
 
 #[test]
 fn any_text_is_a_script_or_a_mistake_on_one_of_its_lines() {
-    let demo = include_str!("../src/scripted/demo.toml");
+    let demo = include_str!("../src/demo.toml");
     for text in [EVERYTHING, demo] {
         for (end, _) in text.char_indices() {
             if let Err(error) = Script::parse(&text[..end]) {

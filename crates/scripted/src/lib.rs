@@ -115,7 +115,7 @@ impl Script {
     /// The built-in script: runs the program in the user's message, or says how to send one.
     #[expect(clippy::missing_panics_doc, reason = "the script is part of this crate, and a test parses it")]
     pub fn demo() -> Script {
-        Script::parse(include_str!("scripted/demo.toml")).expect("the built-in script is valid")
+        Script::parse(include_str!("demo.toml")).expect("the built-in script is valid")
     }
 
     /// How `usage` and `max_tokens` count the tokens of a text.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use dacapo_gateway::scripted::Script;
+use dacapo_scripted::Script;
 use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
