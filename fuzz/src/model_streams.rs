@@ -1,4 +1,4 @@
-//! Any bytes as a model's stream, cut anywhere: the same events; and any JSON as its chunks: something that was said.
+//! Any bytes as a model's stream, cut anywhere: the same events; and any JSON as its chunks: a response.
 #![no_main]
 
 mod json;
@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use dacapo_replay::{Toolbox, read_tools};
-use dacapo_wire::{Event, Intent, Offer, Saying, SseReader, Wire};
+use dacapo_wire::{Intent, ModelMessage, ModelTools, ProviderSide, SseEvent, SseReader};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 
-static OFFER: LazyLock<Offer> = LazyLock::new(|| {
+static MODEL_TOOLS: LazyLock<ModelTools> = LazyLock::new(|| {
     let tools = read_tools(&json!([{ "name": "get_weather" }, { "name": "b", "server": "s" }])).expect("tools");
-    Offer::new(Arc::new(Toolbox::new(tools).expect("two tools")), BTreeSet::from(["direct".to_owned()]), 0)
+    ModelTools::new(Arc::new(Toolbox::new(tools).expect("two tools")), BTreeSet::from(["direct".to_owned()]), 0)
 });
 
 static KEYS: LazyLock<Vec<&str>> = LazyLock::new(|| {
@@ -35,15 +35,15 @@ fn check_pieces(data: &[u8]) {
     let whole = events([stream].into_iter());
     assert_eq!(whole, events(stream.chunks(usize::from(size) + 1)));
     assert_eq!(whole, events(stream.chunks(1)));
-    hear(&whole);
+    decode(&whole);
     if let Ok(body) = serde_json::from_slice(stream) {
         check_whole(&body);
     }
 }
 
-fn events<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<Event> {
+fn events<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<SseEvent> {
     let mut reader = SseReader::default();
-    let mut events: Vec<Event> = pieces.flat_map(|piece| reader.read(piece).expect("a small event")).collect();
+    let mut events: Vec<SseEvent> = pieces.flat_map(|piece| reader.read(piece).expect("a small event")).collect();
     events.extend(reader.finish());
     events
 }
@@ -54,9 +54,9 @@ fn check_chunks(input: &mut Unstructured<'_>) -> Result<()> {
         chunks.push(chunk(input)?);
     }
     check_whole(&json!({"id": "x", "choices": chunks.first().map(|chunk| &chunk["choices"])}));
-    let event = |chunk: Value| Event { name: None, data: chunk.to_string() };
-    let events: Vec<Event> = chunks.into_iter().map(event).collect();
-    hear(&events);
+    let event = |chunk: Value| SseEvent { name: None, data: chunk.to_string() };
+    let events: Vec<SseEvent> = chunks.into_iter().map(event).collect();
+    decode(&events);
     Ok(())
 }
 
@@ -83,37 +83,37 @@ fn chunk(input: &mut Unstructured<'_>) -> Result<Value> {
     })
 }
 
-fn hear(events: &[Event]) {
-    for wire in Wire::ALL {
-        let mut listener = wire.listener();
+fn decode(events: &[SseEvent]) {
+    for provider in ProviderSide::ALL {
+        let mut decoder = provider.decoder();
         for event in events {
-            // An event that cannot be understood ends the turn, not the listener.
-            drop(listener.hear(event));
+            // An event that cannot be understood ends the turn, not the decoder.
+            drop(decoder.decode_event(event));
         }
-        if let Some(said) = listener.finish() {
-            check_saying(&said.saying);
+        if let Some(response) = decoder.finish() {
+            check_message(&response.message);
         }
     }
 }
 
 fn check_whole(body: &Value) {
-    for wire in Wire::ALL {
-        if let Ok(said) = wire.said(body.clone()) {
-            check_saying(&said.saying);
+    for provider in ProviderSide::ALL {
+        if let Ok(response) = provider.decode_response(body.clone()) {
+            check_message(&response.message);
         }
     }
 }
 
 /// What is carried means the same as what was said.
-fn check_saying(saying: &Saying) {
-    let intent = saying.intent(&OFFER);
-    let normalized = saying.clone().normalized(&OFFER, &[]);
-    assert_eq!(normalized.clone().normalized(&OFFER, &[]), normalized);
-    assert_eq!(saying.responses(&OFFER, &|query| query.query.clone()).len(), saying.calls.len());
-    match (&intent, normalized.clone().without_direct(&OFFER).intent(&OFFER)) {
+fn check_message(message: &ModelMessage) {
+    let intent = message.intent(&MODEL_TOOLS);
+    let normalized = message.clone().normalized(&MODEL_TOOLS, &[]);
+    assert_eq!(normalized.clone().normalized(&MODEL_TOOLS, &[]), normalized);
+    assert_eq!(message.replies(&MODEL_TOOLS, &|query| query.query.clone()).len(), message.calls.len());
+    match (&intent, normalized.clone().without_direct(&MODEL_TOOLS).intent(&MODEL_TOOLS)) {
         (Intent::Program { code, .. }, Intent::Program { code: carried, .. }) => assert_eq!(*code, carried),
         (Intent::Program { .. }, other) => panic!("the program is gone: {other:?}"),
-        (_, Intent::Program { .. }) if intent != Intent::Respond => panic!("a program came from {intent:?}"),
+        (_, Intent::Program { .. }) if intent != Intent::Reply => panic!("a program came from {intent:?}"),
         _ => {}
     }
 }

@@ -8,11 +8,12 @@ use std::sync::LazyLock;
 
 use dacapo_replay::{ArgsDigest, CallIndex, Toolboxes};
 use dacapo_wire::{
-    Asked, Defaults, Item, Kept, ModelCall, Reader, Reading, RunState, Saying, Sealer, Switch, Turn, Urge, Wire,
+    CallRef, ClientSide, CodeMode, CodeModeDefaults, ConversationItem, ModelCall, ModelMessage, ParsedRequest,
+    ProviderSide, RequestReader, RunState, Sealer, StoredStates, TextTools, ToolChoiceOverride, Turn, Wire,
 };
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 static SEALER: LazyLock<Sealer> = LazyLock::new(|| Sealer::new(b"a secret of some length", ""));
 static TOOLBOXES: LazyLock<Toolboxes> = LazyLock::new(|| Toolboxes::new(16, 1 << 20));
@@ -39,46 +40,50 @@ static KEYS: LazyLock<Vec<&str>> = LazyLock::new(|| {
 fuzz_target!(|data: &[u8]| {
     // One pair of wires for each input: all of them would take long.
     let number = data.iter().fold(0, |sum: usize, byte| sum + usize::from(*byte));
-    let (wire, upstream) = (Wire::ALL[number % 3], Wire::ALL[number / 3 % 3]);
-    read(wire, upstream, data, None);
+    let client = ClientSide::ALL[number % ClientSide::ALL.len()];
+    let provider = ProviderSide::ALL[number / ClientSide::ALL.len() % ProviderSide::ALL.len()];
+    read(client, provider, data, None);
     let mut input = Unstructured::new(data);
-    if let (Ok(header), Ok(body)) = (header(&mut input), body(wire, &mut input)) {
-        read(wire, upstream, body.to_string().as_bytes(), header);
+    if let (Ok(header), Ok(body)) = (header(&mut input), body(client.wire(), &mut input)) {
+        read(client, provider, body.to_string().as_bytes(), header);
     }
 });
 
-fn read(wire: Wire, upstream: Wire, body: &[u8], header: Option<Switch>) {
-    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 200, custom_execute: false };
+fn read(client: ClientSide, provider: ProviderSide, body: &[u8], header: Option<CodeMode>) {
+    let defaults =
+        CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 200, execute_input: TextTools::No };
     let Ok(json) = serde_json::from_slice::<Value>(body) else { return };
-    let kept = Kept::default();
-    let reader = Reader { upstream, header, defaults, sealer: &SEALER, kept: &kept, toolboxes: &TOOLBOXES };
-    match reader.read(wire, json.clone()) {
+    let stored = StoredStates::default();
+    let reader = RequestReader { provider, header, defaults, sealer: &SEALER, stored: &stored, toolboxes: &TOOLBOXES };
+    match reader.read(client, json.clone()) {
         Err(error) => assert!(!error.param.is_empty() && !error.message.is_empty(), "{error:?}"),
-        Ok(Reading::PassThrough(changed)) => check_ids(upstream, &changed.unwrap_or(json)),
-        Ok(Reading::Turn(turn)) => check_turn(&turn),
+        Ok(ParsedRequest::PassThrough(changed)) => check_ids(provider.wire(), &changed.unwrap_or(json)),
+        Ok(ParsedRequest::Turn(turn)) => check_turn(&turn),
     }
 }
 
 fn check_turn(turn: &Turn) {
-    let mut transcript = turn.transcript();
+    let mut history = turn.model_history();
     for item in &turn.conversation.items {
         match item {
-            Item::Message(message) => transcript.message(message.clone()),
-            Item::Lost(lost) => transcript.lost(lost),
-            Item::Search(saying) => transcript.saying(saying, &vec![String::new(); saying.calls.len()], &[]),
-            Item::Block(block) => {
-                transcript.saying(&Saying::default(), &[], &block.direct);
+            ConversationItem::Entry(entry) => history.push_entry(entry.clone()),
+            ConversationItem::LostCalls(lost) => history.push_lost_calls(lost),
+            ConversationItem::Search(message) => {
+                history.push_model_message(message, &vec![String::new(); message.calls.len()], &[]);
+            }
+            ConversationItem::Program(block) => {
+                history.push_model_message(&ModelMessage::default(), &[], &block.direct);
                 for remark in &block.remarks {
-                    transcript.message(remark.clone());
+                    history.push_entry(remark.clone());
                 }
                 drop(block.journal());
                 assert!(block.next_round() < u32::MAX);
             }
         }
     }
-    for urge in [Urge::AsTheClientSays, Urge::Freely, Urge::ToEnd] {
-        let asked = turn.ask(&transcript, urge).to_string();
-        check_ids(turn.upstream, &serde_json::from_str(&asked).expect("JSON"));
+    for choice_override in [ToolChoiceOverride::Keep, ToolChoiceOverride::Auto, ToolChoiceOverride::NoCalls] {
+        let asked = turn.model_request(&history, choice_override).to_string();
+        check_ids(turn.provider.wire(), &serde_json::from_str(&asked).expect("JSON"));
     }
 }
 
@@ -86,7 +91,7 @@ fn check_turn(turn: &Turn) {
 fn check_ids(wire: Wire, body: &Value) {
     let check = |holder: &Value, key: &str| {
         let id = holder.get(key).and_then(Value::as_str).unwrap_or_default();
-        assert!(!Sealer::claims(id) || id.len() <= ID_CHARS_MAX, "{holder} in {body}");
+        assert!(!Sealer::is_own_id(id) || id.len() <= ID_CHARS_MAX, "{holder} in {body}");
     };
     let entries = |key: &str| body[key].as_array().map_or(&[][..], Vec::as_slice);
     let inner = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -129,16 +134,16 @@ fn ids(code: &str, round: u32) -> Vec<String> {
         started_at_ms: 1_767_225_600_000,
         tools: [0; 8],
         continues: None,
-        sayings: vec![Saying { text: None, opaque: Map::new(), calls: vec![call] }],
+        model_messages: vec![ModelMessage { calls: vec![call], ..ModelMessage::default() }],
         at: 0,
         code: code.to_owned(),
     };
-    let asked = |call| Asked { call: CallIndex(call), args: ArgsDigest([0; 4]) };
+    let asked = |call| CallRef { call: CallIndex(call), args: ArgsDigest([0; 4]) };
     SEALER.seal(&state, round, [0; 8], &[asked(round * 2), asked(round * 2 + 1)])
 }
 
-fn header(input: &mut Unstructured<'_>) -> Result<Option<Switch>> {
-    Ok(*input.choose(&[None, Some(Switch::Off), Some(Switch::Plain), Some(Switch::Explicit)])?)
+fn header(input: &mut Unstructured<'_>) -> Result<Option<CodeMode>> {
+    Ok(*input.choose(&[None, Some(CodeMode::Off), Some(CodeMode::Plain), Some(CodeMode::Explicit)])?)
 }
 
 fn body(wire: Wire, input: &mut Unstructured<'_>) -> Result<Value> {
@@ -156,10 +161,10 @@ fn body(wire: Wire, input: &mut Unstructured<'_>) -> Result<Value> {
     }
     let key = if wire == Wire::Responses { "input" } else { "messages" };
     let mut body = json!({"model": "m", key: history, "tools": tools});
-    let wishes = ["code_mode", "stream", "stream_options", "tool_choice", "n", "stop", "parallel_tool_calls", "tools"];
+    let fields = ["code_mode", "stream", "stream_options", "tool_choice", "n", "stop", "parallel_tool_calls", "tools"];
     while input.ratio(1, 3)? && !input.is_empty() {
-        let wish = *input.choose(&wishes)?;
-        body[wish] = match input.int_in_range(0..=4)? {
+        let field = *input.choose(&fields)?;
+        body[field] = match input.int_in_range(0..=4)? {
             0 => json!(true),
             1 => json!(false),
             2 => json!({"explicit": true}),

@@ -6,7 +6,7 @@ mod json;
 use std::sync::LazyLock;
 
 use dacapo_replay::{ArgsDigest, CallIndex};
-use dacapo_wire::{Asked, ModelCall, RunState, Saying, Sealer, Unsealed};
+use dacapo_wire::{CallExtra, CallRef, ModelCall, ModelMessage, Reasoning, RunState, Sealer, Unsealed};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
@@ -52,7 +52,7 @@ fn sealed(input: &mut Unstructured<'_>) -> Result<()> {
     while input.ratio(3, 4)? && !input.is_empty() {
         let call = next + u32::from(input.arbitrary::<u16>()?);
         next = call + 1;
-        calls.push(Asked { call: CallIndex(call), args: ArgsDigest(input.arbitrary()?) });
+        calls.push(CallRef { call: CallIndex(call), args: ArgsDigest(input.arbitrary()?) });
     }
 
     let ids = SEALER.seal(&state, round, ANSWERED, &calls);
@@ -99,42 +99,60 @@ fn changed(id: &str, input: &mut Unstructured<'_>) -> Result<String> {
 
 fn state(input: &mut Unstructured<'_>) -> Result<RunState> {
     let code: String = input.arbitrary()?;
-    let mut sayings = Vec::new();
+    let mut model_messages = Vec::new();
     while input.arbitrary()? && !input.is_empty() {
-        sayings.push(saying(input)?);
+        model_messages.push(message(input)?);
     }
-    let mut last = saying(input)?;
+    let mut last = message(input)?;
     let program = ModelCall {
         name: (*input.choose(&["execute", "execute_program"])?).to_owned(),
         arguments: json!({"code": code}).to_string(),
-        opaque: json::object(input, &KEYS)?,
+        extra: extra(input)?,
         ..ModelCall::default()
     };
     let at = input.int_in_range(0..=last.calls.len())?;
     last.calls.insert(at, program);
-    sayings.push(last);
+    model_messages.push(last);
     Ok(RunState {
         seed: input.arbitrary()?,
         started_at_ms: input.arbitrary()?,
         tools: input.arbitrary()?,
         continues: None,
-        sayings,
+        model_messages,
         at,
         code,
     })
 }
 
-fn saying(input: &mut Unstructured<'_>) -> Result<Saying> {
+fn message(input: &mut Unstructured<'_>) -> Result<ModelMessage> {
     let mut calls = Vec::new();
     while input.ratio(1, 3)? && !input.is_empty() {
         calls.push(ModelCall {
             name: input.arbitrary()?,
             arguments: input.arbitrary()?,
-            opaque: json::object(input, &KEYS)?,
+            extra: extra(input)?,
             ..ModelCall::default()
         });
     }
-    let opaque = if input.arbitrary()? { Some(json::any(input, &KEYS)?) } else { None };
-    let opaque = opaque.into_iter().map(|details| ("reasoning_details".to_owned(), details));
-    Ok(Saying { text: input.arbitrary()?, opaque: opaque.collect(), calls })
+    let reasoning = if input.arbitrary()? { reasoning(input)? } else { Reasoning::default() };
+    Ok(ModelMessage { text: input.arbitrary()?, reasoning, calls, ..ModelMessage::default() })
+}
+
+/// What the providers of each wire want back.
+fn reasoning(input: &mut Unstructured<'_>) -> Result<Reasoning> {
+    let mut map = json!({"reasoning_details": json::any(input, &KEYS)?});
+    for key in ["items", "blocks"] {
+        if input.arbitrary()? {
+            map[key] = json!([json::object(input, &KEYS)?]);
+        }
+    }
+    Ok(serde_json::from_value(map).expect("reasoning"))
+}
+
+fn extra(input: &mut Unstructured<'_>) -> Result<CallExtra> {
+    Ok(match input.int_in_range(0..=2)? {
+        0 => CallExtra::None,
+        1 => CallExtra::WrittenAsText,
+        _ => CallExtra::ExtraContent(json::any(input, &KEYS)?),
+    })
 }

@@ -73,7 +73,7 @@ fn play(pair: &Pair, model: SocketAddr, mut talk: Talk) -> anyhow::Result<Durati
         added += taken;
         let is_asked = number == 0 || number == REQUESTS - 1;
         if is_asked {
-            let (_, alone) = model.post_to(pair.upstream.path(), &header, &body)?;
+            let (_, alone) = model.post_to(super::talk::path(pair.upstream), &header, &body)?;
             added = added.saturating_sub(alone);
         }
         let heard = talk.hear(std::str::from_utf8(&reply)?);

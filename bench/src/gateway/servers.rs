@@ -8,8 +8,8 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::routing::{MethodRouter, post};
-use dacapo_gateway::{Gateway, Options, UpstreamOptions};
-use dacapo_wire::Wire;
+use dacapo_gateway::{Gateway, GatewayOptions, UpstreamOptions};
+use dacapo_wire::{Delivery, ProviderSide, Wire};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -51,7 +51,8 @@ fn start_gateway(
     wire: Wire,
     programs_max: Option<u32>,
 ) -> anyhow::Result<SocketAddr> {
-    let mut options = Options { secret: Some("a secret for this run only".to_owned()), ..Options::default() };
+    let mut options =
+        GatewayOptions { secret: Some("a secret for this run only".to_owned()), ..GatewayOptions::default() };
     options.warm.programs_max = programs_max;
     options.upstreams.push(UpstreamOptions {
         name: "bench".to_owned(),
@@ -68,7 +69,10 @@ fn start_gateway(
 }
 
 fn model_routes() -> Router {
-    Wire::ALL.into_iter().fold(Router::new(), |routes, wire| routes.route(&format!("/v1{}", wire.path()), model(wire)))
+    ProviderSide::ALL.into_iter().fold(Router::new(), |routes, provider| {
+        let path = format!("/v1{}", provider.endpoint("", Delivery::Whole));
+        routes.route(&path, model(provider.wire()))
+    })
 }
 
 fn model(wire: Wire) -> MethodRouter {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use dacapo_gateway::{Config, Gateway, Options as Settings, UpstreamOptions};
+use dacapo_gateway::{Config, Gateway, GatewayOptions as Settings, UpstreamOptions};
 
 use crate::stop::stop;
 

@@ -5,16 +5,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use dacapo_replay::{Limit, Limits, WarmPrograms};
-use dacapo_wire::{Switch, Wire};
+use dacapo_scripted::Script;
+use dacapo_wire::{CodeMode, ProviderSide, TextTools, Wire};
 use tracing::level_filters::LevelFilter;
 
-use crate::auth::{Client, Clients};
+use crate::http::{self, ApiClient, ApiClients};
 use crate::options::{
-    ClientOptions, CodeModeOptions, ConfigError, Options, StoreOptions, TimeoutOptions, UpstreamOptions, WarmOptions,
+    ClientOptions, CodeModeOptions, ConfigError, GatewayOptions, StoreOptions, TimeoutOptions, UpstreamOptions,
+    WarmOptions,
 };
-use dacapo_scripted::Script;
 use crate::store::StoreConfig;
-use crate::upstream::{Place, Secret, Upstream};
+use crate::upstream::{Secret, Upstream, UpstreamKind};
 
 /// What is in force.
 #[derive(Debug)]
@@ -23,9 +24,9 @@ pub struct Config {
     pub(crate) secret: Secret,
     /// The secret was made up at start.
     pub secret_is_random: bool,
-    pub(crate) clients: Clients,
+    pub(crate) clients: ApiClients,
     pub(crate) upstreams: Vec<Upstream>,
-    pub(crate) code_mode: CodeMode,
+    pub(crate) code_mode: CodeModeConfig,
     pub(crate) store: Option<StoreConfig>,
     pub(crate) limits: Limits,
     pub(crate) warm: WarmPrograms,
@@ -40,9 +41,9 @@ pub struct Config {
 }
 
 #[derive(Debug)]
-pub(crate) struct CodeMode {
-    pub default: Switch,
-    pub models: Vec<(String, Switch)>,
+pub(crate) struct CodeModeConfig {
+    pub default: CodeMode,
+    pub models: Vec<(String, CodeMode)>,
     pub declarations_tokens_max: usize,
     pub hold_text_chars: usize,
     pub attempts_max: u32,
@@ -56,7 +57,7 @@ const STORE_BYTES_MAX: usize = 256 << 20;
 /// What a program may return by default: the model has to read it.
 const OUTPUT_BYTES: u64 = 128 << 10;
 
-impl Options {
+impl GatewayOptions {
     /// Checks everything at once.
     pub fn resolve(&self, environment: &BTreeMap<String, String>) -> Result<Config, ConfigError> {
         let mut errors = Vec::new();
@@ -78,7 +79,7 @@ impl Options {
                 secret.clone()
             }
             Some(secret) => secret.clone(),
-            None => crate::auth::random_hex(),
+            None => http::random_hex(),
         };
         let config = Config {
             listen,
@@ -113,20 +114,20 @@ impl Options {
         })
     }
 
-    fn clients(&self, errors: &mut Vec<String>) -> Clients {
-        let mut clients: Vec<Client> = Vec::new();
+    fn clients(&self, errors: &mut Vec<String>) -> ApiClients {
+        let mut clients: Vec<ApiClient> = Vec::new();
         for (at, client) in self.clients.iter().enumerate() {
             if clients.iter().any(|known| known.name == client.name) {
                 errors.push(format!("client[{at}].name: `{}` is there twice", client.name));
             }
-            match Client::new(&client.name, &client.key_sha256, client.requests_per_minute) {
+            match ApiClient::new(&client.name, &client.key_sha256, client.requests_per_minute) {
                 Some(client) => clients.push(client),
                 None => errors.push(format!(
                     "client[{at}].key_sha256: must be the SHA-256 of the key in 64 hex digits; `dacapo key` prints it"
                 )),
             }
         }
-        Clients::new(clients)
+        ApiClients::new(clients)
     }
 
     fn upstreams(
@@ -137,17 +138,17 @@ impl Options {
     ) -> Vec<Upstream> {
         let mut upstreams = Vec::new();
         for (at, options) in self.upstreams.iter().enumerate() {
-            let place = match (&options.base_url, &options.script) {
+            let kind = match (&options.base_url, &options.script) {
                 (Some(url), None) => http(url, &format!("upstream[{at}].base_url"), errors).map(|base_url| {
                     let name = options.api_key_env.as_ref();
                     let key = name.and_then(|name| key(environment, name, errors));
                     if let (Some(name), None) = (name, &key) {
                         errors.push(format!("upstream[{at}].api_key_env: the variable {name} is not set"));
                     }
-                    Place::Http { base_url, key, pass_client_key }
+                    UpstreamKind::Http { base_url, key, pass_client_key }
                 }),
                 (None, Some(script)) => match read_script(script) {
-                    Ok(script) => Some(Place::Scripted(script)),
+                    Ok(script) => Some(UpstreamKind::Scripted(script)),
                     Err(error) => {
                         errors.push(format!("upstream[{at}].script: {error}"));
                         None
@@ -161,12 +162,15 @@ impl Options {
             if options.models.is_empty() {
                 errors.push(format!("upstream[{at}].models: is empty; [\"*\"] means all"));
             }
-            upstreams.extend(place.map(|place| {
-                let default = Upstream::new(&options.name, "", place);
+            upstreams.extend(kind.map(|kind| {
+                let default = Upstream::new(&options.name, "", kind);
                 Upstream {
                     models: options.models.clone(),
-                    wires: wires(at, options, &default.wires, errors),
-                    custom_execute: options.custom_execute.unwrap_or_default(),
+                    providers: providers(at, options, &default.providers, errors),
+                    execute_input: match options.custom_execute {
+                        Some(true) => TextTools::ForPrograms,
+                        _ => TextTools::No,
+                    },
                     key_from: options.api_key_env.clone(),
                     script_from: options.script.clone(),
                     retries_max: options.retries_max.unwrap_or(default.retries_max),
@@ -177,47 +181,49 @@ impl Options {
         }
         if !self.upstreams.iter().any(|upstream| upstream.models.iter().any(|model| model == "demo")) {
             let script_from = Some("demo".to_owned());
-            upstreams
-                .insert(0, Upstream { script_from, ..Upstream::new("demo", "demo", Place::Scripted(Script::demo())) });
+            upstreams.insert(
+                0,
+                Upstream { script_from, ..Upstream::new("demo", "demo", UpstreamKind::Scripted(Script::demo())) },
+            );
         }
         if self.upstreams.is_empty() {
             let url = environment.get("ANTHROPIC_BASE_URL").map_or("https://api.anthropic.com", String::as_str);
             if let Some(base_url) = http(&format!("{}/v1", url.trim_end_matches('/')), "ANTHROPIC_BASE_URL", errors) {
                 let key = key(environment, "ANTHROPIC_API_KEY", errors);
                 let key_from = key.as_ref().map(|_| "ANTHROPIC_API_KEY".to_owned());
-                let place = Place::Http { base_url, key, pass_client_key };
-                let wires = vec![Wire::Messages];
-                upstreams.push(Upstream { wires, key_from, ..Upstream::new("anthropic", "claude-*", place) });
+                let kind = UpstreamKind::Http { base_url, key, pass_client_key };
+                let providers = vec![ProviderSide::MESSAGES];
+                upstreams.push(Upstream { providers, key_from, ..Upstream::new("anthropic", "claude-*", kind) });
             }
             let url = environment.get("OPENAI_BASE_URL").map_or("https://api.openai.com/v1", String::as_str);
             if let Some(base_url) = http(url, "OPENAI_BASE_URL", errors) {
                 let key = key(environment, "OPENAI_API_KEY", errors);
                 let key_from = key.as_ref().map(|_| "OPENAI_API_KEY".to_owned());
-                let place = Place::Http { base_url, key, pass_client_key };
-                let wires = vec![Wire::Chat, Wire::Responses];
-                upstreams.push(Upstream { wires, key_from, ..Upstream::new("openai", "*", place) });
+                let kind = UpstreamKind::Http { base_url, key, pass_client_key };
+                let providers = vec![ProviderSide::CHAT, ProviderSide::RESPONSES];
+                upstreams.push(Upstream { providers, key_from, ..Upstream::new("openai", "*", kind) });
             }
         }
         upstreams
     }
 
-    fn code_mode(&self, errors: &mut Vec<String>) -> CodeMode {
+    fn code_mode(&self, errors: &mut Vec<String>) -> CodeModeConfig {
         let options = &self.code_mode;
-        let mut switch = |key: &str, text: &str| {
-            Switch::parse(text).unwrap_or_else(|| {
+        let mut parse = |key: &str, text: &str| {
+            CodeMode::parse(text).unwrap_or_else(|| {
                 errors.push(format!("{key}: `{text}` is not known; use plain, explicit, native or off"));
-                Switch::Plain
+                CodeMode::Plain
             })
         };
-        let default = options.default.as_deref().map_or(Switch::Plain, |text| switch("code_mode.default", text));
+        let default = options.default.as_deref().map_or(CodeMode::Plain, |text| parse("code_mode.default", text));
         let models = options
             .models
             .iter()
-            .map(|(model, text)| (model.clone(), switch(&format!("code_mode.models.\"{model}\""), text)));
-        let mut models: Vec<(String, Switch)> = models.collect();
+            .map(|(model, text)| (model.clone(), parse(&format!("code_mode.models.\"{model}\""), text)));
+        let mut models: Vec<(String, CodeMode)> = models.collect();
         // The most particular pattern is asked first.
         models.sort_by_key(|(pattern, _)| std::cmp::Reverse(pattern.chars().filter(|letter| *letter != '*').count()));
-        CodeMode {
+        CodeModeConfig {
             default,
             models,
             declarations_tokens_max: options.declarations_tokens_max.unwrap_or(4_000),
@@ -273,12 +279,12 @@ impl Config {
     /// Plays all models from a script, whatever else is configured.
     #[must_use]
     pub fn with_script(self, script: Script) -> Config {
-        Config { upstreams: vec![Upstream::new("script", "*", Place::Scripted(script))], ..self }
+        Config { upstreams: vec![Upstream::new("script", "*", UpstreamKind::Scripted(script))], ..self }
     }
 
     /// What is in force, as a file would say it, with the secrets hidden.
     pub fn to_toml(&self) -> String {
-        let options = Options {
+        let options = GatewayOptions {
             listen: Some(self.listen.to_string()),
             secret: Some(if self.secret_is_random { "(random)" } else { HIDDEN }.to_owned()),
             allow_unauthenticated: self.allow_unauthenticated.then_some(true),
@@ -334,13 +340,13 @@ impl Config {
                 .upstreams
                 .iter()
                 .map(|upstream| UpstreamOptions {
-                    custom_execute: upstream.custom_execute.then_some(true),
-                    wires: Some(upstream.wires.iter().map(|wire| wire.name().to_owned()).collect()),
+                    custom_execute: (upstream.execute_input == TextTools::ForPrograms).then_some(true),
+                    wires: Some(upstream.providers.iter().map(|provider| provider.wire().name().to_owned()).collect()),
                     name: upstream.name.clone(),
                     models: upstream.models.clone(),
-                    base_url: match &upstream.place {
-                        Place::Http { base_url, .. } => Some(without_secrets(base_url)),
-                        Place::Scripted(_) => None,
+                    base_url: match &upstream.kind {
+                        UpstreamKind::Http { base_url, .. } => Some(without_secrets(base_url)),
+                        UpstreamKind::Scripted(_) => None,
                     },
                     api_key_env: upstream.key_from.clone(),
                     script: upstream.script_from.clone(),
@@ -372,22 +378,27 @@ fn http(url: &str, key: &str, errors: &mut Vec<String>) -> Option<String> {
     Some(url.trim_end_matches('/').to_owned())
 }
 
-/// What an upstream speaks, as far as it is written.
-fn wires(at: usize, options: &UpstreamOptions, default: &[Wire], errors: &mut Vec<String>) -> Vec<Wire> {
+/// The wires that an upstream speaks.
+fn providers(
+    at: usize,
+    options: &UpstreamOptions,
+    default: &[ProviderSide],
+    errors: &mut Vec<String>,
+) -> Vec<ProviderSide> {
     let Some(names) = &options.wires else { return default.to_vec() };
     if names.is_empty() {
         errors.push(format!("upstream[{at}].wires: is empty; leave it out, or name chat, responses or messages"));
     }
-    let mut wires = Vec::new();
+    let mut providers = Vec::new();
     for name in names {
-        match Wire::parse(name) {
-            Some(wire) => wires.push(wire),
+        match Wire::parse(name).and_then(ProviderSide::of) {
+            Some(provider) => providers.push(provider),
             None => {
                 errors.push(format!("upstream[{at}].wires: `{name}` is not known; use chat, responses or messages"));
             }
         }
     }
-    wires
+    providers
 }
 
 /// An address may hold a password, or a key in its query.

@@ -1,14 +1,15 @@
-//! What all turns share. None of it is needed by a later one.
+//! What all requests share. Nothing in it is needed by a later request.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dacapo_replay::{SandboxError, Stepper, Toolboxes};
 use dacapo_runner::matches_pattern;
-use dacapo_wire::{Defaults, Switch};
+use dacapo_wire::{CodeModeDefaults, TextTools};
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
+use crate::observe::{EventConsumer, Log};
 use crate::store::Store;
 use crate::upstream::Upstreams;
 
@@ -25,6 +26,8 @@ pub struct Gateway {
     pub(crate) steps: Arc<Semaphore>,
     /// Turns that run at the same moment.
     pub(crate) turns: Arc<Semaphore>,
+    /// Who is told what happens to requests.
+    pub(crate) consumers: Arc<[Box<dyn EventConsumer>]>,
 }
 
 /// Why a gateway does not start.
@@ -50,18 +53,21 @@ impl Gateway {
             store: config.store.as_ref().map(Store::new),
             steps: Arc::new(Semaphore::new(steps)),
             turns: Arc::new(Semaphore::new(config.turns_max)),
+            consumers: Arc::from([Box::new(Log) as Box<dyn EventConsumer>]),
             config,
         })
     }
 
     /// What holds for a model where a request says nothing.
-    pub(crate) fn defaults(&self, model: &str) -> Defaults {
+    pub(crate) fn defaults(&self, model: &str) -> CodeModeDefaults {
         let code_mode = &self.config.code_mode;
         let of_model =
-            code_mode.models.iter().find(|(pattern, _)| matches_pattern(pattern, model)).map(|(_, switch)| *switch);
-        let switch: Switch = of_model.unwrap_or(code_mode.default);
-        let custom_execute = self.upstreams.of(model).is_ok_and(|upstream| upstream.custom_execute);
-        Defaults { switch, declarations_tokens_max: code_mode.declarations_tokens_max, custom_execute }
+            code_mode.models.iter().find(|(pattern, _)| matches_pattern(pattern, model)).map(|(_, mode)| *mode);
+        CodeModeDefaults {
+            mode: of_model.unwrap_or(code_mode.default),
+            declarations_tokens_max: code_mode.declarations_tokens_max,
+            execute_input: self.upstreams.of(model).map_or(TextTools::No, |upstream| upstream.execute_input),
+        }
     }
 }
 

@@ -1,29 +1,22 @@
-//! The stateless gateway: clients talk to it as they talk to a provider, models write programs, clients get calls.
+//! The stateless gateway: clients talk to it as they talk to a provider, models write programs, clients get tool calls.
 //!
-//! A request is one turn: its history is read (`dacapo-wire`), programs in it are run again (`blocks.rs`), the model
-//! is asked until there is something for the client (`turn.rs`). Nothing is kept that the next request needs.
+//! A request is one turn. Its history is read (`dacapo-wire`), the programs in it are run again
+//! (`turn/history_replay.rs`), and the model is asked until there is something for the client (`turn.rs`). The next
+//! request needs nothing that is kept here. What happens on the way is a stream of events (`observe.rs`).
 //!
 //! Start reading at [`serve`], then `turn.rs`.
 
-mod auth;
-mod blocks;
 mod config;
-mod error;
 mod gateway;
-mod headers;
+mod http;
+mod observe;
 mod options;
-mod outlet;
-mod recall;
-mod request;
-mod server;
 mod store;
-mod threads;
 mod turn;
 mod upstream;
 
-pub use auth::{key_sha256, random_hex};
 pub use config::Config;
 pub use dacapo_wire::print_prompt;
 pub use gateway::{Gateway, StartError};
-pub use options::{ClientOptions, ConfigError, Options, UpstreamOptions};
-pub use server::serve;
+pub use http::{key_sha256, random_hex, serve};
+pub use options::{ClientOptions, ConfigError, GatewayOptions, UpstreamOptions};

@@ -9,7 +9,7 @@ use toml::Table;
 /// What was written, by whomever; every key is optional.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Options {
+pub struct GatewayOptions {
     pub listen: Option<String>,
     /// Shared by replicas: seals the ids.
     pub secret: Option<String>,
@@ -129,9 +129,9 @@ const FROM_ENVIRONMENT: [&str; 22] = [
     "limits.output_bytes",
 ];
 
-impl Options {
+impl GatewayOptions {
     /// Reads a file, if there is one, and lays the environment over it.
-    pub fn load(file: Option<&Path>, environment: &BTreeMap<String, String>) -> Result<Options, ConfigError> {
+    pub fn load(file: Option<&Path>, environment: &BTreeMap<String, String>) -> Result<GatewayOptions, ConfigError> {
         let mut table = match file {
             None => Table::new(),
             Some(path) => {

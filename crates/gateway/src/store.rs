@@ -3,16 +3,15 @@
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use dacapo_runner::{BoxFuture, JournalStore, MemoryStore, StoreError, StoreKey};
 use dacapo_wire::RunId;
 use redis::AsyncCommands;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use tokio::sync::OnceCell;
 
-use crate::error::TurnError;
+pub(crate) mod stored_responses;
 
-/// A store, by tenant and name. Its errors are those of a client's request.
+/// A store of texts, by tenant and name.
 #[derive(Debug)]
 pub(crate) struct Store(Box<dyn JournalStore>);
 
@@ -36,36 +35,24 @@ impl Store {
     }
 
     /// Stores the sealed state of a program.
-    pub(crate) async fn put(&self, tenant: &str, run: RunId, round: u32, sealed: &str) -> Result<(), TurnError> {
+    pub(crate) async fn put(&self, tenant: &str, run: RunId, round: u32, sealed: &str) -> Result<(), StoreError> {
         self.put_text(tenant, &format!("{run}:{round}"), sealed).await
     }
 
     /// The sealed states that are stored. Reading a state renews its time to live.
-    pub(crate) async fn get(&self, tenant: &str, wanted: &[(RunId, u32)]) -> Result<Vec<Option<String>>, TurnError> {
-        let names: Vec<String> = wanted.iter().map(|(run, round)| format!("{run}:{round}")).collect();
+    pub(crate) async fn get(&self, tenant: &str, states: &[(RunId, u32)]) -> Result<Vec<Option<String>>, StoreError> {
+        let names: Vec<String> = states.iter().map(|(run, round)| format!("{run}:{round}")).collect();
         self.get_texts(tenant, &names).await
     }
 
-    pub(crate) async fn put_text(&self, tenant: &str, name: &str, text: &str) -> Result<(), TurnError> {
-        Ok(self.0.put(&StoreKey::new(tenant, name), text).await?)
+    pub(crate) async fn put_text(&self, tenant: &str, name: &str, text: &str) -> Result<(), StoreError> {
+        self.0.put(&StoreKey::new(tenant, name), text).await
     }
 
     /// The texts that are stored under these names. Reading a text renews its time to live.
-    pub(crate) async fn get_texts(&self, tenant: &str, names: &[String]) -> Result<Vec<Option<String>>, TurnError> {
+    pub(crate) async fn get_texts(&self, tenant: &str, names: &[String]) -> Result<Vec<Option<String>>, StoreError> {
         let keys: Vec<StoreKey> = names.iter().map(|name| StoreKey::new(tenant, name)).collect();
-        Ok(self.0.get(&keys).await?)
-    }
-}
-
-impl From<StoreError> for TurnError {
-    /// The error itself is logged where it happens.
-    fn from(_: StoreError) -> TurnError {
-        TurnError::Ours {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            kind: "server_error",
-            message: "the store of running programs and responses cannot be reached; try again".to_owned(),
-            retry_after_s: Some(1),
-        }
+        self.0.get(&keys).await
     }
 }
 
@@ -121,6 +108,5 @@ impl std::fmt::Debug for RedisStore {
 }
 
 fn unreachable(error: redis::RedisError) -> StoreError {
-    tracing::error!(kind = ?error.kind(), "the store cannot be reached");
     StoreError::Unreachable(Box::new(error))
 }

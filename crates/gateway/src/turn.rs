@@ -1,219 +1,243 @@
-//! One request of a client in code mode, from its history to its answer.
+//! One request of a client in code mode, from its history to its response.
 
 mod ask;
+mod history_replay;
 mod program;
+mod sink;
+
+pub(crate) use self::sink::EventStream;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use dacapo_catalog::BYTES_PER_TOKEN;
 use dacapo_replay::{ANSWER_TOKENS_DEFAULT, CompletedCall, ShouldContinue, StepError};
 use dacapo_wire::{
-    Demand, Ended, Head, Intent, Item, Passed, RunId, RunState, Said, Saying, Sealer, Searched, Transcript, Turn, Urge,
-    Usage,
+    AnswerParts, ConversationItem, Intent, ModelHistory, ModelMessage, ModelResponse, ProgramFinished, ProgramMode,
+    ProgramName, ResponseMeta, RunId, RunState, Sealer, ToolChoice, ToolChoiceOverride, ToolsSearched, Turn, TurnUsage,
 };
 use serde_json::Value;
 
-use self::program::{Next, Waiting};
-use crate::blocks::{Blocks, Calls, Position};
-use crate::error::TurnError;
+use self::history_replay::{ClientCalls, HistoryEnd, HistoryReplay};
+use self::program::{NextStep, WaitingProgram};
+use self::sink::{ResponseSink, call_deltas};
 use crate::gateway::{Gateway, now_ms};
-use crate::outlet::{Outlet, Stream, call_deltas};
-use crate::recall::Recall;
-use crate::upstream::Asking;
+use crate::http::TurnError;
+use crate::observe::{Event, Observer, ProgramEnd};
+use crate::store::stored_responses::StoredTurn;
+use crate::upstream::RequestContext;
 
-/// A turn on its way.
-pub(crate) struct Running {
+/// Runs one turn.
+pub(crate) struct TurnRunner {
     gateway: Arc<Gateway>,
     turn: Arc<Turn>,
-    asking: Asking,
+    context: RequestContext,
     tenant: Tenant,
-    outlet: Outlet,
-    transcript: Transcript,
-    usage: Usage,
-    /// Programs that failed, and messages that made no sense.
+    sink: ResponseSink,
+    history: ModelHistory,
+    usage: TurnUsage,
+    /// Programs that failed, and messages of the model that were mistakes.
     attempts: u32,
-    so_far: SoFar,
-    /// Of the last answer of an upstream.
-    pub returned: HeaderMap,
-    /// When an upstream answered, by its own clock, in seconds since 1970.
-    answered_at: Option<u64>,
-    /// A program of this request has come to its end.
+    progress: TurnProgress,
+    observer: Observer,
+    /// Of the last upstream response.
+    returned: HeaderMap,
+    /// When an upstream responded, by its own clock, in seconds since 1970.
+    responded_at: Option<u64>,
+    /// Whether a program of this request has finished with success.
     has_run: bool,
+    end: TurnEnd,
 }
 
 /// Whose conversation it is.
 pub(crate) struct Tenant {
     pub name: String,
     pub sealer: Sealer,
-    /// What is kept of this turn, if anything is.
-    pub recall: Option<Recall>,
+    /// Set if the store keeps this turn.
+    pub stored_turn: Option<StoredTurn>,
 }
 
-/// What the model said in this turn that no id carries yet.
+/// What the model has done in this turn that no id carries yet.
 #[derive(Default)]
-struct SoFar {
+struct TurnProgress {
     seed: String,
     started_at_ms: u64,
-    sayings: Vec<Saying>,
-    /// Programs that explicit clients have seen in this turn.
-    shown: usize,
+    model_messages: Vec<ModelMessage>,
+    /// Programs that an explicit client has seen in this turn.
+    programs_shown: usize,
     /// Searches that the client has seen in this turn.
-    searches: usize,
+    searches_shown: usize,
     continues: Option<RunId>,
     /// Completed calls of the programs that failed.
     record: Vec<CompletedCall>,
 }
 
-/// A turn's answer, if it was not streamed, with the upstream's headers.
-pub(crate) struct Done {
+/// A turn that has ended.
+pub(crate) struct TurnDone {
+    /// `None` if the response was streamed.
     pub body: Option<Value>,
+    /// Of the last upstream response.
     pub headers: HeaderMap,
-    pub usage: Usage,
+    pub usage: TurnUsage,
+    pub end: TurnEnd,
 }
 
-impl Running {
+/// What the client got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TurnEnd {
+    Answer,
+    /// Tool calls of a program.
+    Calls,
+}
+
+impl TurnRunner {
     pub(crate) fn new(
         gateway: Arc<Gateway>,
         turn: Turn,
-        mut asking: Asking,
+        mut context: RequestContext,
         tenant: Tenant,
-        stream: Option<Stream>,
-    ) -> Running {
-        let outlet = Outlet::new(stream, turn.speaker(call_deltas(&asking.headers)));
-        // It stands for the client's request, of which the model's are not copies.
-        asking.headers.remove("idempotency-key");
-        Running {
+        stream: Option<EventStream>,
+        observer: Observer,
+    ) -> TurnRunner {
+        let sink = ResponseSink::new(stream, turn.encoder(call_deltas(&context.headers)));
+        // It names the client's request; the requests to models are other ones.
+        context.headers.remove("idempotency-key");
+        TurnRunner {
             gateway,
-            transcript: turn.transcript(),
+            history: turn.model_history(),
             turn: Arc::new(turn),
-            asking,
+            context,
             tenant,
-            outlet,
-            usage: Usage::default(),
+            sink,
+            usage: TurnUsage::default(),
             attempts: 0,
-            so_far: SoFar::default(),
+            progress: TurnProgress::default(),
+            observer,
             returned: HeaderMap::new(),
-            answered_at: None,
+            responded_at: None,
             has_run: false,
+            end: TurnEnd::Answer,
         }
     }
 
-    /// Runs the turn to its end. An error that comes after something was streamed is streamed too.
-    pub(crate) async fn run(mut self) -> Result<Done, TurnError> {
-        match self.walk().await {
-            Ok(()) => {
-                let (events, body) = self.outlet.end(&self.usage);
-                if let (Some(recall), Some(store), Some(body)) = (self.tenant.recall.take(), &self.gateway.store, &body)
-                {
-                    recall.keep(store, &self.tenant.name, body).await?;
-                }
-                let body = self.outlet.finish(events, body).await?;
-                Ok(Done { body, headers: self.returned, usage: self.usage })
+    /// Runs the turn to its end. An error after something was streamed is sent to the client as an event.
+    pub(crate) async fn run(mut self) -> Result<TurnDone, TurnError> {
+        if let Err(error) = self.respond().await {
+            if self.sink.has_sent() {
+                self.sink.error(error.body(self.turn.client, self.observer.request_id())).await;
             }
-            Err(error) => {
-                if self.outlet.has_begun() {
-                    self.outlet.fail(error.body(self.turn.wire)).await;
-                }
-                Err(error)
-            }
+            return Err(error);
         }
+        let (events, body) = self.sink.end(&self.usage);
+        if let (Some(stored), Some(store), Some(body)) = (self.tenant.stored_turn.take(), &self.gateway.store, &body) {
+            stored.keep(store, &self.tenant.name, body).await?;
+        }
+        let body = self.sink.finish(events, body).await?;
+        Ok(TurnDone { body, headers: self.returned, usage: self.usage, end: self.end })
     }
 
-    /// What the model would be asked with.
-    pub(crate) async fn would_ask(mut self) -> Result<Value, TurnError> {
-        self.tell().await?;
-        Ok(self.turn.ask(&self.transcript, Urge::AsTheClientSays))
+    /// The request that the model would be sent.
+    pub(crate) async fn model_request(mut self) -> Result<Value, TurnError> {
+        self.replay_history().await?;
+        Ok(self.turn.model_request(&self.history, ToolChoiceOverride::Keep))
     }
 
-    async fn walk(&mut self) -> Result<(), TurnError> {
-        let position = self.tell().await?;
+    async fn respond(&mut self) -> Result<(), TurnError> {
         let turn = Arc::clone(&self.turn);
         let live = turn.conversation.live();
-        match position {
-            Position::Waiting { calls, answered } => {
+        if let Some(block) = live {
+            self.observer.emit(&Event::CallsAnswered { count: block.answered_tools().count() });
+        }
+        match self.replay_history().await? {
+            HistoryEnd::Waiting { calls, answered } => {
                 let block = live.ok_or_else(|| TurnError::bug("no program waits"))?;
                 let round = block.next_round();
                 self.usage.programs += 1;
-                let head = Head::resumed(turn.wire, block.run, round, block.state.started_at_ms, turn.model());
-                let head = self.own_head(&head);
-                self.outlet.head(&head);
-                self.hand_out(None, Waiting { program: &block.id, state: &block.state, round, answered, calls }, &[])
-                    .await
+                let meta =
+                    ResponseMeta::resumed(turn.client, block.run, round, block.state.started_at_ms, turn.model());
+                self.sink.meta(&self.own_meta(&meta));
+                let program = ProgramName::Known(&block.id);
+                let waiting = WaitingProgram { program, state: &block.state, round, answered, calls };
+                self.issue_calls(None, waiting, &[]).await
             }
-            Position::Model(after) => {
-                if let (Some(block), Some((shown, answer_bytes))) = (live, &after.finished) {
+            HistoryEnd::Model(inherited) => {
+                if let (Some(block), Some(finished)) = (live, &inherited.finished) {
                     self.usage.programs += 1;
-                    self.usage.tokens_kept_out += tokens(answer_bytes.saturating_sub(shown.to_string().len()));
-                    if turn.explicit {
+                    let kept_out = finished.answer_bytes.saturating_sub(finished.shown.to_string().len());
+                    self.usage.tokens_kept_out += estimated_tokens(kept_out);
+                    let end = if inherited.failed.is_some() { ProgramEnd::Failed } else { ProgramEnd::Success };
+                    self.observer.emit(&Event::ProgramFinished { end });
+                    if turn.mode == ProgramMode::Explicit {
                         let (run, round) = (block.run, block.next_round());
-                        let head = Head::resumed(turn.wire, run, round, block.state.started_at_ms, turn.model());
-                        let head = self.own_head(&head);
-                        self.outlet.head(&head);
-                        self.outlet.result(&Ended { program: &block.id, state: &block.state, shown }).await?;
+                        let meta =
+                            ResponseMeta::resumed(turn.client, run, round, block.state.started_at_ms, turn.model());
+                        self.sink.meta(&self.own_meta(&meta));
+                        let program = ProgramName::Known(&block.id);
+                        let finished = ProgramFinished { program, state: &block.state, shown: &finished.shown };
+                        self.sink.program_finished(&finished).await?;
                     }
                 }
-                if let Some((run, record)) = after.failed {
-                    self.so_far.continues = Some(run);
-                    self.so_far.record = record;
+                if let Some((run, record)) = inherited.failed {
+                    self.progress.continues = Some(run);
+                    self.progress.record = record;
                 }
-                self.talk().await
+                self.ask_until_done().await
             }
         }
     }
 
-    /// Writes the history for the model, with what its programs come to.
-    async fn tell(&mut self) -> Result<Position, TurnError> {
+    /// Writes the history for the model, with the results of its programs.
+    async fn replay_history(&mut self) -> Result<HistoryEnd, TurnError> {
         let turn = Arc::clone(&self.turn);
-        let has_programs = turn.conversation.items.iter().any(|item| matches!(item, Item::Block(_) | Item::Search(_)));
-        let tell = move |blocks: &Blocks<'_>| {
-            let mut transcript = turn.transcript();
-            let position = blocks.tell(&turn.conversation, &mut transcript)?;
-            Ok((position, transcript))
+        let is_replayed =
+            |item: &ConversationItem| matches!(item, ConversationItem::Program(_) | ConversationItem::Search(_));
+        let has_programs = turn.conversation.items.iter().any(is_replayed);
+        let write = move |replay: &HistoryReplay<'_>| {
+            let mut history = turn.model_history();
+            let end = replay.write(&turn.conversation, &mut history)?;
+            Ok((end, history))
         };
-        // Without programs it is a matter of copying messages.
-        let told = if has_programs {
-            self.blocking(tell).await?
+        // Without programs, entries are only copied.
+        let (end, history) = if has_programs {
+            self.blocking(write).await?
         } else {
-            tell(&blocks(&self.gateway, &self.turn, &|| true)).map_err(TurnError::from)?
+            write(&history_replay(&self.gateway, &self.turn, &|| true)).map_err(TurnError::from)?
         };
-        let (position, transcript) = told;
-        self.transcript = transcript;
-        Ok(position)
+        self.history = history;
+        Ok(end)
     }
 
     /// Asks the model until there is something for the client.
-    async fn talk(&mut self) -> Result<(), TurnError> {
+    async fn ask_until_done(&mut self) -> Result<(), TurnError> {
         loop {
-            let code_mode = &self.gateway.config.code_mode;
-            let no_calls =
-                self.attempts >= code_mode.attempts_max || self.usage.model_calls + 1 >= code_mode.model_calls_max;
-            let urge = match self.turn.wanted.demand {
-                _ if no_calls => Urge::ToEnd,
-                Demand::Calls | Demand::Program if self.has_run => Urge::Freely,
-                _ => Urge::AsTheClientSays,
+            let limits = &self.gateway.config.code_mode;
+            let no_calls = self.attempts >= limits.attempts_max || self.usage.model_calls + 1 >= limits.model_calls_max;
+            let choice_override = match self.turn.prefs.tool_choice {
+                _ if no_calls => ToolChoiceOverride::NoCalls,
+                ToolChoice::Required | ToolChoice::Program if self.has_run => ToolChoiceOverride::Auto,
+                _ => ToolChoiceOverride::Keep,
             };
-            let said = self.ask(urge).await?;
-            self.usage.add(said.usage.as_ref());
-            self.begin(&said.head);
-            let offer = &self.turn.offer;
-            if no_calls || said.is_cut() {
-                return self.answer(&said, Passed::Text).await;
+            let response = self.ask(choice_override).await?;
+            self.usage.add(response.usage.as_ref());
+            self.set_seed(&response.meta);
+            let model_tools = &self.turn.model_tools;
+            if no_calls || response.is_cut() {
+                return self.answer(&response, AnswerParts::Text).await;
             }
-            match said.saying.intent(offer) {
-                Intent::Answer | Intent::Direct => return self.answer(&said, Passed::All).await,
-                Intent::Respond => {
-                    self.attempts += u32::from(said.saying.is_mistaken(offer));
-                    let saying = said.saying.clone().normalized(offer, &self.so_far.sayings);
-                    self.outlet.head(&said.head);
-                    self.outlet.aside(&said).await?;
-                    self.show_searches(&said).await?;
-                    self.respond(saying).await?;
+            match response.message.intent(model_tools) {
+                Intent::Answer | Intent::Direct => return self.answer(&response, AnswerParts::All).await,
+                Intent::Reply => {
+                    self.attempts += u32::from(response.message.is_mistaken(model_tools));
+                    let message = response.message.clone().normalized(model_tools, &self.progress.model_messages);
+                    self.sink.meta(&response.meta);
+                    self.sink.preamble(&response).await?;
+                    self.show_searches(&response).await?;
+                    self.reply(message).await?;
                 }
                 Intent::Program { at, code } => {
-                    if self.program(said, at, code).await? == Next::Client {
+                    if self.run_program(response, at, code).await? == NextStep::Client {
                         return Ok(());
                     }
                 }
@@ -221,112 +245,118 @@ impl Running {
         }
     }
 
-    /// The first answer of the turn gives its programs their clock and chance.
-    fn begin(&mut self, head: &Head) {
-        let so_far = &mut self.so_far;
-        if so_far.seed.is_empty() {
-            let now = now_ms();
-            // Providers tell the time: taking theirs makes the turn the same on every replica.
-            so_far.started_at_ms = head
-                .created
-                .or(self.answered_at)
-                .map(|seconds| seconds.saturating_mul(1000))
-                .filter(|ms| IS_A_TIME.contains(ms))
-                .unwrap_or(now);
-            // Where in the conversation we are: some providers repeat their ids.
-            let place = self.transcript.entries().len();
-            so_far.seed = if head.id.is_empty() { now.to_string() } else { RunState::seed_of(&head.id, place) };
+    /// The first response of the turn gives its programs their seed and start time.
+    fn set_seed(&mut self, meta: &ResponseMeta) {
+        if !self.progress.seed.is_empty() {
+            return;
         }
+        let now = now_ms();
+        // With the provider's time the turn is the same on every replica.
+        self.progress.started_at_ms = meta
+            .created
+            .or(self.responded_at)
+            .map(|seconds| seconds.saturating_mul(1000))
+            .filter(|ms| PLAUSIBLE_TIMES_MS.contains(ms))
+            .unwrap_or(now);
+        // Some providers repeat their ids, so the position in the conversation is part of the seed.
+        let position = self.history.entries().len();
+        self.progress.seed = if meta.id.is_empty() { now.to_string() } else { RunState::seed_of(&meta.id, position) };
     }
 
-    /// Tells the client of searches, if it knows what they are.
-    async fn show_searches(&mut self, said: &Said) -> Result<(), TurnError> {
+    /// Reports searches to clients that declared a tool search.
+    async fn show_searches(&mut self, response: &ModelResponse) -> Result<(), TurnError> {
         let turn = Arc::clone(&self.turn);
         let Some(tool) = &turn.search_tool else { return Ok(()) };
-        self.outlet.head(&said.head);
-        for search in said.saying.searches(&turn.offer) {
+        self.sink.meta(&response.meta);
+        for search in response.message.searches(&turn.model_tools) {
             let results = turn.toolbox().search(&search.query, search.limit(), ANSWER_TOKENS_DEFAULT).0;
             let catalog = turn.toolbox().catalog();
             let found: Vec<String> =
                 results.hits.iter().map(|hit| catalog.qualified_name(hit.tool).to_owned()).collect();
-            let (query, seed, number) = (search.query.as_str(), self.so_far.seed.clone(), self.so_far.searches);
-            self.outlet
-                .searched(&Searched { said, tool, number, seed: &seed, query, limit: search.limit, found: &found })
-                .await?;
-            self.so_far.searches += 1;
+            let (query, limit, number) = (search.query.as_str(), search.limit, self.progress.searches_shown);
+            let seed = self.progress.seed.as_str();
+            let searched = ToolsSearched { response, tool, number, seed, query, limit, found: &found };
+            self.sink.tools_searched(&searched).await?;
+            self.progress.searches_shown += 1;
         }
         Ok(())
     }
 
-    async fn respond(&mut self, saying: Saying) -> Result<(), TurnError> {
-        let asked = saying.clone();
-        let told = self.blocking(move |blocks| Ok(blocks.respond(&asked, |_| String::new()))).await?;
-        self.transcript.saying(&saying, &told, &[]);
-        self.so_far.sayings.push(saying);
+    /// Replies to searches and mistakes of the model.
+    async fn reply(&mut self, message: ModelMessage) -> Result<(), TurnError> {
+        let (message, replies) = self
+            .blocking(move |replay| {
+                let replies = replay.replies(&message, |_| String::new());
+                Ok((message, replies))
+            })
+            .await?;
+        self.history.push_model_message(&message, &replies, &[]);
+        self.progress.model_messages.push(message);
         Ok(())
     }
 
-    /// Gives the client what the model said.
-    async fn answer(&mut self, said: &Said, passed: Passed) -> Result<(), TurnError> {
-        self.outlet.head(&said.head);
-        self.outlet.answer(said, passed).await
+    /// Gives the client what the model wrote.
+    async fn answer(&mut self, response: &ModelResponse, parts: AnswerParts) -> Result<(), TurnError> {
+        self.sink.meta(&response.meta);
+        self.sink.answer(response, parts).await
     }
 
-    /// Runs programs off the threads that serve clients, and stops when nobody waits for them any more.
+    /// Runs programs on a thread that may block, and interrupts them when the client disconnects.
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Blocks<'_>) -> Result<T, StepError> + Send + 'static,
+        work: impl FnOnce(&HistoryReplay<'_>) -> Result<T, StepError> + Send + 'static,
     ) -> Result<T, TurnError> {
         let gateway = Arc::clone(&self.gateway);
         let turn = Arc::clone(&self.turn);
         let permit = Arc::clone(&gateway.steps).acquire_owned().await;
-        let permit = permit.map_err(|closed| TurnError::upstream(closed.to_string()))?;
-        let is_wanted = Wanted::new();
-        let still_wanted = Arc::clone(&is_wanted.0);
+        let permit = permit.map_err(|closed| TurnError::Internal(closed.to_string()))?;
+        let cancel = CancelOnDrop::new();
+        let is_cancelled = Arc::clone(&cancel.0);
         let work = tokio::task::spawn_blocking(move || {
             let deadline = Instant::now() + gateway.config.step_timeout;
-            let should_continue = || still_wanted.load(Ordering::Relaxed) && Instant::now() < deadline;
-            let done = work(&blocks(&gateway, &turn, &should_continue));
+            let should_continue = || !is_cancelled.load(Ordering::Relaxed) && Instant::now() < deadline;
+            let done = work(&history_replay(&gateway, &turn, &should_continue));
             drop(permit);
             done
         });
-        let done = work.await.map_err(|error| {
-            tracing::error!(%error, "a program could not be run");
-            TurnError::ours(StatusCode::INTERNAL_SERVER_ERROR, "server_error", "the program could not be run")
-        })?;
+        let done = work.await.map_err(|error| TurnError::Internal(format!("a program could not be run: {error}")))?;
         Ok(done?)
     }
 }
 
-fn blocks<'a>(gateway: &'a Gateway, turn: &'a Turn, should_continue: ShouldContinue<'a>) -> Blocks<'a> {
-    Blocks {
+fn history_replay<'a>(gateway: &'a Gateway, turn: &'a Turn, should_continue: ShouldContinue<'a>) -> HistoryReplay<'a> {
+    HistoryReplay {
         stepper: &gateway.stepper,
-        offer: &turn.offer,
-        tools: turn.tools,
-        calls: if turn.wanted.demand == Demand::NoCalls { Calls::Refused } else { Calls::Taken },
+        model_tools: &turn.model_tools,
+        tools_digest: turn.tools_digest,
+        client_calls: match turn.prefs.tool_choice {
+            ToolChoice::None => ClientCalls::Refused,
+            _ => ClientCalls::Taken,
+        },
         limits: &gateway.config.limits,
         should_continue,
     }
 }
 
 /// Milliseconds since 1970 that a provider can mean: from 2020 on.
-const IS_A_TIME: std::ops::Range<u64> = 1_577_836_800_000..(1 << 43);
+const PLAUSIBLE_TIMES_MS: std::ops::Range<u64> = 1_577_836_800_000..(1 << 43);
 
-/// Says no when it is dropped.
-struct Wanted(Arc<AtomicBool>);
+/// Cancels a program when it is dropped: its request was cancelled, because the client disconnected.
+struct CancelOnDrop(Arc<AtomicBool>);
 
-impl Wanted {
-    fn new() -> Wanted {
-        Wanted(Arc::new(AtomicBool::new(true)))
+impl CancelOnDrop {
+    fn new() -> CancelOnDrop {
+        CancelOnDrop(Arc::new(AtomicBool::new(false)))
     }
 }
 
-impl Drop for Wanted {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
-fn tokens(bytes: usize) -> u64 {
+/// Tokens of a tool result, estimated.
+fn estimated_tokens(bytes: usize) -> u64 {
     (bytes / BYTES_PER_TOKEN) as u64
 }

@@ -1,65 +1,76 @@
-//! Models: where each lives, and how it is asked.
+//! Upstreams: which one has a model, and how it is asked.
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use dacapo_runner::matches_pattern;
-use dacapo_wire::Wire;
+use dacapo_scripted::{Ending, Script};
+use dacapo_wire::{ClientSide, Delivery, ProviderSide, TextTools};
 use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::error::TurnError;
-use crate::headers;
-use dacapo_scripted::{Ending, Script};
+use crate::http::{self, TurnError};
+use crate::observe::{Event, Observer};
 
 /// A body as it arrives.
-pub(crate) type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
+pub(crate) type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
 
-/// What an upstream is asked for.
+/// An address of a provider, below its base URL.
+#[derive(Debug, Clone)]
+pub(crate) struct Endpoint {
+    pub provider: ProviderSide,
+    path: Cow<'static, str>,
+    purpose: Purpose,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
-    Answer(Wire),
-    /// How many tokens a request has. Only Messages has it.
+enum Purpose {
+    Completion,
     TokenCount,
 }
 
-impl Target {
-    fn wire(self) -> Wire {
-        match self {
-            Target::Answer(wire) => wire,
-            Target::TokenCount => Wire::Messages,
-        }
+impl Endpoint {
+    /// Where a model is asked.
+    pub(crate) fn completion(provider: ProviderSide, model: &str, delivery: Delivery) -> Endpoint {
+        Endpoint { provider, path: provider.endpoint(model, delivery), purpose: Purpose::Completion }
     }
 
-    fn path(self) -> &'static str {
-        match self {
-            Target::Answer(wire) => wire.path(),
-            Target::TokenCount => "/messages/count_tokens",
-        }
+    /// Where a model on the client's own wire is asked.
+    pub(crate) fn same_wire(client: ClientSide, model: &str) -> Result<Endpoint, TurnError> {
+        let provider = ProviderSide::of(client.wire())
+            .ok_or_else(|| TurnError::bug("a request passes through on a wire that no model is asked on"))?;
+        Ok(Endpoint::completion(provider, model, Delivery::Whole))
+    }
+
+    /// `None` if the provider does not count tokens.
+    pub(crate) fn token_count(provider: ProviderSide) -> Option<Endpoint> {
+        let path = provider.capabilities().token_count_path?;
+        Some(Endpoint { provider, path: Cow::Borrowed(path), purpose: Purpose::TokenCount })
     }
 }
 
-/// What an upstream answered.
-pub(crate) struct Answer {
-    pub wire: Wire,
+/// The response of an upstream.
+pub(crate) struct UpstreamResponse {
+    pub provider: ProviderSide,
     pub status: StatusCode,
     pub headers: HeaderMap,
-    pub body: Pieces,
+    pub body: ByteStream,
 }
 
-/// One place where models live.
+/// A provider of models, or a script that plays one.
 #[derive(Debug, Clone)]
 pub(crate) struct Upstream {
     pub name: String,
     /// Which models are here; `*` stands for any characters.
     pub models: Vec<String>,
     /// What it speaks; never empty.
-    pub wires: Vec<Wire>,
-    /// Its models write programs as plain text, on Responses.
-    pub custom_execute: bool,
-    pub place: Place,
+    pub providers: Vec<ProviderSide>,
+    /// Whether its models write programs as plain text, on Responses.
+    pub execute_input: TextTools,
+    pub kind: UpstreamKind,
     /// What the configuration named, for people to read.
     pub key_from: Option<String>,
     pub script_from: Option<String>,
@@ -69,50 +80,48 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    pub(crate) fn new(name: &str, models: &str, place: Place) -> Upstream {
+    pub(crate) fn new(name: &str, models: &str, kind: UpstreamKind) -> Upstream {
         Upstream {
             key_from: None,
             script_from: None,
             name: name.to_owned(),
             models: vec![models.to_owned()],
-            wires: match place {
-                Place::Http { .. } => vec![Wire::Chat],
-                Place::Scripted(_) => Wire::ALL.to_vec(),
+            providers: match kind {
+                UpstreamKind::Http { .. } => vec![ProviderSide::CHAT],
+                UpstreamKind::Scripted(_) => ProviderSide::ALL.to_vec(),
             },
-            custom_execute: false,
-            place,
+            execute_input: TextTools::No,
+            kind,
             retries_max: 2,
             retry_wait_max: Duration::from_secs(10),
         }
     }
 
-    /// On which wire it is asked for a client: on its own, if it can be.
-    pub(crate) fn wire_for(&self, client: Wire) -> Wire {
-        let first = self.wires.first().copied().unwrap_or(client);
-        if self.wires.contains(&client) { client } else { first }
+    /// The wire on which it is asked for a client: the client's own, if it speaks that.
+    pub(crate) fn provider_for(&self, client: ClientSide) -> ProviderSide {
+        let same = self.providers.iter().find(|provider| provider.wire() == client.wire());
+        *same.or(self.providers.first()).expect("the configuration names at least one wire")
     }
 }
 
-/// What a request is sent with, besides its body.
+/// What of a client's request is forwarded, besides its body.
 #[derive(Debug, Clone)]
-pub(crate) struct Asking {
-    /// The client's.
+pub(crate) struct RequestContext {
     pub headers: HeaderMap,
-    /// The client's, with its question mark.
+    /// With its question mark.
     pub query: String,
-    /// The client's.
-    pub wire: Wire,
+    pub client: ClientSide,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
+pub(crate) enum UpstreamKind {
     Http { base_url: String, key: Option<Secret>, pass_client_key: bool },
     Scripted(Script),
 }
 
-impl Place {
+impl UpstreamKind {
     fn has_tls(&self) -> bool {
-        matches!(self, Place::Http { base_url, .. } if !base_url.starts_with("http://"))
+        matches!(self, UpstreamKind::Http { base_url, .. } if !base_url.starts_with("http://"))
     }
 }
 
@@ -143,8 +152,8 @@ impl Upstreams {
             .redirect(reqwest::redirect::Policy::none())
             .pool_max_idle_per_host(256)
             .tcp_nodelay(true);
-        let has_tls = list.iter().any(|upstream| upstream.place.has_tls());
-        // Machines without certificates can serve too, as long as there is nothing to be certified.
+        let has_tls = list.iter().any(|upstream| upstream.kind.has_tls());
+        // Machines without CA certificates can serve too, as long as no upstream uses TLS.
         let builder = if has_tls { builder } else { builder.tls_certs_only([]) };
         Ok(Upstreams { client: builder.build()?, list })
     }
@@ -155,7 +164,7 @@ impl Upstreams {
             self.list.iter().find(|upstream| upstream.models.iter().any(|pattern| matches_pattern(pattern, model)));
         found.ok_or_else(|| {
             let known: Vec<&str> = self.list.iter().flat_map(|upstream| &upstream.models).map(String::as_str).collect();
-            TurnError::ours(
+            TurnError::refused(
                 StatusCode::NOT_FOUND,
                 "not_found_error",
                 format!("no upstream has the model `{model}`; configured are {}", known.join(", ")),
@@ -163,25 +172,29 @@ impl Upstreams {
         })
     }
 
-    /// Posts a request; asks again when the upstream says that this may help. Whatever comes back then is the answer.
+    /// Posts a request, and again while the upstream asks for a retry. Whatever comes back last is the response.
     pub(crate) async fn post(
         &self,
         upstream: &Upstream,
-        target: Target,
-        asking: &Asking,
+        endpoint: &Endpoint,
+        context: &RequestContext,
         body: Bytes,
-    ) -> Result<Answer, TurnError> {
-        let mut tries = 0;
+        observer: &Observer,
+    ) -> Result<UpstreamResponse, TurnError> {
+        let name = upstream.name.as_str();
+        let mut retries = 0;
         loop {
-            let answer = self.post_once(upstream, target, asking, body.clone()).await?;
-            let wait = retry_after(&answer).filter(|wait| *wait <= upstream.retry_wait_max);
-            match wait {
-                Some(wait) if tries < upstream.retries_max => {
-                    tries += 1;
-                    tracing::debug!(upstream = upstream.name, status = answer.status.as_u16(), ?wait, "asking again");
+            observer.emit(&Event::ModelAsked { upstream: name });
+            let response = self.post_once(upstream, endpoint, context, body.clone()).await?;
+            let status = response.status;
+            observer.emit(&Event::ModelResponded { upstream: name, status });
+            match retry_after(&response).filter(|wait| *wait <= upstream.retry_wait_max) {
+                Some(wait) if retries < upstream.retries_max => {
+                    retries += 1;
+                    observer.emit(&Event::ModelRetried { upstream: name, status, wait });
                     tokio::time::sleep(wait).await;
                 }
-                _ => return Ok(answer),
+                _ => return Ok(response),
             }
         }
     }
@@ -189,23 +202,25 @@ impl Upstreams {
     async fn post_once(
         &self,
         upstream: &Upstream,
-        target: Target,
-        asking: &Asking,
+        endpoint: &Endpoint,
+        context: &RequestContext,
         body: Bytes,
-    ) -> Result<Answer, TurnError> {
-        match &upstream.place {
-            Place::Scripted(script) => Ok(scripted(script, target, &body)),
-            Place::Http { base_url, key, pass_client_key } => {
-                let headers = headers::forwarded(asking, target.wire(), key.as_ref(), *pass_client_key);
-                let query = if asking.wire == target.wire() { asking.query.as_str() } else { "" };
-                let url = format!("{base_url}{}{query}", target.path());
+    ) -> Result<UpstreamResponse, TurnError> {
+        let provider = endpoint.provider;
+        match &upstream.kind {
+            UpstreamKind::Scripted(script) => Ok(scripted(script, endpoint, &body)),
+            UpstreamKind::Http { base_url, key, pass_client_key } => {
+                let headers = http::forwarded(context, provider, key.as_ref(), *pass_client_key);
+                let is_same_wire = context.client.wire() == provider.wire();
+                let query = if is_same_wire { context.query.as_str() } else { "" };
+                let url = format!("{base_url}{}{query}", endpoint.path);
                 let sent = self.client.post(url).headers(headers).body(body).send();
                 let response = sent.await.map_err(|error| unreachable(&upstream.name, &error))?;
-                Ok(Answer {
-                    wire: target.wire(),
+                Ok(UpstreamResponse {
+                    provider,
                     status: response.status(),
-                    headers: headers::returned(response.headers()),
-                    body: Box::pin(response.bytes_stream().map(|piece| piece.map_err(|error| told(&error)))),
+                    headers: http::returned(response.headers()),
+                    body: Box::pin(response.bytes_stream().map(|piece| piece.map_err(|error| describe(&error)))),
                 })
             }
         }
@@ -213,22 +228,25 @@ impl Upstreams {
 
     /// What `GET /v1/models` lists: whatever the upstreams say, and the names that they are configured for.
     pub(crate) async fn models(&self, headers: &HeaderMap) -> Value {
-        const PATIENCE: Duration = Duration::from_secs(10);
-        let takes_client_key = |upstream: &&Upstream| match &upstream.place {
-            Place::Http { key, pass_client_key, .. } => key.is_none() && *pass_client_key,
-            Place::Scripted(_) => false,
+        const TIMEOUT: Duration = Duration::from_secs(10);
+        let takes_client_key = |upstream: &&Upstream| match &upstream.kind {
+            UpstreamKind::Http { key, pass_client_key, .. } => key.is_none() && *pass_client_key,
+            UpstreamKind::Scripted(_) => false,
         };
-        // A client's key is for one upstream; which one, only a model's name could tell.
+        // A client's key is for one upstream, and without a model's name it is not known for which.
         let is_clear = self.list.iter().filter(takes_client_key).count() <= 1;
         let mut data: Vec<Value> = Vec::new();
         for upstream in &self.list {
-            let listed = match &upstream.place {
-                Place::Scripted(_) => None,
-                Place::Http { base_url, key, pass_client_key } => {
-                    let wire = upstream.wire_for(Wire::Chat);
-                    let asking = Asking { headers: headers.clone(), query: String::new(), wire };
-                    let headers = headers::forwarded(&asking, wire, key.as_ref(), *pass_client_key && is_clear);
-                    let sent = self.client.get(format!("{base_url}/models")).headers(headers).timeout(PATIENCE).send();
+            let listed = match &upstream.kind {
+                UpstreamKind::Scripted(_) => None,
+                UpstreamKind::Http { base_url, key, pass_client_key } => {
+                    let client = ClientSide::CHAT;
+                    let provider = upstream.provider_for(client);
+                    // Every wire lists its models in the same way, so the client counts as one of the same wire.
+                    let client = ClientSide::of(provider.wire()).unwrap_or(client);
+                    let context = RequestContext { headers: headers.clone(), query: String::new(), client };
+                    let headers = http::forwarded(&context, provider, key.as_ref(), *pass_client_key && is_clear);
+                    let sent = self.client.get(format!("{base_url}/models")).headers(headers).timeout(TIMEOUT).send();
                     match sent.await {
                         Ok(response) if response.status().is_success() => {
                             let body = response.bytes().await.unwrap_or_default();
@@ -253,7 +271,7 @@ impl Upstreams {
     }
 }
 
-impl Answer {
+impl UpstreamResponse {
     /// Reads it to its end.
     pub(crate) async fn whole(mut self, bytes_max: usize) -> Result<Bytes, String> {
         let mut whole = Vec::new();
@@ -280,18 +298,19 @@ impl Answer {
                 break;
             }
         }
-        TurnError::passed(self.wire, self.status, self.headers, Bytes::from(body))
+        TurnError::passed(self.provider.wire(), self.status, self.headers, Bytes::from(body))
     }
 }
 
-fn scripted(script: &Script, target: Target, body: &[u8]) -> Answer {
+fn scripted(script: &Script, endpoint: &Endpoint, body: &[u8]) -> UpstreamResponse {
+    let provider = endpoint.provider;
     let request = serde_json::from_slice(body).unwrap_or(Value::Null);
-    if target == Target::TokenCount {
+    if endpoint.purpose == Purpose::TokenCount {
         let count = Bytes::from(script.count_tokens(&request).to_string());
         let body = Box::pin(stream::iter([Ok(count)]));
-        return Answer { wire: target.wire(), status: StatusCode::OK, headers: HeaderMap::new(), body };
+        return UpstreamResponse { provider, status: StatusCode::OK, headers: HeaderMap::new(), body };
     }
-    let reply = script.reply(target.wire(), &request);
+    let reply = script.reply(provider.wire(), &request);
     let mut headers = HeaderMap::new();
     for (name, value) in &reply.headers {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
@@ -306,11 +325,11 @@ fn scripted(script: &Script, target: Target, body: &[u8]) -> Answer {
         Ok(piece.bytes)
     });
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    Answer { wire: target.wire(), status, headers, body: Box::pin(pieces.chain(stream::iter(cut))) }
+    UpstreamResponse { provider, status, headers, body: Box::pin(pieces.chain(stream::iter(cut))) }
 }
 
 /// How long to wait before asking again, if the upstream says that this may help.
-fn retry_after(answer: &Answer) -> Option<Duration> {
+fn retry_after(answer: &UpstreamResponse) -> Option<Duration> {
     if !matches!(answer.status.as_u16(), 429 | 503 | 529) {
         return None;
     }
@@ -321,16 +340,20 @@ fn retry_after(answer: &Answer) -> Option<Duration> {
 
 fn unreachable(name: &str, error: &reqwest::Error) -> TurnError {
     let status = if error.is_timeout() { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
-    TurnError::ours(status, "upstream_error", format!("the upstream `{name}` cannot be reached: {}", told(error)))
+    TurnError::refused(
+        status,
+        "upstream_error",
+        format!("the upstream `{name}` cannot be reached: {}", describe(error)),
+    )
 }
 
-/// The error with its causes, without the address: it may hold secrets.
-fn told(error: &reqwest::Error) -> String {
-    let mut told = if error.is_timeout() { "it took too long".to_owned() } else { "the connection failed".to_owned() };
+/// The error with its causes, without the address, which may hold secrets.
+fn describe(error: &reqwest::Error) -> String {
+    let mut text = if error.is_timeout() { "it took too long".to_owned() } else { "the connection failed".to_owned() };
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        told = format!("{told}: {error}");
+        text = format!("{text}: {error}");
         cause = error.source();
     }
-    told
+    text
 }

@@ -4,35 +4,36 @@ use dacapo_replay::{Answer, CallIndex, Journal, JournalEntry, JsonText};
 use serde_json::Value;
 
 use crate::ids::RunId;
-use crate::saying::Saying;
-use crate::state::{Asked, RunState};
+use crate::model_message::ModelMessage;
+use crate::neutral::ToolStatus;
+use crate::state::{CallRef, RunState};
 
 /// A client's history. What is not ours stays in the words of the client's wire.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conversation {
-    pub items: Vec<Item>,
+    pub items: Vec<ConversationItem>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Item {
+pub enum ConversationItem {
     /// Passed on as it came.
-    Message(Value),
-    Block(Box<Block>),
-    Lost(Lost),
+    Entry(Value),
+    Program(Box<ProgramBlock>),
+    LostCalls(LostCalls),
     /// A message of the model with calls that we answered, and answer again: searches.
-    Search(Saying),
+    Search(ModelMessage),
 }
 
 /// A program with its rounds, as they stand in the history.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Block {
+pub struct ProgramBlock {
     pub run: RunId,
     /// What an explicit client calls it.
     pub id: String,
     pub state: RunState,
-    pub rounds: Vec<Round>,
+    pub rounds: Vec<CallRound>,
     /// Calls that the model made beside the program, and that the client executed.
-    pub direct: Vec<Given>,
+    pub direct: Vec<WireCall>,
     /// The result, where the history holds it, as the model was shown it.
     pub result: Option<Value>,
     /// The program that it continues is not in the history.
@@ -45,17 +46,17 @@ pub struct Block {
 
 /// Calls that were handed out together.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Round {
+pub struct CallRound {
     pub number: u32,
     /// Stands for the answers that had been given before, where the round knows of them.
     pub answered: Option<[u8; 8]>,
-    pub calls: Vec<HandedOut>,
+    pub calls: Vec<IssuedCall>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct HandedOut {
+pub struct IssuedCall {
     pub id: String,
-    pub asked: Expected,
+    pub asked: ExpectedCall,
     pub tool: String,
     /// With its place among the answers of the round.
     pub answer: Option<(usize, Answer)>,
@@ -63,31 +64,31 @@ pub struct HandedOut {
 
 /// What the program must be asking when it gets the answer.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Expected {
-    Digest(Asked),
+pub enum ExpectedCall {
+    Digest(CallRef),
     Args(CallIndex, Value),
 }
 
 /// A call of the wire and its answer, both as they came.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Given {
+pub struct WireCall {
     pub call: Value,
     pub answer: Option<Value>,
 }
 
 /// Calls of a program whose state did not come back.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Lost {
+pub struct LostCalls {
     /// The assistant message.
     pub message: Value,
-    pub calls: Vec<Given>,
+    pub calls: Vec<WireCall>,
 }
 
 impl Conversation {
     /// The block whose answers the client has just given, if it is one.
-    pub fn live(&self) -> Option<&Block> {
+    pub fn live(&self) -> Option<&ProgramBlock> {
         match self.items.last() {
-            Some(Item::Block(block)) if !block.is_closed => Some(block),
+            Some(ConversationItem::Program(block)) if !block.is_closed => Some(block),
             _ => None,
         }
     }
@@ -95,15 +96,15 @@ impl Conversation {
 
 /// Why a program cannot be run again: its history is not what it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gap {
+pub enum HistoryGap {
     Trimmed,
     Edited,
 }
 
-impl Block {
+impl ProgramBlock {
     /// A program of which nothing has been heard yet.
-    pub(crate) fn new(id: &str, state: RunState) -> Block {
-        Block {
+    pub(crate) fn new(id: &str, state: RunState) -> ProgramBlock {
+        ProgramBlock {
             run: state.run(),
             id: id.to_owned(),
             state,
@@ -117,17 +118,17 @@ impl Block {
     }
 
     /// The answers, in the order in which the client gave them. Whoever answers twice is not heard again.
-    pub fn journal(&self) -> Result<Journal, Gap> {
+    pub fn journal(&self) -> Result<Journal, HistoryGap> {
         let mut answered = std::collections::BTreeSet::new();
         let mut journal = Journal::default();
         for (round, number) in self.rounds.iter().zip(0..) {
             if round.number != number {
-                return Err(Gap::Trimmed);
+                return Err(HistoryGap::Trimmed);
             }
             if round.answered.is_some_and(|before| before != journal.fingerprint()) {
-                return Err(Gap::Edited);
+                return Err(HistoryGap::Edited);
             }
-            let mut answers: Vec<(usize, &HandedOut, &Answer)> = round
+            let mut answers: Vec<(usize, &IssuedCall, &Answer)> = round
                 .calls
                 .iter()
                 .filter_map(|call| call.answer.as_ref().map(|(place, answer)| (*place, call, answer)))
@@ -157,20 +158,20 @@ impl Block {
     }
 }
 
-impl Expected {
+impl ExpectedCall {
     pub fn call(&self) -> CallIndex {
         match self {
-            Expected::Digest(asked) => asked.call,
-            Expected::Args(call, _) => *call,
+            ExpectedCall::Digest(asked) => asked.call,
+            ExpectedCall::Args(call, _) => *call,
         }
     }
 }
 
-impl HandedOut {
+impl IssuedCall {
     fn entry(&self, answer: Answer) -> JournalEntry {
         match &self.asked {
-            Expected::Digest(asked) => JournalEntry::with_digest(asked.call, &self.tool, asked.args, answer),
-            Expected::Args(call, args) => JournalEntry::new(*call, &self.tool, Some(args), answer),
+            ExpectedCall::Digest(asked) => JournalEntry::with_digest(asked.call, &self.tool, asked.args, answer),
+            ExpectedCall::Args(call, args) => JournalEntry::new(*call, &self.tool, Some(args), answer),
         }
     }
 }
@@ -189,10 +190,9 @@ pub(crate) fn text(content: Option<&Value>) -> String {
 }
 
 /// What a tool said, from text.
-pub(crate) fn answer(text: String, is_error: bool) -> Answer {
-    if is_error {
-        Answer::Error { message: text, data: None }
-    } else {
-        Answer::Ok(JsonText::from(&Value::String(text)))
+pub(crate) fn answer(text: String, status: ToolStatus) -> Answer {
+    match status {
+        ToolStatus::Failed => Answer::Error { message: text, data: None },
+        ToolStatus::Ok => Answer::Ok(JsonText::from(&Value::String(text))),
     }
 }

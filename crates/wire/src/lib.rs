@@ -1,48 +1,59 @@
-//! Other people's JSON: what clients send, what models say, and how a program's state rides between them.
+//! The protocols of LLM APIs: what clients send, what models respond, and how a program's state travels between them.
 //!
-//! A client's history is read into a [`Conversation`]: messages that are passed on as they came, and blocks, each a
-//! program with its rounds of calls and answers. The state of a program travels in the ids of its calls
-//! ([`Sealer`]); what the model is shown of it is one call of `execute` and one result.
+//! A client's history is read into a [`Conversation`]: entries that are passed on as they came, and programs with
+//! their rounds of calls and answers. In plain mode the state of a program is in the ids of its calls ([`Sealer`]). The
+//! model is shown each program as one call of `execute` and one result ([`ModelHistory`]).
 //!
-//! Clients and models may speak different wires: [`Wire`] names them, and what is particular to one is in its module.
+//! Each protocol is a [`Wire`] with a folder of its own. A wire has two sides: [`ClientSide`] reads requests and encodes
+//! responses, [`ProviderSide`] writes requests and decodes responses. Client and model may be on different wires.
 //!
-//! Nothing here does I/O, reads a clock or runs a program. Start reading at [`Reader::read`].
+//! Nothing here does I/O, reads a clock or runs a program. Start reading at [`RequestReader::read`].
 
-mod callers;
-mod carrier;
+mod allowed_callers;
 mod chat;
+mod client_wire;
 mod conversation;
-mod dialect;
+mod decoder;
+mod encoder;
 mod ids;
-mod message;
 mod messages;
-mod plain;
+mod model_history;
+mod model_message;
+mod neutral;
+mod plain_mode;
 mod prompt;
-mod reader;
+mod provider_wire;
+mod reasoning;
+mod request;
 mod responses;
-mod said;
-mod saying;
 mod seal;
-mod speaker;
 mod sse;
 mod state;
-mod transcript;
 mod turn;
 mod usage;
 mod wire;
 
-pub use conversation::{Block, Conversation, Expected, Gap, Given, HandedOut, Item, Lost, Round};
+pub use conversation::{
+    CallRound, Conversation, ConversationItem, ExpectedCall, HistoryGap, IssuedCall, LostCalls, ProgramBlock, WireCall,
+};
+pub use decoder::{DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError};
+pub use encoder::{
+    AnswerParts, ApiError, CallDeltas, CallsIssued, EncoderOptions, ProgramFinished, ProgramName, ProgramProgress,
+    ProgramStarted, ResponseEncoder, ToolsSearched,
+};
 pub use ids::RunId;
-pub use plain::Kept;
-pub use prompt::{Offer, PROMPT_VERSION, print_prompt};
-pub use reader::{BadRequest, Defaults, Reader, Reading, Switch};
-pub use said::{Finish, Head, Heard, Listener, Said, Unheard};
-pub use saying::{Intent, ModelCall, Response, Saying, SearchQuery};
+pub use model_history::ModelHistory;
+pub use model_message::{CallExtra, CallFormat, CallReply, ClientEcho, Intent, ModelCall, ModelMessage, SearchQuery};
+pub use plain_mode::StoredStates;
+pub use prompt::{ModelTools, PROMPT_VERSION, print_prompt};
+pub use provider_wire::{AuthHeader, ProviderCapabilities, StopSequences, StreamedDeltas, TextTools};
+pub use reasoning::Reasoning;
+pub use request::{BadRequest, CodeMode, CodeModeDefaults, ParsedRequest, RequestReader};
 pub use seal::{Sealer, Unsealed};
-pub use speaker::{Announced, CallDeltas, Ended, Handing, Manner, Passed, Searched, Speaker, Trouble};
-pub use sse::{Event, SseError, SseReader};
-pub use state::{Asked, RunState};
-pub use transcript::Transcript;
-pub use turn::{Demand, Turn, Urge, Wanted};
-pub use usage::Usage;
-pub use wire::Wire;
+pub use sse::{SseError, SseEvent, SseReader};
+pub use state::{CallRef, RunState};
+pub use turn::{
+    CallsPerMessage, Delivery, ProgramMode, ResponsePrefs, StreamUsage, ToolChoice, ToolChoiceOverride, Turn,
+};
+pub use usage::TurnUsage;
+pub use wire::{ClientSide, ProviderSide, Wire};

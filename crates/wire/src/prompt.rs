@@ -8,7 +8,8 @@ use dacapo_catalog::BYTES_PER_TOKEN;
 use dacapo_replay::Toolbox;
 use serde_json::{Value, json};
 
-use crate::saying::Mistake;
+use crate::allowed_callers::Toolsets;
+use crate::model_message::ModelMistake;
 
 /// Changes whenever a word of the prompt does.
 pub const PROMPT_VERSION: u32 = 2;
@@ -39,46 +40,45 @@ const NAMES_BYTES_MAX: usize = 3_000;
 
 /// The tools that the model has in code mode.
 #[derive(Debug, Clone)]
-pub struct Offer {
+pub struct ModelTools {
     toolbox: Arc<Toolbox>,
     /// Those that the client wants declared, where it wants others to be searched for.
     declared: Option<Arc<Toolbox>>,
     /// Tools that the model may call by itself.
     direct: BTreeSet<String>,
-    /// It may call tools by names that only their provider knows.
-    has_open_toolset: bool,
+    toolsets: Toolsets,
     execute: &'static str,
     search: Option<&'static str>,
     /// Whether there are programs at all.
     is_on: bool,
 }
 
-impl Offer {
+impl ModelTools {
     /// Declares the functions if that takes at most `declarations_tokens_max`, and else lets the model search.
-    pub fn new(toolbox: Arc<Toolbox>, direct: BTreeSet<String>, declarations_tokens_max: usize) -> Offer {
+    pub fn new(toolbox: Arc<Toolbox>, direct: BTreeSet<String>, declarations_tokens_max: usize) -> ModelTools {
         let unless_taken = |name: &'static str, otherwise| if direct.contains(name) { otherwise } else { name };
         let fits = toolbox.declarations().text().len() <= declarations_tokens_max.saturating_mul(BYTES_PER_TOKEN);
-        Offer {
+        ModelTools {
             execute: unless_taken(EXECUTE, EXECUTE_OTHERWISE),
             search: (!fits).then(|| unless_taken(SEARCH, SEARCH_OTHERWISE)),
             declared: None,
             toolbox,
             direct,
-            has_open_toolset: false,
+            toolsets: Toolsets::Named,
             is_on: true,
         }
     }
 
-    /// Lets the model call by itself what is neither ours nor a function.
+    /// With open toolsets the model may call tools by names that only their provider knows.
     #[must_use]
-    pub(crate) fn with_open_toolset(mut self, has_open_toolset: bool) -> Offer {
-        self.has_open_toolset = has_open_toolset;
+    pub(crate) fn with_toolsets(mut self, toolsets: Toolsets) -> ModelTools {
+        self.toolsets = toolsets;
         self
     }
 
     /// Declares only these functions, and lets the model search for the others.
     #[must_use]
-    pub fn declaring(mut self, declared: Arc<Toolbox>, declarations_tokens_max: usize) -> Offer {
+    pub fn declaring(mut self, declared: Arc<Toolbox>, declarations_tokens_max: usize) -> ModelTools {
         let otherwise = if self.direct.contains(SEARCH) { SEARCH_OTHERWISE } else { SEARCH };
         self.search.get_or_insert(otherwise);
         let bytes_max = declarations_tokens_max.saturating_mul(BYTES_PER_TOKEN);
@@ -87,16 +87,21 @@ impl Offer {
     }
 
     /// No programs: the model calls the client's tools by itself.
-    pub fn off(nothing: Arc<Toolbox>) -> Offer {
-        Offer {
+    pub fn off(nothing: Arc<Toolbox>) -> ModelTools {
+        ModelTools {
             execute: EXECUTE,
             search: None,
             toolbox: nothing,
             declared: None,
             direct: BTreeSet::new(),
-            has_open_toolset: false,
+            toolsets: Toolsets::Named,
             is_on: false,
         }
+    }
+
+    /// Whether the model may write programs.
+    pub fn is_on(&self) -> bool {
+        self.is_on
     }
 
     pub fn toolbox(&self) -> &Arc<Toolbox> {
@@ -127,7 +132,7 @@ impl Offer {
     /// May the model call it by itself?
     pub fn is_direct(&self, tool: &str) -> bool {
         let is_unknown = || !self.is_execute(tool) && !self.is_search(tool) && self.function(tool).is_none();
-        !self.is_on || self.direct.contains(tool) || self.has_open_toolset && is_unknown()
+        !self.is_on || self.direct.contains(tool) || self.toolsets == Toolsets::Open && is_unknown()
     }
 
     /// The place of the function that programs know by this name.
@@ -211,14 +216,14 @@ impl Offer {
     }
 
     /// What is wrong with a call of something that is not offered.
-    pub(crate) fn cannot_call(&self, name: &str, arguments: String) -> Mistake {
+    pub(crate) fn cannot_call(&self, name: &str, arguments: String) -> ModelMistake {
         const CLOSEST_MAX: usize = 3;
         let catalog = self.toolbox.catalog();
         match self.function(name).map(|at| &catalog.functions()[at]) {
             Some(function) => {
-                Mistake::OnlyPrograms { tool: name.to_owned(), expression: function.expression(), arguments }
+                ModelMistake::OnlyPrograms { tool: name.to_owned(), expression: function.expression(), arguments }
             }
-            None => Mistake::Unknown { name: name.to_owned(), closest: catalog.closest(name, CLOSEST_MAX) },
+            None => ModelMistake::Unknown { name: name.to_owned(), closest: catalog.closest(name, CLOSEST_MAX) },
         }
     }
 }

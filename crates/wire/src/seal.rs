@@ -8,7 +8,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use crate::ids::RunId;
-use crate::state::{Asked, RunState};
+use crate::state::{CallRef, RunState};
 
 const PREFIX: &str = "dc1_";
 const VERSION: u8 = 1;
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Sealer {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unsealed {
     /// The first call of a round.
-    Round { state: Box<RunState>, run: RunId, round: u32, answered: [u8; 8], calls: Vec<Asked> },
+    Round { state: Box<RunState>, run: RunId, round: u32, answered: [u8; 8], calls: Vec<CallRef> },
     /// Another call of the same round. It proves nothing by itself.
     Sibling { run: RunId, round: u32, call: CallIndex },
 }
@@ -54,13 +54,13 @@ impl Sealer {
     }
 
     /// Is this text an id that we may have made?
-    pub fn claims(id: &str) -> bool {
+    pub fn is_own_id(id: &str) -> bool {
         id.starts_with(PREFIX)
     }
 
     /// Does it have the form of an id that carries a state?
     pub(crate) fn is_sealed(id: &str) -> bool {
-        Sealer::claims(id) && id.len() >= SIBLING_CHARS_MAX
+        Sealer::is_own_id(id) && id.len() >= SIBLING_CHARS_MAX
     }
 
     /// What a short id says of itself.
@@ -73,7 +73,7 @@ impl Sealer {
 
     /// The ids of a round's calls, in order; a pure function of its arguments. `answered` stands for the answers given
     /// before the round.
-    pub fn seal(&self, state: &RunState, round: u32, answered: [u8; 8], calls: &[Asked]) -> Vec<String> {
+    pub fn seal(&self, state: &RunState, round: u32, answered: [u8; 8], calls: &[CallRef]) -> Vec<String> {
         let bytes = state.to_bytes();
         let run = RunId::of(&bytes);
         let compressed = deflate(&bytes);
@@ -89,12 +89,12 @@ impl Sealer {
     }
 
     /// Short ids for all calls, for a state that is kept elsewhere under its run and round.
-    pub fn short(run: RunId, round: u32, calls: &[Asked]) -> Vec<String> {
+    pub fn short(run: RunId, round: u32, calls: &[CallRef]) -> Vec<String> {
         calls.iter().map(|asked| sibling_id(run, round, asked.call)).collect()
     }
 
     /// The mask changes every byte of the state: there is one that makes the text free of what others reserve.
-    fn payload(&self, mask: u8, round: u32, answered: [u8; 8], calls: &[Asked], compressed: &[u8]) -> String {
+    fn payload(&self, mask: u8, round: u32, answered: [u8; 8], calls: &[CallRef], compressed: &[u8]) -> String {
         let mut payload = vec![VERSION, mask];
         put(&mut payload, round);
         payload.extend_from_slice(&answered);
@@ -139,7 +139,7 @@ impl Sealer {
             next = call.checked_add(1)?;
             let (args, after) = rest.split_first_chunk()?;
             rest = after;
-            calls.push(Asked { call: CallIndex(call), args: ArgsDigest(*args) });
+            calls.push(CallRef { call: CallIndex(call), args: ArgsDigest(*args) });
         }
         let compressed: Vec<u8> = rest.iter().map(|byte| byte ^ mask).collect();
         let state = inflate(&compressed)?;

@@ -4,20 +4,20 @@ use serde_json::Value;
 
 /// One event; its data lines are joined.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     pub name: Option<String>,
     pub data: String,
 }
 
-impl Event {
+impl SseEvent {
     /// Without a name.
-    pub(crate) fn data(data: &Value) -> Event {
-        Event { name: None, data: data.to_string() }
+    pub(crate) fn data(data: &Value) -> SseEvent {
+        SseEvent { name: None, data: data.to_string() }
     }
 
     /// Named as its data says.
-    pub(crate) fn typed(data: &Value) -> Event {
-        Event { name: data.get("type").and_then(Value::as_str).map(str::to_owned), data: data.to_string() }
+    pub(crate) fn typed(data: &Value) -> SseEvent {
+        SseEvent { name: data.get("type").and_then(Value::as_str).map(str::to_owned), data: data.to_string() }
     }
 
     /// As it goes over the wire; the data must be of one line, as JSON is.
@@ -48,7 +48,7 @@ pub struct SseReader {
 }
 
 impl SseReader {
-    pub fn read(&mut self, bytes: &[u8]) -> Result<Vec<Event>, SseError> {
+    pub fn read(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, SseError> {
         let mut events = Vec::new();
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
@@ -70,11 +70,11 @@ impl SseReader {
     }
 
     /// The stream is over: an event that lacks its empty line counts all the same.
-    pub fn finish(&mut self) -> Option<Event> {
+    pub fn finish(&mut self) -> Option<SseEvent> {
         self.end_line().or_else(|| self.end_event())
     }
 
-    fn end_line(&mut self) -> Option<Event> {
+    fn end_line(&mut self) -> Option<SseEvent> {
         let line = std::mem::take(&mut self.line);
         if line.is_empty() {
             return self.end_event();
@@ -97,9 +97,9 @@ impl SseReader {
         None
     }
 
-    fn end_event(&mut self) -> Option<Event> {
+    fn end_event(&mut self) -> Option<SseEvent> {
         let name = self.name.take();
-        self.data.take().map(|data| Event { name, data })
+        self.data.take().map(|data| SseEvent { name, data })
     }
 }
 
@@ -111,12 +111,12 @@ mod tests {
 
     #[test]
     fn events_are_the_same_wherever_the_stream_is_cut() {
-        let event = |name: Option<&str>, data: &str| Event { name: name.map(str::to_owned), data: data.to_owned() };
+        let event = |name: Option<&str>, data: &str| SseEvent { name: name.map(str::to_owned), data: data.to_owned() };
         let expected =
             [event(None, "{\"a\":1}"), event(Some("error"), "one\ntwo"), event(None, "\u{e9}"), event(None, "[DONE]")];
         for size in 1..WIRE.len() {
             let mut reader = SseReader::default();
-            let mut events: Vec<Event> =
+            let mut events: Vec<SseEvent> =
                 WIRE.as_bytes().chunks(size).flat_map(|piece| reader.read(piece).unwrap()).collect();
             events.extend(reader.finish());
             assert_eq!(events, expected, "in pieces of {size}");

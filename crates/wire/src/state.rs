@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::ids::{RunId, short_id};
+use crate::model_message::{ModelCall, ModelMessage};
 use crate::prompt::EXECUTE;
-use crate::saying::{ECHOED, ModelCall, Saying};
 
 /// The part of a run's state that is the same in every round.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +20,7 @@ pub struct RunState {
     pub continues: Option<RunId>,
     /// What the model said in this turn: searches, mistakes, programs that called nothing. The last message holds
     /// the program that waits.
-    pub sayings: Vec<Saying>,
+    pub model_messages: Vec<ModelMessage>,
     /// Which call of the last message is the program.
     pub at: usize,
     pub code: String,
@@ -28,20 +28,20 @@ pub struct RunState {
 
 /// A call as it was handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asked {
+pub struct CallRef {
     pub call: CallIndex,
     pub args: ArgsDigest,
 }
 
-impl From<&Call> for Asked {
-    fn from(call: &Call) -> Asked {
-        Asked { call: call.call, args: call.args_digest() }
+impl From<&Call> for CallRef {
+    fn from(call: &Call) -> CallRef {
+        CallRef { call: call.call, args: call.args_digest() }
     }
 }
 
 /// All but the code, which is kept as it is because it compresses better so.
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct StateHeader {
     #[serde(rename = "s")]
     seed: String,
     #[serde(rename = "d")]
@@ -53,7 +53,7 @@ struct Header {
     #[serde(rename = "p", default, skip_serializing_if = "is_zero")]
     at: usize,
     #[serde(rename = "m")]
-    sayings: Vec<Saying>,
+    model_messages: Vec<ModelMessage>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
@@ -66,14 +66,15 @@ impl RunState {
     pub(crate) const STARTED_AT_DEFAULT_MS: u64 = 1_767_225_600_000;
 
     /// Of a program that stands in a history without a state of ours: all that is known is what the model said.
-    pub(crate) fn written(id: &str, code: &str, mut saying: Saying) -> RunState {
-        saying.calls = vec![ModelCall { name: EXECUTE.to_owned(), arguments: arguments(code), ..ModelCall::default() }];
+    pub(crate) fn written(id: &str, code: &str, mut model_message: ModelMessage) -> RunState {
+        model_message.calls =
+            vec![ModelCall { name: EXECUTE.to_owned(), arguments: arguments(code), ..ModelCall::default() }];
         RunState {
             seed: id.to_owned(),
             started_at_ms: RunState::STARTED_AT_DEFAULT_MS,
             tools: [0; 8],
             continues: None,
-            sayings: vec![saying],
+            model_messages: vec![model_message],
             at: 0,
             code: code.to_owned(),
         }
@@ -97,7 +98,7 @@ impl RunState {
 
     /// The program that waits.
     pub fn waiting(&self) -> Program {
-        self.program(self.sayings.len().saturating_sub(1), &self.code)
+        self.program(self.model_messages.len().saturating_sub(1), &self.code)
     }
 
     pub fn run(&self) -> RunId {
@@ -105,23 +106,20 @@ impl RunState {
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut sayings = self.sayings.clone();
-        for saying in &mut sayings {
-            saying.opaque.shift_remove(ECHOED);
-        }
-        if let Some(call) = sayings.last_mut().and_then(|saying| saying.calls.get_mut(self.at)) {
+        let mut model_messages = self.model_messages.clone();
+        if let Some(call) = model_messages.last_mut().and_then(|model_message| model_message.calls.get_mut(self.at)) {
             call.arguments.clear();
             if call.name == EXECUTE {
                 call.name.clear();
             }
         }
-        let header = Header {
+        let header = StateHeader {
             seed: self.seed.clone(),
             started_at_ms: self.started_at_ms,
             tools: u64::from_le_bytes(self.tools),
             continues: self.continues.map(|run| run.to_string()),
             at: self.at,
-            sayings,
+            model_messages,
         };
         let mut bytes = serde_json::to_vec(&header).expect("it has text keys and finite numbers");
         bytes.push(0);
@@ -131,14 +129,14 @@ impl RunState {
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<RunState> {
         let end = bytes.iter().position(|byte| *byte == 0)?;
-        let header: Header = serde_json::from_slice(&bytes[..end]).ok()?;
+        let header: StateHeader = serde_json::from_slice(&bytes[..end]).ok()?;
         let code = String::from_utf8(bytes[end + 1..].to_vec()).ok()?;
         let continues = match header.continues {
             Some(run) => Some(RunId::parse(&run)?),
             None => None,
         };
-        let mut sayings = header.sayings;
-        let call = sayings.last_mut()?.calls.get_mut(header.at)?;
+        let mut model_messages = header.model_messages;
+        let call = model_messages.last_mut()?.calls.get_mut(header.at)?;
         if call.name.is_empty() {
             EXECUTE.clone_into(&mut call.name);
         }
@@ -148,7 +146,7 @@ impl RunState {
             started_at_ms: header.started_at_ms,
             tools: header.tools.to_le_bytes(),
             continues,
-            sayings,
+            model_messages,
             at: header.at,
             code,
         })

@@ -1,4 +1,4 @@
-//! A turn: what a client asks for, and what its model is asked.
+//! One request of a client, and what the model is asked for it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,171 +6,216 @@ use std::sync::Arc;
 use dacapo_replay::{Call, Toolbox};
 use serde_json::{Map, Value};
 
+use crate::client_wire::ExplicitState;
 use crate::conversation::Conversation;
-use crate::dialect::Ask;
+use crate::encoder::{CallDeltas, EncoderOptions, ResponseEncoder};
 use crate::ids::RunId;
-use crate::message::{Input, Tool};
-use crate::prompt::Offer;
-use crate::saying::Saying;
-use crate::speaker::{CallDeltas, Manner, Speaker};
-use crate::transcript::Transcript;
-use crate::wire::Wire;
+use crate::model_history::ModelHistory;
+use crate::model_message::{CallFormat, ModelMessage};
+use crate::neutral::{ToolDeclaration, ToolInput};
+use crate::prompt::ModelTools;
+use crate::provider_wire::{BodyOrigin, ModelRequest, TextTools};
+use crate::wire::{ClientSide, ProviderSide};
 
-/// What the client says about calls in the answer, whatever the model would rather do.
+/// What the client says about tool calls in the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Demand {
-    Nothing,
-    Calls,
-    NoCalls,
+pub enum ToolChoice {
+    /// The model decides.
+    Auto,
+    /// It must call some tool.
+    Required,
+    /// It must not call any.
+    None,
     /// A program must be written.
     Program,
     /// This tool must be called.
     Tool(String),
 }
 
-/// How the client wants its answer.
+/// How the client wants its response.
 #[derive(Debug, Clone)]
-pub struct Wanted {
-    pub is_stream: bool,
-    pub include_usage: bool,
-    /// One call at a time.
-    pub one_call: bool,
-    pub demand: Demand,
+pub struct ResponsePrefs {
+    pub delivery: Delivery,
+    pub stream_usage: StreamUsage,
+    pub calls: CallsPerMessage,
+    pub tool_choice: ToolChoice,
 }
 
-/// How a model is asked within a turn.
+/// Whether a response is streamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Urge {
-    AsTheClientSays,
-    /// What the client demands has been done.
-    Freely,
-    /// It has to come to an end.
-    ToEnd,
+pub enum Delivery {
+    Whole,
+    Streamed,
 }
 
-/// A request that we answer, or have to translate.
+impl Delivery {
+    pub(crate) fn streamed_if(is_stream: bool) -> Delivery {
+        if is_stream { Delivery::Streamed } else { Delivery::Whole }
+    }
+
+    pub fn is_streamed(self) -> bool {
+        self == Delivery::Streamed
+    }
+}
+
+/// Whether a stream ends with the tokens it used, where clients have to ask for that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamUsage {
+    Included,
+    LeftOut,
+}
+
+/// How many tool calls the client takes in one message (`parallel_tool_calls`, `disable_parallel_tool_use`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallsPerMessage {
+    One,
+    Any,
+}
+
+impl CallsPerMessage {
+    pub(crate) fn one_if(is_one: bool) -> CallsPerMessage {
+        if is_one { CallsPerMessage::One } else { CallsPerMessage::Any }
+    }
+}
+
+/// Whether a model is asked with the tool choice of the client. In one request it may be asked several times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolChoiceOverride {
+    Keep,
+    /// The client required a call, and a program has run: the model may answer now.
+    Auto,
+    /// The turn has used up its attempts or model calls, so the model must answer.
+    NoCalls,
+}
+
+/// Whether the client knows about programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramMode {
+    /// It sees ordinary tool calls.
+    Plain,
+    /// Programs and their results are part of its history.
+    Explicit,
+}
+
+/// A request that needs the gateway: because of code mode, or because client and model are on different wires.
 #[derive(Debug)]
 pub struct Turn {
-    pub wire: Wire,
-    /// Of the model that will be asked.
-    pub upstream: Wire,
+    pub client: ClientSide,
+    pub provider: ProviderSide,
     pub conversation: Conversation,
-    pub offer: Offer,
-    /// Stands for the tool list.
-    pub tools: [u8; 8],
-    pub explicit: bool,
-    pub wanted: Wanted,
-    /// The request with everything that we do not understand, in place.
+    pub model_tools: ModelTools,
+    /// A hash of the tool list.
+    pub tools_digest: [u8; 8],
+    pub mode: ProgramMode,
+    pub prefs: ResponsePrefs,
+    /// The request body. Fields that the gateway does not understand stay in place.
     pub(crate) body: Map<String, Value>,
     /// Entries of `tools` that stay as they are.
     pub(crate) passed_tools: Vec<Value>,
-    /// What the model's wire cannot carry.
+    /// Fields and tools that the model's wire cannot carry.
     pub dropped: Vec<String>,
-    /// What the client calls its provider's search for tools: it is told of ours under this name.
+    /// The client's name for its provider's tool search: searches are reported under this name.
     pub search_tool: Option<String>,
-    /// Names of the client's tools that take text.
-    pub(crate) custom: BTreeSet<String>,
+    /// Names of the client's tools that take text instead of JSON, where the model's wire has none.
+    pub(crate) text_tools: BTreeSet<String>,
     /// Whether the model writes programs as plain text.
-    pub(crate) custom_execute: bool,
+    pub(crate) execute_input: TextTools,
 }
 
 impl Turn {
     pub fn toolbox(&self) -> &Arc<Toolbox> {
-        self.offer.toolbox()
+        self.model_tools.toolbox()
     }
 
     pub fn model(&self) -> &str {
         self.body.get("model").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// A history for the model, in which nothing has been said yet.
-    pub fn transcript(&self) -> Transcript {
-        let mut transcript = Transcript::new(self.wire, self.upstream);
-        if self.wire != self.upstream {
-            transcript.messages(&(self.wire.dialect().preface)(&self.body));
+    /// A history for the model that holds nothing but the system messages.
+    pub fn model_history(&self) -> ModelHistory {
+        let mut history = ModelHistory::new(self.client, self.provider);
+        if self.origin() == BodyOrigin::Translated {
+            history.push_messages(&self.client.0.system_messages(&self.body));
         }
-        transcript
+        history
     }
 
-    pub fn speaker(&self, deltas: CallDeltas) -> Box<dyn Speaker> {
-        let manner = Manner {
-            upstream: self.upstream,
-            is_stream: self.wanted.is_stream,
-            explicit: self.explicit,
-            include_usage: self.wanted.include_usage,
-            deltas,
-        };
-        (self.wire.dialect().speaker)(manner, &self.body, self.toolbox())
+    pub fn encoder(&self, call_deltas: CallDeltas) -> Box<dyn ResponseEncoder> {
+        let ResponsePrefs { delivery, stream_usage, .. } = self.prefs;
+        let options = EncoderOptions { provider: self.provider, delivery, mode: self.mode, stream_usage, call_deltas };
+        self.client.0.encoder(options, &self.body, self.toolbox())
     }
 
-    /// Do the ids of a program's calls carry its state? Elsewhere an item of the history does.
-    pub fn seals_calls(&self) -> bool {
-        !self.explicit || self.wire == Wire::Messages
+    /// Whether the ids of a program's calls carry its state. Otherwise an entry of the client's history does.
+    pub fn seals_call_ids(&self) -> bool {
+        self.mode == ProgramMode::Plain || self.client.0.capabilities().explicit_state == ExplicitState::CallIds
     }
 
     /// Ids of calls that carry nothing.
-    pub fn open_ids(run: RunId, round: u32, calls: &[Call]) -> Vec<String> {
+    pub fn unsealed_ids(run: RunId, round: u32, calls: &[Call]) -> Vec<String> {
         calls.iter().map(|call| format!("call_{run}_{round}_{}", call.call.0)).collect()
     }
 
-    /// What the model called, as the client declared it: some wires have no tools that take text.
-    pub fn adopt(&self, saying: &mut Saying) {
-        if self.wire == self.upstream {
-            return;
-        }
-        for call in saying.calls.iter_mut().filter(|call| !call.is_custom) {
-            let is_custom = self.custom.contains(&call.name);
-            let input = serde_json::from_str::<Value>(&call.arguments).ok().filter(|_| is_custom);
-            if let Some(input) = input.as_ref().and_then(|arguments| arguments.get("input")?.as_str()) {
-                call.is_custom = true;
+    /// Turns calls of tools that take text back into text: the model's wire has only tools that take JSON.
+    pub fn restore_text_calls(&self, message: &mut ModelMessage) {
+        for call in message.calls.iter_mut().filter(|call| call.format == CallFormat::Json) {
+            if !self.text_tools.contains(&call.name) {
+                continue;
+            }
+            let arguments: Option<Value> = serde_json::from_str(&call.arguments).ok();
+            if let Some(input) = arguments.as_ref().and_then(|arguments| arguments.get("input")?.as_str()) {
+                call.format = CallFormat::Text;
                 input.clone_into(&mut call.arguments);
             }
         }
     }
 
-    /// The body, but for the tools, of which the model is shown others.
-    fn without_tools(&self) -> Map<String, Value> {
+    fn origin(&self) -> BodyOrigin {
+        BodyOrigin::between(self.client, self.provider)
+    }
+
+    /// The body without the client's tools, which are replaced by others.
+    fn body_without_tools(&self) -> Map<String, Value> {
         let copy =
             |(key, value): (&String, &Value)| (key.clone(), if key == "tools" { Value::Null } else { value.clone() });
         self.body.iter().map(copy).collect()
     }
 
     /// The request for the model.
-    pub fn ask(&self, transcript: &Transcript, urge: Urge) -> Value {
-        let (client, upstream) = (self.wire.dialect(), self.upstream.dialect());
-        let is_same_wire = self.wire == self.upstream;
-        let ours = self.offer.tools().into_iter().map(|(name, description, schema)| {
-            let is_text = self.custom_execute && name == self.offer.execute();
-            let input = if is_text { Input::Text { format: None } } else { Input::Schema(schema) };
-            (upstream.write_tool)(&Tool { name: name.to_owned(), description: Some(description), input })
+    pub fn model_request(&self, history: &ModelHistory, choice_override: ToolChoiceOverride) -> Value {
+        let (client, provider, origin) = (self.client.0, self.provider.0, self.origin());
+        let ours = self.model_tools.tools().into_iter().map(|(name, description, schema)| {
+            let is_text = self.execute_input == TextTools::ForPrograms && name == self.model_tools.execute();
+            let input = if is_text { ToolInput::Text { format: None } } else { ToolInput::Schema(schema) };
+            provider.write_tool(&ToolDeclaration { name: name.to_owned(), description: Some(description), input })
         });
-        let (mut body, passed): (_, Vec<Value>) = if is_same_wire {
-            (self.without_tools(), self.passed_tools.clone())
-        } else {
-            let tools = self.passed_tools.iter().filter_map(|entry| (client.read_tool)(entry));
-            ((upstream.body)(&(client.wishes)(&self.body)), tools.map(|tool| (upstream.write_tool)(&tool)).collect())
+        let (mut body, passed): (_, Vec<Value>) = match origin {
+            BodyOrigin::SameWire => (self.body_without_tools(), self.passed_tools.clone()),
+            BodyOrigin::Translated => {
+                let tools = self.passed_tools.iter().filter_map(|entry| client.read_tool(entry));
+                let tools = tools.map(|tool| provider.write_tool(&tool)).collect();
+                (provider.write_params(&client.read_params(&self.body)), tools)
+            }
         };
-        if urge == Urge::Freely {
+        if choice_override == ToolChoiceOverride::Auto {
             body.shift_remove("tool_choice");
         }
-        let demand = match &self.wanted.demand {
-            _ if urge == Urge::ToEnd => Demand::NoCalls,
-            _ if urge == Urge::Freely => Demand::Nothing,
-            Demand::Program => Demand::Tool(self.offer.execute().to_owned()),
-            _ if is_same_wire => Demand::Nothing,
-            demand => demand.clone(),
+        let tool_choice = match (choice_override, &self.prefs.tool_choice) {
+            (ToolChoiceOverride::NoCalls, _) => ToolChoice::None,
+            (ToolChoiceOverride::Auto, _) => ToolChoice::Auto,
+            (ToolChoiceOverride::Keep, ToolChoice::Program) => ToolChoice::Tool(self.model_tools.execute().to_owned()),
+            (ToolChoiceOverride::Keep, _) if origin == BodyOrigin::SameWire => ToolChoice::Auto,
+            (ToolChoiceOverride::Keep, tool_choice) => tool_choice.clone(),
         };
-        (upstream.ask)(
-            body,
-            Ask {
-                client: &self.body,
-                history: transcript.entries(),
-                tools: ours.chain(passed).collect(),
-                demand,
-                one_call: self.wanted.one_call,
-                is_stream: self.wanted.is_stream,
-                is_same_wire,
-            },
-        )
+        let request = ModelRequest {
+            client: &self.body,
+            history: history.entries(),
+            tools: ours.chain(passed).collect(),
+            tool_choice,
+            calls: self.prefs.calls,
+            delivery: self.prefs.delivery,
+            origin,
+        };
+        provider.request(body, request)
     }
 }

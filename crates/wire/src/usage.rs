@@ -1,24 +1,24 @@
-//! What a turn has cost.
+//! Tokens that a request used.
 
 use serde_json::{Map, Value, json};
 
-use crate::wire::Wire;
+use crate::wire::{ClientSide, ProviderSide};
 
-/// Tokens of all the model's answers in a turn, as its wire tells them, and our own figures.
+/// Tokens of all the model's responses in a request, as its provider reports them, and our own figures.
 #[derive(Debug, Clone, Default)]
-pub struct Usage {
+pub struct TurnUsage {
     pub(crate) sum: Map<String, Value>,
     pub model_calls: u64,
     pub programs: u64,
     pub rounds: u64,
     pub calls: u64,
-    /// Of answers that the model did not have to read, about.
+    /// Of tool results that the model did not have to read, estimated.
     pub tokens_kept_out: u64,
 }
 
-/// Tokens in our own words.
+/// Tokens, whatever the wire.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Tokens {
+pub(crate) struct TokenCounts {
     /// All that the model read.
     pub input: u64,
     /// Of these, read from a cache.
@@ -26,11 +26,11 @@ pub(crate) struct Tokens {
     /// Of these, written to a cache.
     pub cache_written: u64,
     pub output: u64,
-    /// Of these, thoughts.
+    /// Of these, reasoning.
     pub reasoning: u64,
 }
 
-impl Usage {
+impl TurnUsage {
     pub fn add(&mut self, usage: Option<&Value>) {
         self.model_calls += 1;
         if let Some(Value::Object(usage)) = usage {
@@ -38,14 +38,14 @@ impl Usage {
         }
     }
 
-    /// As a client on one wire is told what a model on another has cost, with our own figures.
-    pub(crate) fn told(&self, client: Wire, upstream: Wire) -> Map<String, Value> {
-        let mut usage = if client == upstream {
+    /// The fields of `usage` on the client's wire, with our own figures under `dacapo`.
+    pub(crate) fn for_client(&self, client: ClientSide, provider: ProviderSide) -> Map<String, Value> {
+        let mut usage = if client.wire() == provider.wire() {
             self.sum.clone()
         } else {
-            (client.dialect().usage)((upstream.dialect().tokens)(&self.sum))
+            client.0.write_usage(provider.0.read_usage(&self.sum))
         };
-        for (key, zero) in (client.dialect().usage)(Tokens::default()) {
+        for (key, zero) in client.0.write_usage(TokenCounts::default()) {
             usage.entry(key).or_insert(zero);
         }
         usage.insert("dacapo".to_owned(), self.ours());

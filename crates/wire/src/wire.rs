@@ -1,7 +1,18 @@
-//! The three formats in which clients ask, and models are asked.
+//! The formats in which clients send requests, and models are asked.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use serde_json::Value;
+
+use crate::client_wire::ClientWire;
+use crate::decoder::{ModelResponse, ResponseDecoder};
+use crate::encoder::ApiError;
+use crate::provider_wire::{ProviderCapabilities, ProviderWire};
+use crate::turn::Delivery;
+use crate::{chat, messages, responses};
+
+/// A protocol of the LLM APIs. Its two sides are [`ClientSide`] and [`ProviderSide`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wire {
     /// `OpenAI` Chat Completions.
@@ -26,28 +37,90 @@ impl Wire {
             Wire::Messages => "messages",
         }
     }
-
-    /// What the ids of answers begin with.
-    pub(crate) fn answer_prefix(self) -> &'static str {
-        match self {
-            Wire::Chat => "chatcmpl-",
-            Wire::Responses => "resp_",
-            Wire::Messages => "msg_",
-        }
-    }
-
-    /// Below a provider's base URL, which ends in `/v1`.
-    pub fn path(self) -> &'static str {
-        match self {
-            Wire::Chat => "/chat/completions",
-            Wire::Responses => "/responses",
-            Wire::Messages => "/messages",
-        }
-    }
 }
 
 impl fmt::Display for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+/// A wire that clients can speak. There may be wires that only models are asked on.
+#[derive(Clone, Copy)]
+pub struct ClientSide(pub(crate) &'static dyn ClientWire);
+
+/// A wire that models can be asked on. There may be wires that only clients speak.
+#[derive(Clone, Copy)]
+pub struct ProviderSide(pub(crate) &'static dyn ProviderWire);
+
+impl ClientSide {
+    pub const CHAT: ClientSide = ClientSide(&chat::Chat);
+    pub const RESPONSES: ClientSide = ClientSide(&responses::Responses);
+    pub const MESSAGES: ClientSide = ClientSide(&messages::Messages);
+    pub const ALL: [ClientSide; 3] = [ClientSide::CHAT, ClientSide::RESPONSES, ClientSide::MESSAGES];
+
+    /// `None` if no client speaks this wire.
+    pub fn of(wire: Wire) -> Option<ClientSide> {
+        ClientSide::ALL.into_iter().find(|client| client.wire() == wire)
+    }
+
+    pub fn wire(self) -> Wire {
+        self.0.wire()
+    }
+
+    /// An error as this wire's clients expect it.
+    pub fn error_body(self, error: &ApiError<'_>) -> Value {
+        self.0.error_body(error)
+    }
+
+    /// Whether the history ends with tool results, so that a program may continue now.
+    pub fn awaits_answers(self, body: &Value) -> bool {
+        self.0.awaits_answers(body)
+    }
+}
+
+impl ProviderSide {
+    pub const CHAT: ProviderSide = ProviderSide(&chat::Chat);
+    pub const RESPONSES: ProviderSide = ProviderSide(&responses::Responses);
+    pub const MESSAGES: ProviderSide = ProviderSide(&messages::Messages);
+    pub const ALL: [ProviderSide; 3] = [ProviderSide::CHAT, ProviderSide::RESPONSES, ProviderSide::MESSAGES];
+
+    /// `None` if no model is asked on this wire.
+    pub fn of(wire: Wire) -> Option<ProviderSide> {
+        ProviderSide::ALL.into_iter().find(|provider| provider.wire() == wire)
+    }
+
+    pub fn wire(self) -> Wire {
+        self.0.wire()
+    }
+
+    pub fn capabilities(self) -> ProviderCapabilities {
+        self.0.capabilities()
+    }
+
+    /// Where a model is asked, below the provider's base URL, which ends in `/v1`.
+    pub fn endpoint(self, model: &str, delivery: Delivery) -> Cow<'static, str> {
+        self.0.endpoint(model, delivery)
+    }
+
+    pub fn decoder(self) -> Box<dyn ResponseDecoder> {
+        self.0.decoder()
+    }
+
+    /// Decodes a response that came whole.
+    pub fn decode_response(self, body: Value) -> Result<ModelResponse, String> {
+        self.0.decode_response(body)
+    }
+}
+
+impl fmt::Debug for ClientSide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClientSide({})", self.wire())
+    }
+}
+
+impl fmt::Debug for ProviderSide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ProviderSide({})", self.wire())
     }
 }

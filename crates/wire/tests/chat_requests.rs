@@ -2,9 +2,10 @@
 
 use dacapo_replay::{ArgsDigest, CallIndex, Toolboxes};
 use dacapo_wire::{
-    Asked, Defaults, Item, Kept, ModelCall, Reader, Reading, RunState, Saying, Sealer, Switch, Turn, Urge, Wire,
+    CallRef, ClientSide, CodeMode, CodeModeDefaults, ConversationItem, ModelCall, ModelMessage, ParsedRequest,
+    ProgramMode, ProviderSide, RequestReader, RunState, Sealer, StoredStates, TextTools, ToolChoiceOverride, Turn,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 fn sealer() -> Sealer {
     Sealer::new(b"a secret of some length", "")
@@ -13,12 +14,19 @@ fn sealer() -> Sealer {
 fn turn(messages: &Value) -> Box<Turn> {
     let tools = json!([{"type": "function", "function": {"name": "get_weather"}}]);
     let body = json!({"model": "m", "messages": messages, "tools": tools}).to_string();
-    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000, custom_execute: false };
-    let (sealer, kept, toolboxes) = (sealer(), Kept::default(), Toolboxes::default());
-    let reader =
-        Reader { upstream: Wire::Chat, header: None, defaults, sealer: &sealer, kept: &kept, toolboxes: &toolboxes };
-    match reader.read(Wire::Chat, serde_json::from_str(&body).expect("JSON")) {
-        Ok(Reading::Turn(turn)) => turn,
+    let defaults =
+        CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No };
+    let (sealer, stored, toolboxes) = (sealer(), StoredStates::default(), Toolboxes::default());
+    let reader = RequestReader {
+        provider: ProviderSide::CHAT,
+        header: None,
+        defaults,
+        sealer: &sealer,
+        stored: &stored,
+        toolboxes: &toolboxes,
+    };
+    match reader.read(ClientSide::CHAT, serde_json::from_str(&body).expect("JSON")) {
+        Ok(ParsedRequest::Turn(turn)) => turn,
         other => panic!("{other:?}"),
     }
 }
@@ -32,24 +40,24 @@ fn sealed_id() -> String {
         started_at_ms: 1_767_225_600_000,
         tools: [0; 8],
         continues: None,
-        sayings: vec![Saying { text: None, opaque: Map::new(), calls: vec![call] }],
+        model_messages: vec![ModelMessage { calls: vec![call], ..ModelMessage::default() }],
         at: 0,
         code: code.to_owned(),
     };
-    sealer().seal(&state, 0, [0; 8], &[Asked { call: CallIndex(0), args: ArgsDigest([0; 4]) }]).remove(0)
+    sealer().seal(&state, 0, [0; 8], &[CallRef { call: CallIndex(0), args: ArgsDigest([0; 4]) }]).remove(0)
 }
 
 /// What the model gets of all that is no program.
 fn asked(turn: &Turn) -> Value {
-    let mut transcript = turn.transcript();
+    let mut history = turn.model_history();
     for item in &turn.conversation.items {
         match item {
-            Item::Message(message) => transcript.message(message.clone()),
-            Item::Lost(lost) => transcript.lost(lost),
-            Item::Block(_) | Item::Search(_) => {}
+            ConversationItem::Entry(entry) => history.push_entry(entry.clone()),
+            ConversationItem::LostCalls(lost) => history.push_lost_calls(lost),
+            ConversationItem::Program(_) | ConversationItem::Search(_) => {}
         }
     }
-    turn.ask(&transcript, Urge::AsTheClientSays)["messages"].clone()
+    turn.model_request(&history, ToolChoiceOverride::Keep)["messages"].clone()
 }
 
 #[test]
@@ -67,7 +75,7 @@ fn calls_of_plain_mode_among_explicit_programs_reach_the_model_as_ordinary_ones(
     ]));
     let short = "YxwCsEAb3";
     let lost = "(These calls were made by a program whose state was lost on its way back, so it did not go on.)";
-    assert!(turn.explicit);
+    assert_eq!(turn.mode, ProgramMode::Explicit);
     assert_eq!(
         asked(&turn),
         json!([

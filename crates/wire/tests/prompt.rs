@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dacapo_replay::Toolbox;
-use dacapo_wire::{Offer, print_prompt};
+use dacapo_wire::{ModelTools, print_prompt};
 
 const TOOLS: &str = r#"[
   {"name": "web_search", "description": "Searches the web.", "input_schema": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}},
@@ -15,11 +15,11 @@ const TOOLS: &str = r#"[
 fn told(declarations_tokens_max: usize) -> String {
     let toolbox = Arc::new(Toolbox::read(TOOLS).expect("tools"));
     let direct: BTreeSet<String> = ["search".to_owned()].into();
-    let offer = Offer::new(toolbox, direct, declarations_tokens_max);
-    let told = offer.tools().into_iter();
-    let told =
-        told.map(|(name, description, parameters)| [format!("── {name} {parameters}\n"), description, "\n".to_owned()]);
-    told.flatten().collect()
+    let model_tools = ModelTools::new(toolbox, direct, declarations_tokens_max);
+    let tools = model_tools.tools().into_iter();
+    let printed = tools
+        .map(|(name, description, parameters)| [format!("── {name} {parameters}\n"), description, "\n".to_owned()]);
+    printed.flatten().collect()
 }
 
 #[test]

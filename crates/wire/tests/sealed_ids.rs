@@ -1,10 +1,10 @@
 //! Ids that carry a program's state: what is opened is what was sealed, and nothing else is opened.
 
 use dacapo_replay::{ArgsDigest, CallIndex};
-use dacapo_wire::{Asked, ModelCall, RunState, Saying, Sealer, Unsealed};
+use dacapo_wire::{CallExtra, CallRef, ModelCall, ModelMessage, RunState, Sealer, Unsealed};
 use insta::assert_snapshot;
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 const SECRET: &[u8] = b"a secret of some length";
 
@@ -62,14 +62,14 @@ fn state(code: &str) -> RunState {
         started_at_ms: 1_767_225_600_000,
         tools: [7, 1, 129, 30, 4, 255, 0, 66],
         continues: None,
-        sayings: vec![Saying { text: None, opaque: Map::new(), calls }],
+        model_messages: vec![ModelMessage { calls, ..ModelMessage::default() }],
         at: 0,
         code: code.to_owned(),
     }
 }
 
-fn asked(calls: std::ops::Range<u32>) -> Vec<Asked> {
-    calls.map(|call| Asked { call: CallIndex(call), args: ArgsDigest((call * 77_777_777).to_le_bytes()) }).collect()
+fn asked(calls: std::ops::Range<u32>) -> Vec<CallRef> {
+    calls.map(|call| CallRef { call: CallIndex(call), args: ArgsDigest((call * 77_777_777).to_le_bytes()) }).collect()
 }
 
 #[test]
@@ -78,10 +78,11 @@ fn a_round_comes_back_as_it_was_sealed() {
     let earlier = state(THREE_LINES);
     let mut state = state(TWENTY_FIVE_LINES);
     state.continues = Some(earlier.run());
-    let mut before = Saying { text: Some("Let me look.".to_owned()), ..Saying::default() };
-    before.opaque.insert("reasoning_content".to_owned(), json!("The user wants to know who has not paid."));
+    let mut before = ModelMessage { text: Some("Let me look.".to_owned()), ..ModelMessage::default() };
+    let reasoning = json!({"reasoning_content": "The user wants to know who has not paid."});
+    before.reasoning = serde_json::from_value(reasoning).expect("reasoning");
     before.calls = vec![call("search", r#"{"query":"invoices"}"#.to_owned())];
-    state.sayings.insert(0, before);
+    state.model_messages.insert(0, before);
     let calls = asked(5..8);
 
     let ids = sealer.seal(&state, 300, *b"answered", &calls);
@@ -195,10 +196,10 @@ proptest! {
     ) {
         let sealer = Sealer::new(SECRET, "tenant");
         let mut state = state(&code);
-        let saying = &mut state.sayings[0];
-        saying.text = text;
-        saying.opaque.insert("reasoning_details".to_owned(), reasoning);
-        saying.calls[0].opaque.insert("extra_content".to_owned(), signature);
+        let message = &mut state.model_messages[0];
+        message.text = text;
+        message.reasoning = serde_json::from_value(json!({"reasoning_details": reasoning})).expect("reasoning");
+        message.calls[0].extra = CallExtra::ExtraContent(signature);
         (state.seed, state.started_at_ms) = (seed, started_at_ms);
         let calls = asked(0..calls);
         let ids = sealer.seal(&state, round, [7; 8], &calls);

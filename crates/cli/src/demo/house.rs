@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 
 use anyhow::{Context, bail};
+use dacapo_gateway::{Gateway, GatewayOptions};
 use dacapo_scripted::{Reply, Script};
-use dacapo_gateway::{Gateway, Options};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
@@ -37,7 +37,7 @@ impl House {
             // Nobody listens any more when the demo is over.
             drop(sender.send(Exchange::read(request, reply)));
         });
-        let config = Options::default().resolve(&BTreeMap::new())?.with_script(script);
+        let config = GatewayOptions::default().resolve(&BTreeMap::new())?.with_script(script);
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot listen on 127.0.0.1")?;
         let address = listener.local_addr()?;
         tokio::spawn(dacapo_gateway::serve(Gateway::new(config)?, listener, std::future::pending()));

@@ -1,69 +1,85 @@
-//! Asking the model, and listening to it.
+//! Asking the model, and decoding its response.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
-use dacapo_wire::{Head, Intent, Said, SseReader, Unheard, Urge, Wire};
+use dacapo_wire::{
+    DeltaKind, Intent, ModelResponse, ResponseMeta, SseReader, StreamError, StreamedDeltas, ToolChoiceOverride,
+};
 use futures_util::StreamExt;
 use serde_json::Value;
 
-use crate::error::TurnError;
-use crate::turn::Running;
-use crate::upstream::{Answer, Target};
+use super::TurnRunner;
+use crate::http::TurnError;
+use crate::upstream::{Endpoint, UpstreamResponse};
 
-/// Where answers are, on one wire or another.
-const ANSWERS: [&str; 3] = ["choices", "output", "content"];
-/// No provider answers with more.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Where the content of a response is, on one wire or another.
+const CONTENT_KEYS: [&str; 3] = ["choices", "output", "content"];
+/// The largest response that is read.
+const RESPONSE_BYTES_MAX: usize = 64 << 20;
 
-impl Running {
+impl TurnRunner {
     /// Asks the model with the history as it is now.
-    pub(super) async fn ask(&mut self, urge: Urge) -> Result<Said, TurnError> {
-        let no_calls = urge == Urge::ToEnd;
-        let body = Bytes::from(self.turn.ask(&self.transcript, urge).to_string());
+    pub(super) async fn ask(&mut self, choice_override: ToolChoiceOverride) -> Result<ModelResponse, TurnError> {
+        let body = Bytes::from(self.turn.model_request(&self.history, choice_override).to_string());
         let upstreams = &self.gateway.upstreams;
-        let upstream = upstreams.of(self.turn.model())?;
-        let answer = upstreams.post(upstream, Target::Answer(self.turn.upstream), &self.asking, body).await?;
-        self.returned.clone_from(&answer.headers);
-        self.answered_at = date(&answer.headers);
-        self.outlet.begins(&answer.headers);
-        if !answer.status.is_success() {
-            return Err(answer.into_error().await);
+        let (model, provider) = (self.turn.model(), self.turn.provider);
+        let upstream = upstreams.of(model)?;
+        let endpoint = Endpoint::completion(provider, model, self.turn.prefs.delivery);
+        let response = upstreams.post(upstream, &endpoint, &self.context, body, &self.observer).await?;
+        self.returned.clone_from(&response.headers);
+        self.responded_at = date(&response.headers);
+        self.sink.response_started(&response.headers);
+        if !response.status.is_success() {
+            return Err(response.into_error().await);
         }
-        if answer.is_stream() {
-            return self.listen(answer, no_calls).await;
-        }
-        let body = answer.whole(ANSWER_BYTES_MAX).await.map_err(TurnError::upstream)?;
+        let mut response = if response.is_stream() {
+            self.decode_stream(response, choice_override).await?
+        } else {
+            self.decode_whole(response).await?
+        };
+        response.meta = self.own_meta(&response.meta);
+        Ok(response)
+    }
+
+    async fn decode_whole(&self, response: UpstreamResponse) -> Result<ModelResponse, TurnError> {
+        let body = response.whole(RESPONSE_BYTES_MAX).await.map_err(TurnError::upstream)?;
         let body: Value = serde_json::from_slice(&body)
             .map_err(|error| TurnError::upstream(format!("the upstream's answer is not JSON: {error}")))?;
         let is_error = |body: &Value| body.get("error").is_some_and(|error| !error.is_null());
-        if is_error(&body) && ANSWERS.iter().all(|key| body.get(key).is_none()) {
-            let status = status_of(&body);
-            let body = Bytes::from(body.to_string());
-            return Err(TurnError::passed(self.turn.upstream, status, self.returned.clone(), body));
+        if is_error(&body) && CONTENT_KEYS.iter().all(|key| body.get(key).is_none()) {
+            let (wire, status) = (self.turn.provider.wire(), status_of(&body));
+            return Err(TurnError::passed(wire, status, self.returned.clone(), Bytes::from(body.to_string())));
         }
-        let mut said = self.turn.upstream.said(body).map_err(TurnError::upstream)?;
-        self.turn.adopt(&mut said.saying);
-        said.head = self.own_head(&said.head);
-        Ok(said)
+        let mut response = self.turn.provider.decode_response(body).map_err(TurnError::upstream)?;
+        self.turn.restore_text_calls(&mut response.message);
+        Ok(response)
     }
 
-    /// What stands around an answer: not every wire says when it came, and a kept one has a name of its own.
-    pub(super) fn own_head(&self, head: &Head) -> Head {
-        let id = self.tenant.recall.as_ref().map_or_else(|| head.id.clone(), |recall| recall.response_id(&head.id));
-        Head { id, created: head.created.or(self.answered_at), ..head.clone() }
+    /// The meta fields with what not every wire has: a time, and, for stored responses, an id of our own.
+    pub(super) fn own_meta(&self, meta: &ResponseMeta) -> ResponseMeta {
+        let stored = self.tenant.stored_turn.as_ref();
+        let id = stored.map_or_else(|| meta.id.clone(), |stored| stored.response_id(&meta.id));
+        ResponseMeta { id, created: meta.created.or(self.responded_at), ..meta.clone() }
     }
 
-    /// Passes on what is surely part of the answer, as it arrives.
-    async fn listen(&mut self, mut answer: Answer, no_calls: bool) -> Result<Said, TurnError> {
-        let (headers, wire) = (answer.headers.clone(), self.turn.upstream);
+    /// Decodes a stream and passes on what is for the client as it arrives. The first `hold_text_chars` characters of
+    /// text are held back until it is known whether a program follows.
+    async fn decode_stream(
+        &mut self,
+        mut response: UpstreamResponse,
+        choice_override: ToolChoiceOverride,
+    ) -> Result<ModelResponse, TurnError> {
+        let provider = self.turn.provider;
+        let no_calls = choice_override == ToolChoiceOverride::NoCalls;
         let hold_chars = if no_calls { 0 } else { self.gateway.config.code_mode.hold_text_chars };
+        let headers = response.headers.clone();
         let mut reader = SseReader::default();
-        let mut listener = self.turn.upstream.listener();
+        let mut decoder = provider.decoder();
         let mut held = Vec::new();
         let mut chars = 0;
         let mut is_over = false;
         while !is_over {
-            let piece = answer.body.next().await;
+            let piece = response.body.next().await;
             is_over = piece.is_none();
             let events = match piece {
                 Some(piece) => {
@@ -74,53 +90,52 @@ impl Running {
                 None => reader.finish().into_iter().collect(),
             };
             for event in events {
-                let heard = listener.hear(&event).map_err(|unheard| match unheard {
-                    Unheard::NotJson(error) => {
+                let delta = decoder.decode_event(&event).map_err(|error| match error {
+                    StreamError::NotJson(error) => {
                         TurnError::upstream(format!("the upstream's stream is not JSON: {error}"))
                     }
-                    Unheard::Error(body) => {
+                    StreamError::Provider(body) => {
                         let status = status_of(&body);
-                        TurnError::passed(wire, status, json_headers(&headers), Bytes::from(body.to_string()))
+                        let body = Bytes::from(body.to_string());
+                        TurnError::passed(provider.wire(), status, json_headers(&headers), body)
                     }
                 })?;
-                if let Some(head) = listener.head() {
-                    let around = self.own_head(head);
-                    self.outlet.head(&around);
+                if let Some(meta) = decoder.meta() {
+                    let meta = self.own_meta(meta);
+                    self.sink.meta(&meta);
                 }
-                if listener.is_over() {
-                    is_over = true;
-                }
-                chars += heard.text_chars();
-                if heard.is_empty() || !self.outlet.is_stream() {
+                is_over |= decoder.is_complete();
+                chars += delta.text_chars();
+                if delta.is_empty() || !self.sink.is_stream() {
                     continue;
                 }
-                // Text that is followed by what a provider does itself is no beginning of a program.
-                let is_more = wire != Wire::Chat && !heard.is_text || !heard.reasoning.is_empty();
-                // Whatever comes after text stays after it.
-                if chars <= hold_chars && !is_more && (heard.is_text || !held.is_empty()) {
-                    held.push(heard);
+                let is_text = delta.kind == DeltaKind::Text;
+                // Text before a server tool of the provider is not the text before a program.
+                let ends_text = provider.capabilities().deltas == StreamedDeltas::Separate && !is_text
+                    || !delta.reasoning_text.is_empty();
+                // Deltas after held text wait as well, to keep their order.
+                if chars <= hold_chars && !ends_text && (is_text || !held.is_empty()) {
+                    held.push(delta);
                     continue;
                 }
-                for heard in held.drain(..) {
-                    self.outlet.pass(heard).await?;
+                for delta in held.drain(..) {
+                    self.sink.delta(delta).await?;
                 }
-                self.outlet.pass(heard).await?;
+                self.sink.delta(delta).await?;
             }
         }
-        let mut said = listener
-            .finish()
-            .ok_or_else(|| TurnError::upstream("the upstream's stream ended before the answer did"))?;
-        self.turn.adopt(&mut said.saying);
-        said.head = self.own_head(&said.head);
+        let mut response =
+            decoder.finish().ok_or_else(|| TurnError::upstream("the upstream's stream ended before the answer did"))?;
+        self.turn.restore_text_calls(&mut response.message);
         let is_for_client = no_calls
-            || said.is_cut()
-            || matches!(said.saying.intent(&self.turn.offer), Intent::Answer | Intent::Direct);
+            || response.is_cut()
+            || matches!(response.message.intent(&self.turn.model_tools), Intent::Answer | Intent::Direct);
         if is_for_client {
-            for heard in held {
-                self.outlet.pass(heard).await?;
+            for delta in held {
+                self.sink.delta(delta).await?;
             }
         }
-        Ok(said)
+        Ok(response)
     }
 }
 

@@ -1,130 +1,167 @@
-//! A program that the model has just written, and calls on their way to the client.
+//! Programs that the model has just written, and calls that go to the client.
 
 use dacapo_replay::{Call, Journal};
-use dacapo_wire::{Announced, Asked, Ended, Handing, ModelCall, RunState, Said, Sealer, Turn};
+use dacapo_wire::{
+    CallRef, CallsIssued, CallsPerMessage, ModelCall, ModelResponse, ProgramFinished, ProgramMode, ProgramName,
+    ProgramProgress, ProgramStarted, RunState, Sealer, Turn,
+};
 
-use super::Running;
-use crate::blocks::Run;
-use crate::error::TurnError;
+use super::history_replay::ProgramRun;
+use super::{TurnEnd, TurnRunner};
+use crate::http::TurnError;
+use crate::observe::{Event, ProgramEnd};
 
-/// Who goes on.
+/// Whose turn it is after a program.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextStep {
+    /// The program waits for calls.
     Client,
+    /// The model reads the result.
     Model,
 }
 
 /// A program that waits for calls.
-pub(super) struct Waiting<'a> {
-    /// What an explicit client calls it.
-    pub program: &'a str,
+pub(super) struct WaitingProgram<'a> {
+    pub program: ProgramName<'a>,
     pub state: &'a RunState,
     pub round: u32,
-    /// Stands for the answers so far.
+    /// Fingerprint of the answers so far.
     pub answered: [u8; 8],
     pub calls: Vec<Call>,
 }
 
-impl Running {
-    /// Runs what the model wrote.
-    pub(super) async fn program(&mut self, said: Said, at: usize, code: String) -> Result<Next, TurnError> {
-        let offer = &self.turn.offer;
-        let whole = said.saying.clone().normalized(offer, &self.so_far.sayings);
+impl TurnRunner {
+    /// Runs the program at position `at` among the calls of a response.
+    pub(super) async fn run_program(
+        &mut self,
+        response: ModelResponse,
+        at: usize,
+        code: String,
+    ) -> Result<NextStep, TurnError> {
+        let model_tools = &self.turn.model_tools;
+        let is_explicit = self.turn.mode == ProgramMode::Explicit;
+        let whole = response.message.clone().normalized(model_tools, &self.progress.model_messages);
         let program = whole.calls[at].clone();
-        let mut direct: Vec<ModelCall> = said.saying.direct_calls(offer).cloned().collect();
-        let mut carried = if self.turn.wanted.one_call { whole.clone() } else { whole.clone().without_direct(offer) };
-        if self.turn.wanted.one_call {
-            // One call of the program is all that this client takes.
-            direct.clear();
-        }
-        if self.turn.explicit {
-            // All that a `code` message has room for.
+        // A client that takes one call per message gets one of the program, and no direct ones.
+        let (mut carried, direct): (_, Vec<ModelCall>) = match self.turn.prefs.calls {
+            CallsPerMessage::One => (whole.clone(), Vec::new()),
+            CallsPerMessage::Any => (
+                whole.clone().without_direct(model_tools),
+                response.message.direct_calls(model_tools).cloned().collect(),
+            ),
+        };
+        if is_explicit {
+            // A program in an explicit history has no room for other calls.
             carried.calls = vec![program.clone()];
         }
         let at = carried.calls.iter().position(|call| *call == program).unwrap_or_default();
-        let mut sayings = self.so_far.sayings.clone();
-        sayings.push(carried.clone());
+        let mut model_messages = self.progress.model_messages.clone();
+        model_messages.push(carried.clone());
         let state = RunState {
             seed: self.seed(),
-            started_at_ms: self.so_far.started_at_ms,
-            tools: self.turn.tools,
-            continues: self.so_far.continues,
-            sayings,
+            started_at_ms: self.progress.started_at_ms,
+            tools: self.turn.tools_digest,
+            continues: self.progress.continues,
+            model_messages,
             at,
             code,
         };
-        self.show_searches(&said).await?;
+        self.show_searches(&response).await?;
         self.usage.programs += 1;
-        let (waiting, record) = (state.waiting(), self.so_far.record.clone());
-        let run = self.blocking(move |blocks| blocks.run(waiting, &Journal::default(), &record)).await?;
-        self.outlet.head(&said.head);
-        self.outlet.aside(&said).await?;
-        if self.turn.explicit {
+        self.observer.emit(&Event::ProgramStarted);
+        let (waiting, record) = (state.waiting(), self.progress.record.clone());
+        let run = self.blocking(move |replay| replay.run(waiting, &Journal::default(), &record)).await?;
+        self.sink.meta(&response.meta);
+        self.sink.preamble(&response).await?;
+        if is_explicit {
             let sealed = self.tenant.sealer.seal(&state, 0, [0; 8], &[]).remove(0);
-            let is_finished = matches!(run, Run::Finished { .. });
-            self.outlet.program(&Announced { state: &state, sealed: &sealed, is_finished }).await?;
+            let progress = match run {
+                ProgramRun::Paused(_) => ProgramProgress::Waiting,
+                ProgramRun::Finished { .. } => ProgramProgress::Finished,
+            };
+            self.sink.program_started(&ProgramStarted { state: &state, sealed: &sealed, progress }).await?;
         }
-        let (shown, is_error) = match run {
-            Run::Paused(calls) => {
-                let waiting = Waiting { program: "", state: &state, round: 0, answered: [0; 8], calls };
-                self.hand_out(Some(&said), waiting, &direct).await?;
-                return Ok(Next::Client);
+        let (shown, end) = match run {
+            ProgramRun::Paused(calls) => {
+                let program = ProgramName::New;
+                let waiting = WaitingProgram { program, state: &state, round: 0, answered: [0; 8], calls };
+                self.issue_calls(Some(&response), waiting, &direct).await?;
+                return Ok(NextStep::Client);
             }
-            Run::Finished { shown, is_error, record } => {
-                let so_far = &mut self.so_far;
-                so_far.record = if is_error { record } else { Vec::new() };
-                if self.turn.explicit {
-                    // The client carries it from here on: the next program begins anew.
-                    so_far.shown += 1;
-                    so_far.sayings.clear();
-                    so_far.continues = if is_error { Some(state.run()) } else { None };
-                    self.outlet.result(&Ended { program: "", state: &state, shown: &shown }).await?;
+            ProgramRun::Finished { shown, end, record } => {
+                let progress = &mut self.progress;
+                let has_failed = end == ProgramEnd::Failed;
+                progress.record = if has_failed { record } else { Vec::new() };
+                if is_explicit {
+                    // From here on the client's history holds the program, so the next one starts afresh.
+                    progress.programs_shown += 1;
+                    progress.model_messages.clear();
+                    progress.continues = has_failed.then(|| state.run());
+                    let finished = ProgramFinished { program: ProgramName::New, state: &state, shown: &shown };
+                    self.sink.program_finished(&finished).await?;
                 }
-                (shown, is_error)
+                (shown, end)
             }
         };
-        self.attempts += u32::from(is_error);
-        self.has_run |= !is_error;
-        let asked = if direct.is_empty() || self.turn.explicit { carried } else { whole };
-        let answered = asked.clone();
-        let told = self.blocking(move |blocks| Ok(blocks.respond(&answered, |_| shown.to_string()))).await?;
-        self.transcript.saying(&asked, &told, &[]);
-        if !self.turn.explicit {
-            self.so_far.sayings.push(asked);
+        self.observer.emit(&Event::ProgramFinished { end });
+        match end {
+            ProgramEnd::Failed => self.attempts += 1,
+            ProgramEnd::Success => self.has_run = true,
         }
-        Ok(Next::Model)
+        let message = if direct.is_empty() || is_explicit { carried } else { whole };
+        let (message, replies) = self
+            .blocking(move |replay| {
+                let replies = replay.replies(&message, |_| shown.to_string());
+                Ok((message, replies))
+            })
+            .await?;
+        self.history.push_model_message(&message, &replies, &[]);
+        if !is_explicit {
+            self.progress.model_messages.push(message);
+        }
+        Ok(NextStep::Model)
     }
 
+    /// Programs of explicit clients each have a seed of their own; those of plain clients differ by their position.
     fn seed(&self) -> String {
-        let so_far = &self.so_far;
-        if self.turn.explicit { format!("{}-{}", so_far.seed, so_far.shown) } else { so_far.seed.clone() }
+        let progress = &self.progress;
+        match self.turn.mode {
+            ProgramMode::Explicit => format!("{}-{}", progress.seed, progress.programs_shown),
+            ProgramMode::Plain => progress.seed.clone(),
+        }
     }
 
     /// Gives the client the calls that the program waits for.
-    pub(super) async fn hand_out(
+    pub(super) async fn issue_calls(
         &mut self,
-        said: Option<&Said>,
-        waiting: Waiting<'_>,
+        response: Option<&ModelResponse>,
+        waiting: WaitingProgram<'_>,
         direct: &[ModelCall],
     ) -> Result<(), TurnError> {
-        let Waiting { program, state, round, answered, mut calls } = waiting;
-        if self.turn.wanted.one_call {
+        let WaitingProgram { program, state, round, answered, mut calls } = waiting;
+        if self.turn.prefs.calls == CallsPerMessage::One {
             calls.truncate(1);
         }
-        let ids = if self.turn.seals_calls() {
-            let asked: Vec<Asked> = calls.iter().map(Asked::from).collect();
-            let mut ids = self.tenant.sealer.seal(state, round, answered, &asked);
+        let ids = if self.turn.seals_call_ids() {
+            let refs: Vec<CallRef> = calls.iter().map(CallRef::from).collect();
+            let mut ids = self.tenant.sealer.seal(state, round, answered, &refs);
             if let Some(store) = &self.gateway.store {
                 let run = state.run();
                 store.put(&self.tenant.name, run, round, &ids[0]).await?;
-                ids = Sealer::short(run, round, &asked);
+                ids = Sealer::short(run, round, &refs);
             }
             ids
         } else {
-            Turn::open_ids(state.run(), round, &calls)
+            Turn::unsealed_ids(state.run(), round, &calls)
         };
         self.usage.rounds += 1;
         self.usage.calls += calls.len() as u64;
-        self.outlet.calls(&Handing { said, state, program, ids: &ids, calls: &calls, direct }).await
+        self.end = TurnEnd::Calls;
+        self.observer.emit(&Event::ProgramPaused { calls: calls.len() });
+        for call in &calls {
+            self.observer.emit(&Event::CallSent { tool: &call.tool });
+        }
+        let issued = CallsIssued { response, state, program, ids: &ids, calls: &calls, direct };
+        self.sink.calls_issued(&issued).await
     }
 }

@@ -9,8 +9,8 @@ use axum::extract::State;
 use axum::http::{Request, Response, StatusCode};
 use axum::routing::post;
 use bytes::Bytes;
+use dacapo_gateway::{Gateway, GatewayOptions, UpstreamOptions, serve};
 use dacapo_scripted::{Ending, Script};
-use dacapo_gateway::{Gateway, Options, UpstreamOptions, serve};
 use dacapo_wire::Wire;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) async fn start(options: Options) -> Running {
+    pub(crate) async fn start(options: GatewayOptions) -> Running {
         let config = options.resolve(&BTreeMap::new()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -117,8 +117,8 @@ impl Drop for Running {
 }
 
 /// Everything goes to this model.
-pub(crate) fn options(model: &Model) -> Options {
-    let mut options = Options { secret: Some(SECRET.to_owned()), ..Options::default() };
+pub(crate) fn options(model: &Model) -> GatewayOptions {
+    let mut options = GatewayOptions { secret: Some(SECRET.to_owned()), ..GatewayOptions::default() };
     options.warm.programs_max = Some(100);
     options.upstreams.push(UpstreamOptions {
         name: "model".to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use dacapo_gateway::{Gateway, Options, key_sha256, serve};
+use dacapo_gateway::{Gateway, GatewayOptions, key_sha256, serve};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -231,8 +231,9 @@ fn the_documented_configuration_is_one() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
     let environment: BTreeMap<String, String> = [("OPENAI_API_KEY".to_owned(), "sk".to_owned())].into();
-    let documented = Options::load(Some(file.path()), &environment).unwrap().resolve(&environment).unwrap().to_toml();
-    let default = Options::default().resolve(&environment).unwrap().to_toml();
+    let documented =
+        GatewayOptions::load(Some(file.path()), &environment).unwrap().resolve(&environment).unwrap().to_toml();
+    let default = GatewayOptions::default().resolve(&environment).unwrap().to_toml();
     let settings = |shown: &str| {
         let shown = shown.split("[[").next().unwrap().to_owned();
         shown
@@ -267,7 +268,7 @@ base_url = "localhost"
 "#;
     std::fs::write(file.path(), text).unwrap();
     let none = BTreeMap::new();
-    let error = Options::load(Some(file.path()), &none).unwrap().resolve(&none).unwrap_err();
+    let error = GatewayOptions::load(Some(file.path()), &none).unwrap().resolve(&none).unwrap_err();
     insta::assert_snapshot!(error.to_string());
 
     let environment: BTreeMap<String, String> = [
@@ -278,19 +279,19 @@ base_url = "localhost"
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .into();
-    let config = Options::load(None, &environment).unwrap().resolve(&environment).unwrap();
+    let config = GatewayOptions::load(None, &environment).unwrap().resolve(&environment).unwrap();
     let shown = config.to_toml();
     insta::assert_snapshot!(shown);
     assert!(!shown.contains("sk-hidden") && !shown.contains("0123456789abcdef"));
 
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "secret = \"a secret that is not shown\n").unwrap();
-    let error = Options::load(Some(file.path()), &BTreeMap::new()).unwrap_err().to_string();
+    let error = GatewayOptions::load(Some(file.path()), &BTreeMap::new()).unwrap_err().to_string();
     assert!(error.contains("line 1") && !error.contains("not shown"), "{error}");
 
     for (name, value) in [("DACAPO_TURN_MAX", "7"), ("DACAPO_TURNS_MAX", "many")] {
         let environment: BTreeMap<String, String> = [(name.to_owned(), value.to_owned())].into();
-        let error = Options::load(None, &environment).unwrap_err().to_string();
+        let error = GatewayOptions::load(None, &environment).unwrap_err().to_string();
         assert!(error.contains(if value == "7" { "DACAPO_TURN_MAX" } else { "expected usize" }), "{error}");
     }
 }

@@ -123,7 +123,7 @@ impl Talk {
         if self.wire == Wire::Chat && body["stream"] == true {
             body["stream_options"] = json!({"include_usage": true});
         }
-        (self.wire.path(), body)
+        (path(self.wire), body)
     }
 
     fn tool(&self, Tool { name, description, schema }: &Tool) -> Value {
@@ -232,6 +232,15 @@ pub(crate) fn streamed(wire: Wire, text: &str) -> Value {
         Wire::Chat => streamed_chat(&events),
         Wire::Responses => streamed_response(&events),
         Wire::Messages => streamed_message(&events),
+    }
+}
+
+/// Where clients of a wire send their requests, below `/v1`.
+pub(crate) fn path(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Chat => "/chat/completions",
+        Wire::Responses => "/responses",
+        Wire::Messages => "/messages",
     }
 }
 

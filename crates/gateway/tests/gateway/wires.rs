@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use dacapo_gateway::Options;
+use dacapo_gateway::GatewayOptions;
 use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::talk::{Talk, events};
 const TOOLS: [(&str, &[&str]); 1] = [("web_search", &["query"])];
 
 /// Models on this wire only.
-fn options_on(model: &Model, upstream: Wire) -> Options {
+fn options_on(model: &Model, upstream: Wire) -> GatewayOptions {
     let mut options = options(model);
     options.upstreams[0].wires = Some(vec![upstream.name().to_owned()]);
     options

@@ -4,12 +4,9 @@ use dacapo_replay::Answer;
 use serde_json::{Map, Value, json};
 
 use crate::conversation;
-use crate::saying::{ModelCall, Saying};
-
-/// What providers want back in later requests, as it was.
-pub(super) const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
-/// The same, on a tool call.
-pub(super) const CALL_OPAQUE: &str = "extra_content";
+use crate::model_message::{CallExtra, CallFormat, ModelCall, ModelMessage};
+use crate::neutral::ToolStatus;
+use crate::reasoning::Reasoning;
 
 pub(super) fn role(message: &Value) -> &str {
     message.get("role").and_then(Value::as_str).unwrap_or_default()
@@ -42,7 +39,7 @@ pub(super) fn arguments(call: &Value) -> String {
 }
 
 /// What a model says aloud: of content in parts, the text.
-pub(super) fn said_text(content: Option<&Value>) -> String {
+pub(super) fn message_text(content: Option<&Value>) -> String {
     match content {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => {
@@ -54,56 +51,54 @@ pub(super) fn said_text(content: Option<&Value>) -> String {
 }
 
 pub(super) fn answer(message: &Value) -> Answer {
-    let is_error = message.get("is_error") == Some(&Value::Bool(true));
-    conversation::answer(conversation::text(message.get("content")), is_error)
-}
-
-/// What a provider wants back, of all that a message or a saying has.
-pub(super) fn reasoning(fields: &Map<String, Value>) -> impl Iterator<Item = (String, Value)> + '_ {
-    let known = REASONING.iter().filter_map(|key| Some((*key, fields.get(*key)?)));
-    known.filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.to_owned(), value.clone()))
+    let status = ToolStatus::of_flag(message.get("is_error"));
+    conversation::answer(conversation::text(message.get("content")), status)
 }
 
 /// A message of the model in our words.
-pub(super) fn saying(message: &Value) -> Saying {
-    let opaque = message.as_object().map(|fields| reasoning(fields).collect()).unwrap_or_default();
+pub(super) fn model_message(message: &Value) -> ModelMessage {
+    let reasoning = message.as_object().map(Reasoning::from_chat_fields).unwrap_or_default();
     let refusal = || message.get("refusal").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let text = Some(said_text(message.get("content"))).filter(|text| !text.is_empty()).unwrap_or_else(refusal);
+    let text = Some(message_text(message.get("content"))).filter(|text| !text.is_empty()).unwrap_or_else(refusal);
     let text = Some(text).filter(|text| !text.is_empty());
-    Saying { text, opaque, calls: tool_calls(message).iter().map(model_call).collect() }
+    ModelMessage {
+        text,
+        reasoning,
+        calls: tool_calls(message).iter().map(model_call).collect(),
+        ..ModelMessage::default()
+    }
 }
 
 /// Thoughts that people can read.
-pub(super) fn thoughts(message: &Value) -> &str {
+pub(super) fn reasoning_text(message: &Value) -> &str {
     ["reasoning_content", "reasoning"].iter().find_map(|key| message.get(key)?.as_str()).unwrap_or_default()
 }
 
 pub(super) fn model_call(call: &Value) -> ModelCall {
-    let mut opaque = Map::new();
-    if let Some(value) = call.get(CALL_OPAQUE).filter(|value| !value.is_null()) {
-        opaque.insert(CALL_OPAQUE.to_owned(), value.clone());
-    }
     // Custom tools have a name of their own, and take text.
     let custom = call.get("custom").filter(|custom| custom.is_object());
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (name, arguments) = match custom {
-        Some(custom) => (text(custom.get("name")), text(custom.get("input"))),
-        None => (function_name(call).to_owned(), arguments(call)),
+    let (name, arguments, format) = match custom {
+        Some(custom) => (text(custom.get("name")), text(custom.get("input")), CallFormat::Text),
+        None => (function_name(call).to_owned(), arguments(call), CallFormat::Json),
     };
-    ModelCall { name, arguments, id: id(call).to_owned(), is_custom: custom.is_some(), opaque, native: Value::Null }
+    let extra = CallExtra::of_chat_call(call);
+    ModelCall { name, arguments, id: id(call).to_owned(), format, extra, native: Value::Null }
 }
 
 /// A call as it stands in a message.
 pub(super) fn written(id: &str, call: &ModelCall) -> Value {
     let mut fields = Map::new();
     fields.insert("id".to_owned(), Value::from(id));
-    if call.is_custom {
+    if call.format == CallFormat::Text {
         fields.insert("type".to_owned(), Value::from("custom"));
         fields.insert("custom".to_owned(), json!({"name": call.name, "input": call.arguments}));
     } else {
         fields.insert("type".to_owned(), Value::from("function"));
         fields.insert("function".to_owned(), json!({"name": call.name, "arguments": call.arguments}));
     }
-    fields.extend(call.opaque.get(CALL_OPAQUE).map(|value| (CALL_OPAQUE.to_owned(), value.clone())));
+    if let CallExtra::ExtraContent(extra) = &call.extra {
+        fields.insert(CallExtra::EXTRA_CONTENT.to_owned(), extra.clone());
+    }
     Value::Object(fields)
 }

@@ -4,23 +4,27 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::request::CONTAINER_PREFIX;
-use super::{fields, stream};
-use crate::carrier;
-use crate::said::{Head, Heard};
-use crate::speaker::Manner;
-use crate::sse::Event;
+use super::client::RESPONSE_ID_PREFIX;
+use super::{events, fields};
+use crate::decoder::{ResponseDelta, ResponseMeta};
+use crate::encoder::EncoderOptions;
+use crate::reasoning::Reasoning;
+use crate::sse::SseEvent;
+use crate::turn::ProgramMode;
 use crate::wire::Wire;
 
+/// What the ids of containers begin with. Clients that know about programs expect one; it holds nothing.
+pub(super) const CONTAINER_PREFIX: &str = "container_dc_";
+
 #[derive(Debug)]
-pub(super) struct Draft {
-    pub manner: Manner,
-    pub head: Option<Head>,
+pub(super) struct MessageDraft {
+    pub options: EncoderOptions,
+    pub meta: Option<ResponseMeta>,
     has_started: bool,
     /// Blocks so far.
     blocks: usize,
     /// The block that is being streamed.
-    open: Option<Open>,
+    open: Option<OpenContentBlock>,
     /// The open block is of an earlier answer of the model.
     is_stale: bool,
     /// Places of the blocks of the present answer of the model that are passed on as they come.
@@ -30,17 +34,17 @@ pub(super) struct Draft {
 }
 
 #[derive(Debug)]
-enum Open {
+enum OpenContentBlock {
     Native { theirs: u64, ours: usize },
     Text(usize),
-    Thought(usize, String),
+    Reasoning(usize, String),
 }
 
-impl Draft {
-    pub(super) fn new(manner: Manner) -> Draft {
-        Draft {
-            manner,
-            head: None,
+impl MessageDraft {
+    pub(super) fn new(options: EncoderOptions) -> MessageDraft {
+        MessageDraft {
+            options,
+            meta: None,
             has_started: false,
             blocks: 0,
             open: None,
@@ -51,27 +55,25 @@ impl Draft {
     }
 
     /// A model begins to answer: its blocks are counted anew.
-    pub(super) fn begins(&mut self) {
+    pub(super) fn response_started(&mut self) {
         self.places.clear();
         self.is_stale = true;
     }
 
     pub(super) fn is_same_wire(&self) -> bool {
-        self.manner.upstream == Wire::Messages
+        self.options.provider.wire() == Wire::Messages
     }
 
     /// The message without its content.
     pub(super) fn message(&self) -> Option<Map<String, Value>> {
-        let head = self.head.as_ref()?;
-        let is_known = head.wire == Wire::Messages && !head.fields.is_empty();
-        let mut fields = if is_known { head.fields.clone() } else { Map::new() };
+        let meta = self.meta.as_ref()?;
+        let is_known = meta.wire == Wire::Messages && !meta.fields.is_empty();
+        let mut fields = if is_known { meta.fields.clone() } else { Map::new() };
         if !is_known {
-            let prefix = Wire::Messages.answer_prefix();
-            let id = if head.id.starts_with(prefix) { head.id.clone() } else { format!("{prefix}{}", head.id) };
-            fields.insert("id".to_owned(), Value::from(id));
+            fields.insert("id".to_owned(), Value::from(meta.prefixed_id(RESPONSE_ID_PREFIX)));
             fields.insert("type".to_owned(), Value::from("message"));
             fields.insert("role".to_owned(), Value::from("assistant"));
-            fields.insert("model".to_owned(), Value::from(head.model.as_str()));
+            fields.insert("model".to_owned(), Value::from(meta.model.as_str()));
         }
         self.contain(&mut fields);
         Some(fields)
@@ -79,70 +81,70 @@ impl Draft {
 
     /// Clients that know about programs look for the container in which they run.
     pub(super) fn contain(&self, fields: &mut Map<String, Value>) {
-        if let Some(head) = self.head.as_ref().filter(|_| self.manner.explicit)
+        if let Some(meta) = self.meta.as_ref().filter(|_| self.options.mode == ProgramMode::Explicit)
             && fields.get("container").is_none_or(Value::is_null)
         {
-            let name = head.id.strip_prefix(Wire::Messages.answer_prefix()).unwrap_or(&head.id);
+            let name = meta.id.strip_prefix(RESPONSE_ID_PREFIX).unwrap_or(&meta.id);
             let container = json!({"id": format!("{CONTAINER_PREFIX}{name}"), "expires_at": "2099-01-01T00:00:00Z"});
             fields.insert("container".to_owned(), container);
         }
     }
 
-    pub(super) fn start(&mut self) -> Vec<Event> {
-        let message = if self.manner.is_stream && !self.has_started { self.message() } else { None };
+    pub(super) fn start(&mut self) -> Vec<SseEvent> {
+        let message = if self.options.delivery.is_streamed() && !self.has_started { self.message() } else { None };
         let Some(mut message) = message else { return Vec::new() };
         self.has_started = true;
         message.insert("content".to_owned(), json!([]));
         message.insert("stop_reason".to_owned(), Value::Null);
         message.insert("stop_sequence".to_owned(), Value::Null);
         message.insert("usage".to_owned(), json!({"input_tokens": 0, "output_tokens": 0}));
-        vec![Event::typed(&json!({"type": "message_start", "message": message}))]
+        vec![SseEvent::typed(&json!({"type": "message_start", "message": message}))]
     }
 
     /// A place for a block, once nothing else is open.
-    fn place(&mut self) -> (usize, Vec<Event>) {
+    fn place(&mut self) -> (usize, Vec<SseEvent>) {
         let mut events = self.start();
         events.extend(self.close(None));
         self.blocks += 1;
         (self.blocks - 1, events)
     }
 
-    pub(super) fn block(&mut self, block: Value) -> Vec<Event> {
-        if !self.manner.is_stream {
+    pub(super) fn block(&mut self, block: Value) -> Vec<SseEvent> {
+        if !self.options.delivery.is_streamed() {
             self.content.push(block);
             return Vec::new();
         }
         let (place, mut events) = self.place();
-        events.extend(stream::whole(place, block));
+        events.extend(events::whole(place, block));
         events
     }
 
-    pub(super) fn close(&mut self, reasoning: Option<&Map<String, Value>>) -> Vec<Event> {
+    pub(super) fn close(&mut self, reasoning: Option<&Reasoning>) -> Vec<SseEvent> {
         match self.open.take() {
             None => Vec::new(),
-            Some(Open::Native { theirs, ours }) => {
+            Some(OpenContentBlock::Native { theirs, ours }) => {
                 self.places.remove(&theirs);
-                vec![stream::stop(ours)]
+                vec![events::stop(ours)]
             }
-            Some(Open::Text(place)) => vec![stream::stop(place)],
-            Some(Open::Thought(place, text)) => {
+            Some(OpenContentBlock::Text(place)) => vec![events::stop(place)],
+            Some(OpenContentBlock::Reasoning(place, text)) => {
                 let signature = match reasoning.filter(|reasoning| !reasoning.is_empty()) {
-                    Some(reasoning) => carrier::wrap(reasoning),
-                    None => carrier::wrap(&reasoning_content(&text)),
+                    Some(reasoning) => reasoning.to_carried(),
+                    None => Reasoning::from_text(&text).to_carried(),
                 };
-                vec![stream::delta(place, &stream::signature_delta(&signature)), stream::stop(place)]
+                vec![events::delta(place, &events::signature_delta(&signature)), events::stop(place)]
             }
         }
     }
 
     /// An event of the model's, as it came but for its place.
-    pub(super) fn adopted(&mut self, mut event: Value) -> Vec<Event> {
+    pub(super) fn adopted(&mut self, mut event: Value) -> Vec<SseEvent> {
         let index = event.get("index").and_then(Value::as_u64);
         let (mut events, place) = match (fields::kind(&event), index) {
             ("content_block_start", Some(theirs)) => {
                 let (ours, events) = self.place();
                 self.places.insert(theirs, ours);
-                self.open = Some(Open::Native { theirs, ours });
+                self.open = Some(OpenContentBlock::Native { theirs, ours });
                 (events, Some(ours))
             }
             (_, Some(theirs)) => {
@@ -157,40 +159,42 @@ impl Draft {
         if let Some(place) = place {
             event["index"] = json!(place);
         }
-        events.push(Event::typed(&event));
+        events.push(SseEvent::typed(&event));
         events
     }
 
     /// A piece of an answer from another wire.
-    pub(super) fn translated(&mut self, heard: &Heard) -> Vec<Event> {
+    pub(super) fn translated(&mut self, delta: &ResponseDelta) -> Vec<SseEvent> {
         let mut events = if self.is_stale { self.close(None) } else { Vec::new() };
         self.is_stale = false;
-        if !heard.reasoning.is_empty() {
-            if !matches!(self.open, Some(Open::Thought(..))) {
+        if !delta.reasoning_text.is_empty() {
+            if !matches!(self.open, Some(OpenContentBlock::Reasoning(..))) {
                 let (place, opened) = self.place();
                 events.extend(opened);
-                events.push(stream::start(place, &thinking("", "")));
-                self.open = Some(Open::Thought(place, String::new()));
+                events.push(events::start(place, &thinking("", "")));
+                self.open = Some(OpenContentBlock::Reasoning(place, String::new()));
             }
-            if let Some(Open::Thought(place, text)) = &mut self.open {
-                text.push_str(&heard.reasoning);
-                events.push(stream::delta(*place, &stream::thinking_delta(&heard.reasoning)));
+            if let Some(OpenContentBlock::Reasoning(place, text)) = &mut self.open {
+                text.push_str(&delta.reasoning_text);
+                events.push(events::delta(*place, &events::thinking_delta(&delta.reasoning_text)));
             }
         }
-        match &heard.opaque {
-            Some(opaque) if matches!(self.open, Some(Open::Thought(..))) => events.extend(self.close(Some(opaque))),
-            Some(opaque) if !opaque.is_empty() => events.extend(self.block(redacted(&carrier::wrap(opaque)))),
+        match &delta.reasoning {
+            Some(state) if matches!(self.open, Some(OpenContentBlock::Reasoning(..))) => {
+                events.extend(self.close(Some(state)));
+            }
+            Some(state) if !state.is_empty() => events.extend(self.block(redacted(&state.to_carried()))),
             _ => {}
         }
-        if !heard.text.is_empty() {
-            if !matches!(self.open, Some(Open::Text(_))) {
+        if !delta.text.is_empty() {
+            if !matches!(self.open, Some(OpenContentBlock::Text(_))) {
                 let (place, opened) = self.place();
                 events.extend(opened);
-                events.push(stream::start(place, &fields::text_block("")));
-                self.open = Some(Open::Text(place));
+                events.push(events::start(place, &fields::text_block("")));
+                self.open = Some(OpenContentBlock::Text(place));
             }
-            if let Some(Open::Text(place)) = self.open {
-                events.push(stream::delta(place, &stream::text_delta(&heard.text)));
+            if let Some(OpenContentBlock::Text(place)) = self.open {
+                events.push(events::delta(place, &events::text_delta(&delta.text)));
             }
         }
         events
@@ -203,9 +207,4 @@ pub(super) fn thinking(text: &str, signature: &str) -> Value {
 
 pub(super) fn redacted(data: &str) -> Value {
     json!({"type": fields::REDACTED, "data": data})
-}
-
-/// Reasoning that is known by its text alone.
-pub(super) fn reasoning_content(text: &str) -> Map<String, Value> {
-    Map::from_iter([("reasoning_content".to_owned(), Value::from(text))])
 }

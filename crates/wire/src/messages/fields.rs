@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 
 use dacapo_replay::Answer;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::carrier;
 use crate::conversation;
 use crate::ids::RunId;
-use crate::saying::{ModelCall, Saying};
+use crate::model_message::{CallFormat, ModelCall, ModelMessage};
+use crate::neutral::ToolStatus;
+use crate::reasoning::Reasoning;
 use crate::seal::Sealer;
 
 pub(super) const TOOL_USE: &str = "tool_use";
@@ -19,8 +20,6 @@ pub(super) const SERVER_TOOL_USE: &str = "server_tool_use";
 pub(super) const PROGRAM_RESULT: &str = "code_execution_tool_result";
 /// The tool that stands for programs.
 pub(super) const PROGRAM: &str = "code_execution";
-/// Blocks of a message of the model that its provider wants back, in order.
-pub(super) const BLOCKS: &str = "blocks";
 
 const SERVER_PREFIX: &str = "srvtoolu_";
 /// Searches that we answered.
@@ -75,19 +74,19 @@ pub(super) fn is_blank(block: &Value) -> bool {
 }
 
 pub(super) fn answer(block: &Value) -> Answer {
-    let is_error = block.get("is_error") == Some(&Value::Bool(true));
-    conversation::answer(conversation::text(block.get("content")), is_error)
+    let status = ToolStatus::of_flag(block.get("is_error"));
+    conversation::answer(conversation::text(block.get("content")), status)
 }
 
-pub(super) fn is_thought(block: &Value) -> bool {
+pub(super) fn is_reasoning(block: &Value) -> bool {
     matches!(kind(block), THINKING | REDACTED)
 }
 
 /// Reasoning of a model on another wire, in a thought that we made.
-pub(super) fn foreign_reasoning(block: &Value) -> Option<Map<String, Value>> {
+pub(super) fn foreign_reasoning(block: &Value) -> Option<Reasoning> {
     match kind(block) {
-        THINKING => carrier::unwrap(text_of(block, "signature")),
-        REDACTED => carrier::unwrap(text_of(block, "data")),
+        THINKING => Reasoning::from_carried(text_of(block, "signature")),
+        REDACTED => Reasoning::from_carried(text_of(block, "data")),
         _ => None,
     }
 }
@@ -95,7 +94,7 @@ pub(super) fn foreign_reasoning(block: &Value) -> Option<Map<String, Value>> {
 /// The state of a program, carried beside the ids of its calls.
 pub(super) fn carried_state(block: &Value) -> Option<&str> {
     let data = Some(text_of(block, "data")).filter(|_| kind(block) == REDACTED);
-    data.filter(|data| Sealer::claims(data))
+    data.filter(|data| Sealer::is_own_id(data))
 }
 
 /// Made by us, and of no use to any provider.
@@ -124,7 +123,7 @@ pub(super) fn sealed_program_id(sealed: &str) -> String {
 }
 
 pub(super) fn sealed_in(program_id: &str) -> Option<&str> {
-    program_id.strip_prefix(SERVER_PREFIX).filter(|rest| Sealer::claims(rest))
+    program_id.strip_prefix(SERVER_PREFIX).filter(|rest| Sealer::is_own_id(rest))
 }
 
 /// A name that we gave to a program.
@@ -160,7 +159,7 @@ pub(super) fn is_called_by_program(block: &Value) -> bool {
 
 /// Made by a program, by one sign or another.
 pub(super) fn is_of_program(call: &Value) -> bool {
-    Sealer::claims(id(call)) || is_called_by_program(call)
+    Sealer::is_own_id(id(call)) || is_called_by_program(call)
 }
 
 pub(super) fn model_call(block: &Value) -> ModelCall {
@@ -180,7 +179,7 @@ pub(super) fn model_call(block: &Value) -> ModelCall {
 /// A call as it stands in a message.
 pub(super) fn written(id: &str, call: &ModelCall) -> Value {
     let input = match serde_json::from_str(&call.arguments) {
-        _ if call.is_custom => json!({"input": call.arguments}),
+        _ if call.format == CallFormat::Text => json!({"input": call.arguments}),
         Ok(Value::Object(input)) => Value::Object(input),
         // Nothing but objects is taken.
         _ if call.arguments.trim().is_empty() => json!({}),
@@ -197,16 +196,16 @@ pub(super) fn plain_id(id: &str) -> String {
 }
 
 /// A message of the model in our words, without its calls. Where it is more than one text, its blocks are kept.
-pub(super) fn saying(content: &[Value]) -> Saying {
-    let is_said = |block: &&Value| kind(block) != TOOL_USE && !is_blank(block) && !is_carrier(block);
-    let said: Vec<&Value> = content.iter().filter(is_said).collect();
+pub(super) fn model_message(content: &[Value]) -> ModelMessage {
+    let is_model_output = |block: &&Value| kind(block) != TOOL_USE && !is_blank(block) && !is_carrier(block);
+    let said: Vec<&Value> = content.iter().filter(is_model_output).collect();
     let texts: String = said.iter().filter(|block| kind(block) == "text").map(|block| text_of(block, "text")).collect();
-    let mut opaque = Map::new();
+    let mut reasoning = Reasoning::default();
     for block in content {
-        opaque.extend(foreign_reasoning(block).unwrap_or_default());
+        reasoning.extend(foreign_reasoning(block).unwrap_or_default());
     }
     if said.len() > 1 || said.iter().any(|block| kind(block) != "text") {
-        opaque.insert(BLOCKS.to_owned(), said.into_iter().cloned().collect());
+        reasoning.extend(Reasoning::from_blocks(said.into_iter().cloned().collect()));
     }
-    Saying { text: Some(texts).filter(|text| !text.is_empty()), opaque, ..Saying::default() }
+    ModelMessage { text: Some(texts).filter(|text| !text.is_empty()), reasoning, ..ModelMessage::default() }
 }

@@ -5,22 +5,22 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::fields;
-use crate::callers::{Callers, Split};
-use crate::message::{Input, Tool};
+use crate::allowed_callers::{AllowedCallers, Extensions, ProgramDeclaration, ToolSplit, Toolsets};
+use crate::neutral::{ToolDeclaration, ToolInput};
 use crate::prompt::{SEARCH, SEARCH_OTHERWISE};
-use crate::reader::BadRequest;
+use crate::request::BadRequest;
 
-/// Where an entry belongs in code mode.
+/// Who executes calls of a tool in code mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// It stands for what we do ourselves.
-    Ours,
+enum ToolOwner {
+    /// The gateway does it instead of the provider.
+    Gateway,
     Provider,
-    Client(Callers),
+    Client(AllowedCallers),
 }
 
-/// How the model is told of a tool; none of it matters to programs.
-const MANNERS: [&str; 7] =
+/// Fields that concern how the model sees or calls a tool; programs do not need them.
+const MODEL_OPTIONS: [&str; 7] =
     ["type", "cache_control", "defer_loading", "allowed_callers", "strict", "eager_input_streaming", "input_examples"];
 
 pub(super) fn entries(body: &Map<String, Value>) -> &[Value] {
@@ -28,8 +28,8 @@ pub(super) fn entries(body: &Map<String, Value>) -> &[Value] {
 }
 
 /// The client knows about programs.
-pub(super) fn declares_programs(body: &Map<String, Value>) -> bool {
-    entries(body).iter().any(is_program_tool)
+pub(super) fn program_declaration(body: &Map<String, Value>) -> ProgramDeclaration {
+    ProgramDeclaration::declared_if(entries(body).iter().any(is_program_tool))
 }
 
 fn is_program_tool(entry: &Value) -> bool {
@@ -48,8 +48,8 @@ fn is_toolset(entry: &Value) -> bool {
 
 /// What the model calls our search.
 pub(super) fn search_name(body: &Map<String, Value>) -> &'static str {
-    let explicit = declares_programs(body);
-    let is_direct = |entry: &Value| callers(entry, explicit).is_ok_and(|callers| callers.direct);
+    let programs = program_declaration(body);
+    let is_direct = |entry: &Value| callers(entry, programs).is_ok_and(AllowedCallers::allow_model);
     let is_taken = entries(body).iter().any(|entry| fields::name(entry) == SEARCH && is_direct(entry));
     if is_taken { SEARCH_OTHERWISE } else { SEARCH }
 }
@@ -63,58 +63,65 @@ fn is_deferred(entry: &Value) -> bool {
     entry.get("defer_loading") == Some(&Value::Bool(true))
 }
 
-fn callers(entry: &Value, explicit: bool) -> Result<Callers, String> {
-    let otherwise = if explicit { Callers::DIRECT } else { Callers::PROGRAMS };
-    Callers::of(entry.get("allowed_callers"), otherwise)
+fn callers(entry: &Value, programs: ProgramDeclaration) -> Result<AllowedCallers, String> {
+    AllowedCallers::read(entry.get("allowed_callers"), programs.default_callers())
 }
 
-fn place(entry: &Value, entries: &[Value], explicit: bool) -> Result<Place, String> {
+fn owner(entry: &Value, entries: &[Value], programs: ProgramDeclaration) -> Result<ToolOwner, String> {
     if is_of_client(entry) {
-        return callers(entry, explicit).map(Place::Client);
+        return callers(entry, programs).map(ToolOwner::Client);
     }
     // Our search finds functions. Tools of servers that the provider is connected to, and those that the model is to
     // call by itself, are found by the provider's.
-    let is_direct = |entry: &Value| callers(entry, explicit).is_ok_and(|callers| callers.direct);
+    let is_direct = |entry: &Value| callers(entry, programs).is_ok_and(AllowedCallers::allow_model);
     let is_other = |entry: &Value| match fields::kind(entry) {
         "mcp_toolset" => true,
         _ => is_of_client(entry) && is_deferred(entry) && is_direct(entry),
     };
     let has_others = || entries.iter().any(is_other);
-    Ok(if is_program_tool(entry) || is_search(entry) && !has_others() { Place::Ours } else { Place::Provider })
+    Ok(if is_program_tool(entry) || is_search(entry) && !has_others() {
+        ToolOwner::Gateway
+    } else {
+        ToolOwner::Provider
+    })
 }
 
-pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split<'_>, BadRequest> {
-    let mut split = Split::default();
+pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> Result<ToolSplit<'_>, BadRequest> {
+    let mut split = ToolSplit::default();
     if !matches!(body.get("tools"), None | Some(Value::Null | Value::Array(_))) {
         return Err(BadRequest::new("tools", "must be an array"));
     }
     let entries = entries(body);
     for (at, entry) in entries.iter().enumerate() {
-        let place = place(entry, entries, explicit)
+        let owner = owner(entry, entries, programs)
             .map_err(|message| BadRequest::new(format!("tools[{at}].allowed_callers"), message))?;
         if is_search(entry) {
             split.search_tool = Some(fields::name(entry).to_owned());
         }
-        let callers = match place {
-            Place::Ours => continue,
-            Place::Provider => {
-                split.has_open_toolset |= is_toolset(entry);
+        let callers = match owner {
+            ToolOwner::Gateway => continue,
+            ToolOwner::Provider => {
+                if is_toolset(entry) {
+                    split.toolsets = Toolsets::Open;
+                }
                 split.direct.insert(fields::name(entry).to_owned());
                 split.passed.push(entry.clone());
                 continue;
             }
-            Place::Client(callers) => callers,
+            ToolOwner::Client(callers) => callers,
         };
         // Where programs are declared, the provider knows what it means.
-        split.has_ours |= callers.are_given && !explicit;
-        if callers.programs {
+        if programs == ProgramDeclaration::Undeclared && callers.extensions() == Extensions::Found {
+            split.extensions = Extensions::Found;
+        }
+        if callers.allow_programs() {
             if is_deferred(entry) {
                 split.deferred.insert(split.tools.len());
             }
             split.tools.push(for_programs(entry));
-            split.places.push(format!("tools[{at}]"));
+            split.paths.push(format!("tools[{at}]"));
         }
-        if callers.direct {
+        if callers.allow_model() {
             split.direct.insert(fields::name(entry).to_owned());
             split.passed.push(without(entry, &["allowed_callers"]));
         }
@@ -123,17 +130,17 @@ pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split<'
 }
 
 /// All but what only programs may call.
-pub(super) fn ordinary(body: &Map<String, Value>, explicit: bool) -> Vec<Value> {
+pub(super) fn ordinary(body: &Map<String, Value>, programs: ProgramDeclaration) -> Vec<Value> {
     let is_ordinary = |entry: &&Value| {
-        let callers = callers(entry, explicit);
-        !is_of_client(entry) || callers.is_ok_and(|callers| callers.direct || !callers.are_given)
+        let callers = callers(entry, programs);
+        !is_of_client(entry) || callers.is_ok_and(AllowedCallers::are_ordinary)
     };
     entries(body).iter().filter(is_ordinary).cloned().collect()
 }
 
 fn for_programs(entry: &Value) -> Cow<'_, Value> {
-    let is_plain = MANNERS.iter().all(|key| entry.get(key).is_none());
-    if is_plain { Cow::Borrowed(entry) } else { Cow::Owned(without(entry, &MANNERS)) }
+    let is_plain = MODEL_OPTIONS.iter().all(|key| entry.get(key).is_none());
+    if is_plain { Cow::Borrowed(entry) } else { Cow::Owned(without(entry, &MODEL_OPTIONS)) }
 }
 
 fn without(entry: &Value, keys: &[&str]) -> Value {
@@ -146,21 +153,21 @@ fn without(entry: &Value, keys: &[&str]) -> Value {
 
 /// Is this a tool that the model cannot call by itself in code mode?
 pub(super) fn is_only_for_programs(body: &Map<String, Value>, name: &str) -> bool {
-    let explicit = declares_programs(body);
+    let programs = program_declaration(body);
     let of_client = entries(body).iter().filter(|entry| is_of_client(entry));
     let mut named = of_client.filter(|entry| fields::name(entry) == name);
-    named.any(|entry| callers(entry, explicit).is_ok_and(|callers| !callers.direct))
+    named.any(|entry| callers(entry, programs).is_ok_and(|callers| !callers.allow_model()))
 }
 
 /// Takes out what only we understand. Who declares programs means the provider's.
 pub(super) fn without_code_mode(body: &mut Map<String, Value>) {
-    if declares_programs(body) {
+    if program_declaration(body) == ProgramDeclaration::Declared {
         return;
     }
     if let Some(Value::Array(tools)) = body.get_mut("tools") {
         tools.retain(|tool| {
-            let callers = callers(tool, false);
-            !is_of_client(tool) || callers.is_ok_and(|callers| callers.direct || !callers.are_given)
+            let callers = callers(tool, ProgramDeclaration::Undeclared);
+            !is_of_client(tool) || callers.is_ok_and(AllowedCallers::are_ordinary)
         });
         for tool in tools.iter_mut().filter(|tool| is_of_client(tool)) {
             *tool = without(tool, &["allowed_callers"]);
@@ -170,14 +177,14 @@ pub(super) fn without_code_mode(body: &mut Map<String, Value>) {
 
 /// A cache breakpoint on a tool that is not there any more moves to the last of ours, which stand first.
 pub(super) fn keep_cache_breakpoint(body: &Map<String, Value>, tools: &mut [Value]) {
-    let explicit = declares_programs(body);
+    let programs = program_declaration(body);
     let entries = entries(body);
     let mut passed = 0;
     let mut breakpoint = None;
     for entry in entries {
-        match place(entry, entries, explicit) {
-            Ok(Place::Provider) => passed += 1,
-            Ok(Place::Client(callers)) if callers.direct => passed += 1,
+        match owner(entry, entries, programs) {
+            Ok(ToolOwner::Provider) => passed += 1,
+            Ok(ToolOwner::Client(callers)) if callers.allow_model() => passed += 1,
             _ => breakpoint = entry.get("cache_control").filter(|control| !control.is_null()).or(breakpoint),
         }
     }
@@ -188,33 +195,33 @@ pub(super) fn keep_cache_breakpoint(body: &Map<String, Value>, tools: &mut [Valu
 }
 
 /// A tool of the client in our words.
-pub(super) fn read(entry: &Value) -> Option<Tool> {
+pub(super) fn read(entry: &Value) -> Option<ToolDeclaration> {
     if !is_of_client(entry) {
         return None;
     }
     let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
     let schema = entry.get("input_schema").filter(|schema| schema.is_object()).cloned();
-    Some(Tool {
+    Some(ToolDeclaration {
         name: text("name")?,
         description: text("description"),
-        input: Input::Schema(schema.unwrap_or_else(|| json!({"type": "object", "properties": {}}))),
+        input: ToolInput::Schema(schema.unwrap_or_else(|| json!({"type": "object", "properties": {}}))),
     })
 }
 
-pub(super) fn write(tool: &Tool) -> Value {
+pub(super) fn write(tool: &ToolDeclaration) -> Value {
     let mut fields = Map::new();
     fields.insert("name".to_owned(), Value::from(tool.name.as_str()));
     if let Some(description) = &tool.description {
         fields.insert("description".to_owned(), Value::from(description.as_str()));
     }
     let schema = match &tool.input {
-        Input::Schema(schema) => {
+        ToolInput::Schema(schema) => {
             let mut schema = schema.as_object().cloned().unwrap_or_default();
             // Nothing else is taken.
             schema.entry("type").or_insert_with(|| Value::from("object"));
             Value::Object(schema)
         }
-        Input::Text { .. } => {
+        ToolInput::Text { .. } => {
             json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]})
         }
     };

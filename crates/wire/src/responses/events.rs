@@ -5,13 +5,13 @@ use serde_json::{Map, Value, json};
 use super::fields;
 
 /// One event, but for its number.
-pub(super) type Told = (&'static str, Value);
+pub(super) type ItemEvent = (&'static str, Value);
 
 pub(super) const ADDED: &str = "response.output_item.added";
 pub(super) const DONE: &str = "response.output_item.done";
 
 /// All that a stream tells of an item that is whole already.
-pub(super) fn of(at: usize, item: &Value) -> Vec<Told> {
+pub(super) fn of(at: usize, item: &Value) -> Vec<ItemEvent> {
     let id = fields::text_of(item, "id");
     let mut told = vec![added(at, &opening(item))];
     match fields::kind(item) {
@@ -25,7 +25,7 @@ pub(super) fn of(at: usize, item: &Value) -> Vec<Told> {
         "reasoning" => {
             for (part_at, part) in item["summary"].as_array().into_iter().flatten().enumerate() {
                 told.push(summary_opens(at, id, part_at));
-                told.push(thought(at, id, part_at, fields::text_of(part, "text")));
+                told.push(summary_delta(at, id, part_at, fields::text_of(part, "text")));
                 told.extend(summary_ends(at, id, part_at, fields::text_of(part, "text")));
             }
         }
@@ -47,11 +47,11 @@ pub(super) fn of(at: usize, item: &Value) -> Vec<Told> {
     told
 }
 
-pub(super) fn added(at: usize, item: &Value) -> Told {
+pub(super) fn added(at: usize, item: &Value) -> ItemEvent {
     (ADDED, json!({"output_index": at, "item": item}))
 }
 
-pub(super) fn done(at: usize, item: &Value) -> Told {
+pub(super) fn done(at: usize, item: &Value) -> ItemEvent {
     (DONE, json!({"output_index": at, "item": item}))
 }
 
@@ -78,7 +78,7 @@ pub(super) fn empty_text() -> Value {
     json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []})
 }
 
-pub(super) fn part_opens(at: usize, id: &str, part_at: usize, part: &Value) -> Option<Told> {
+pub(super) fn part_opens(at: usize, id: &str, part_at: usize, part: &Value) -> Option<ItemEvent> {
     let part = match fields::text_of(part, "type") {
         "output_text" => empty_text(),
         "refusal" => json!({"type": "refusal", "refusal": ""}),
@@ -87,7 +87,7 @@ pub(super) fn part_opens(at: usize, id: &str, part_at: usize, part: &Value) -> O
     Some(("response.content_part.added", with(place(at, id, part_at), "part", &part)))
 }
 
-fn text(at: usize, id: &str, part_at: usize, part: &Value) -> Option<Told> {
+fn text(at: usize, id: &str, part_at: usize, part: &Value) -> Option<ItemEvent> {
     match fields::text_of(part, "type") {
         "output_text" => Some(text_delta(at, id, part_at, fields::text_of(part, "text"))),
         "refusal" => Some(("response.refusal.delta", with(place(at, id, part_at), "delta", &part["refusal"]))),
@@ -95,12 +95,12 @@ fn text(at: usize, id: &str, part_at: usize, part: &Value) -> Option<Told> {
     }
 }
 
-pub(super) fn text_delta(at: usize, id: &str, part_at: usize, text: &str) -> Told {
+pub(super) fn text_delta(at: usize, id: &str, part_at: usize, text: &str) -> ItemEvent {
     let delta = with(place(at, id, part_at), "delta", &Value::from(text));
     ("response.output_text.delta", with(delta, "logprobs", &json!([])))
 }
 
-pub(super) fn part_ends(at: usize, id: &str, part_at: usize, part: &Value) -> Vec<Told> {
+pub(super) fn part_ends(at: usize, id: &str, part_at: usize, part: &Value) -> Vec<ItemEvent> {
     let place = || place(at, id, part_at);
     let done = match fields::text_of(part, "type") {
         "output_text" => {
@@ -113,16 +113,16 @@ pub(super) fn part_ends(at: usize, id: &str, part_at: usize, part: &Value) -> Ve
     vec![done, ("response.content_part.done", with(place(), "part", part))]
 }
 
-pub(super) fn summary_opens(at: usize, id: &str, part_at: usize) -> Told {
+pub(super) fn summary_opens(at: usize, id: &str, part_at: usize) -> ItemEvent {
     let part = json!({"type": "summary_text", "text": ""});
     ("response.reasoning_summary_part.added", with(summary_place(at, id, part_at), "part", &part))
 }
 
-pub(super) fn thought(at: usize, id: &str, part_at: usize, text: &str) -> Told {
+pub(super) fn summary_delta(at: usize, id: &str, part_at: usize, text: &str) -> ItemEvent {
     ("response.reasoning_summary_text.delta", with(summary_place(at, id, part_at), "delta", &Value::from(text)))
 }
 
-pub(super) fn summary_ends(at: usize, id: &str, part_at: usize, text: &str) -> [Told; 2] {
+pub(super) fn summary_ends(at: usize, id: &str, part_at: usize, text: &str) -> [ItemEvent; 2] {
     let place = || summary_place(at, id, part_at);
     let part = json!({"type": "summary_text", "text": text});
     [

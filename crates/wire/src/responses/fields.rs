@@ -1,10 +1,11 @@
 //! Views of items' fields.
 
 use dacapo_replay::{Answer, Catalog};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::conversation;
-use crate::saying::ModelCall;
+use crate::model_message::{CallExtra, CallFormat, ModelCall};
+use crate::neutral::ToolStatus;
 
 /// Calls of providers' tools that the client executes.
 const CLIENT_CALLS: [&str; 5] =
@@ -18,9 +19,6 @@ const CLIENT_OUTPUTS: [&str; 6] = [
     "mcp_approval_response",
     "tool_search_output",
 ];
-
-/// Marks a call that took text, in what is carried of it.
-const CUSTOM: &str = "custom";
 
 pub(super) fn text_of<'a>(item: &'a Value, key: &str) -> &'a str {
     item.get(key).and_then(Value::as_str).unwrap_or_default()
@@ -75,7 +73,7 @@ pub(super) fn is_reasoning(item: &Value) -> bool {
 }
 
 /// Of the model, but no call of a tool of the client's.
-pub(super) fn is_said(item: &Value) -> bool {
+pub(super) fn is_model_output(item: &Value) -> bool {
     match kind(item) {
         "message" => text_of(item, "role") == "assistant",
         "reasoning" | "mcp_list_tools" | "mcp_approval_request" => true,
@@ -84,7 +82,7 @@ pub(super) fn is_said(item: &Value) -> bool {
 }
 
 /// A thought that its provider understands when it comes back.
-pub(super) fn is_whole_thought(item: &Value) -> bool {
+pub(super) fn is_complete_reasoning(item: &Value) -> bool {
     let has_content = item.get("content").and_then(Value::as_array).is_some_and(|content| !content.is_empty());
     !text_of(item, "encrypted_content").is_empty() || has_content
 }
@@ -96,7 +94,7 @@ pub(super) fn caller_id(item: &Value) -> Option<&str> {
 }
 
 /// What a message says aloud.
-pub(super) fn said_text(item: &Value) -> String {
+pub(super) fn message_text(item: &Value) -> String {
     match item.get("content") {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => {
@@ -108,7 +106,7 @@ pub(super) fn said_text(item: &Value) -> String {
 }
 
 /// Thoughts that people can read.
-pub(super) fn thoughts(item: &Value) -> String {
+pub(super) fn reasoning_text(item: &Value) -> String {
     let parts =
         ["summary", "content"].iter().find_map(|key| item.get(key)?.as_array().filter(|parts| !parts.is_empty()));
     let texts = parts.into_iter().flatten().filter_map(|part| part.get("text")?.as_str());
@@ -116,7 +114,7 @@ pub(super) fn thoughts(item: &Value) -> String {
 }
 
 pub(super) fn answer(item: &Value) -> Answer {
-    conversation::answer(conversation::text(item.get("output")), false)
+    conversation::answer(conversation::text(item.get("output")), ToolStatus::Ok)
 }
 
 /// Functions of a namespace are known by both names.
@@ -136,23 +134,22 @@ pub(super) fn tool_name(item: &Value, catalog: &Catalog) -> String {
     });
     match tool {
         Some(function) => catalog.qualified_name(function.tool).to_owned(),
-        None => crate::plain::tool_name(&full_name(item), catalog),
+        None => crate::plain_mode::tool_name(&full_name(item), catalog),
     }
 }
 
 pub(super) fn model_call(item: &Value) -> ModelCall {
-    let is_custom = kind(item) == "custom_tool_call";
-    let mut opaque = Map::new();
-    if is_custom {
-        opaque.insert(CUSTOM.to_owned(), Value::Bool(true));
-    }
-    let arguments = match item.get(if is_custom { "input" } else { "arguments" }) {
+    let (format, extra, key) = match kind(item) {
+        "custom_tool_call" => (CallFormat::Text, CallExtra::WrittenAsText, "input"),
+        _ => (CallFormat::Json, CallExtra::None, "arguments"),
+    };
+    let arguments = match item.get(key) {
         Some(Value::String(text)) => text.clone(),
         None | Some(Value::Null) => String::new(),
         Some(object) => object.to_string(),
     };
     let id = call_id(item).to_owned();
-    ModelCall { name: full_name(item), arguments, id, is_custom, native: item.clone(), opaque }
+    ModelCall { name: full_name(item), arguments, id, format, native: item.clone(), extra }
 }
 
 /// A call as it stands in a history.
@@ -161,10 +158,9 @@ pub(super) fn written(id: &str, call: &ModelCall) -> Value {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => (Some(namespace), name),
         _ => (None, call.name.as_str()),
     };
-    let mut item = if call.is_custom {
-        json!({"type": "custom_tool_call", "call_id": id, "name": name, "input": call.arguments})
-    } else {
-        json!({"type": "function_call", "call_id": id, "name": name, "arguments": call.arguments})
+    let mut item = match call.format {
+        CallFormat::Text => json!({"type": "custom_tool_call", "call_id": id, "name": name, "input": call.arguments}),
+        CallFormat::Json => json!({"type": "function_call", "call_id": id, "name": name, "arguments": call.arguments}),
     };
     if let Some(namespace) = namespace {
         item["namespace"] = Value::from(namespace);
@@ -172,16 +168,19 @@ pub(super) fn written(id: &str, call: &ModelCall) -> Value {
     item
 }
 
-pub(super) fn output(id: &str, text: impl Into<Value>, is_custom: bool) -> Value {
-    let kind = if is_custom { "custom_tool_call_output" } else { "function_call_output" };
+pub(super) fn output(id: &str, text: impl Into<Value>, format: CallFormat) -> Value {
+    let kind = match format {
+        CallFormat::Text => "custom_tool_call_output",
+        CallFormat::Json => "function_call_output",
+    };
     json!({"type": kind, "call_id": id, "output": text.into()})
 }
 
 /// The same call as the model made it: what is carried of one that took text has been made JSON.
 pub(super) fn as_made(call: &ModelCall) -> ModelCall {
     let mut call = call.clone();
-    if call.opaque.contains_key(CUSTOM) {
-        call.is_custom = true;
+    if call.extra == CallExtra::WrittenAsText {
+        call.format = CallFormat::Text;
         if let Ok(Value::Object(fields)) = serde_json::from_str(&call.arguments)
             && let (1, Some(Value::String(code))) = (fields.len(), fields.get("code"))
         {

@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{echoes, fields};
-use crate::conversation::{Conversation, Item};
+use super::{client_echo, fields};
+use crate::conversation::{Conversation, ConversationItem, WireCall};
 use crate::ids::RunId;
-use crate::plain::{self, AnswerOf, CallOf, Exchange, Seals};
+use crate::model_history::UNANSWERED;
+use crate::model_message::ModelMessage;
+use crate::plain_mode::{self, CallExchange, HistoryAnswer, HistoryCall, StateOpener};
 use crate::seal::Sealer;
 
-/// Reads the programs of plain mode. Without `seals` their calls are calls like others.
-pub(super) fn walk(items: impl IntoIterator<Item = Value>, seals: Option<&Seals<'_>>) -> Conversation {
+/// Reads the programs of plain mode. Without `opener` their calls are calls like others.
+pub(super) fn read(items: impl IntoIterator<Item = Value>, opener: Option<&StateOpener<'_>>) -> Conversation {
     let mut conversation = Conversation::default();
     let mut seen = BTreeSet::new();
     for group in groups(items) {
@@ -19,7 +21,7 @@ pub(super) fn walk(items: impl IntoIterator<Item = Value>, seals: Option<&Seals<
             seen.extend(group.call_ids());
             for item in group.items {
                 if let Some(item) = not_late(&mut conversation, item) {
-                    conversation.items.push(Item::Message(item));
+                    conversation.items.push(ConversationItem::Entry(item));
                 }
             }
             continue;
@@ -29,27 +31,27 @@ pub(super) fn walk(items: impl IntoIterator<Item = Value>, seals: Option<&Seals<
         for item in group.items {
             let id = fields::call_id(&item).to_owned();
             if fields::is_call(&item) {
-                let name = match seals {
-                    Some(seals) => fields::tool_name(&item, seals.catalog),
+                let name = match opener {
+                    Some(opener) => fields::tool_name(&item, opener.catalog),
                     None => fields::full_name(&item),
                 };
-                calls.push(CallOf { id, name, call: item });
+                calls.push(HistoryCall { id, name, call: item });
             } else if !fields::is_output(&item) {
-                let place = if fields::is_said(&item) { &mut before } else { &mut remarks };
+                let place = if fields::is_model_output(&item) { &mut before } else { &mut remarks };
                 place.push(item);
             } else if ids.contains(&id) || !seen.contains(&id) {
-                answers.push(AnswerOf { id, said: fields::answer(&item), answer: item });
+                answers.push(HistoryAnswer { id, parsed: fields::answer(&item), answer: item });
             } else {
                 remarks.extend(not_late(&mut conversation, item));
             }
         }
         seen.extend(ids);
         let message = Value::Array(before.clone());
-        Exchange { message, calls, answers, remarks }.add_to(&mut conversation, seals);
-        if let Some(Item::Block(block)) = conversation.items.last() {
-            let kept = echoes::unknown(before, &block.state);
+        CallExchange { message, calls, answers, remarks }.add_to(&mut conversation, opener);
+        if let Some(ConversationItem::Program(block)) = conversation.items.last() {
+            let kept = client_echo::unknown(before, &block.state);
             let at = conversation.items.len() - 1;
-            conversation.items.splice(at..at, kept.into_iter().map(Item::Message));
+            conversation.items.splice(at..at, kept.into_iter().map(ConversationItem::Entry));
         }
     }
     conversation
@@ -61,12 +63,12 @@ fn not_late(conversation: &mut Conversation, item: Value) -> Option<Value> {
     if !fields::is_output(&item) {
         return Some(item);
     }
-    if Sealer::claims(id) {
-        plain::hear_late(conversation, id, fields::answer(&item));
+    if Sealer::is_own_id(id) {
+        plain_mode::add_late_answer(conversation, id, fields::answer(&item));
         return None;
     }
     let blocks = conversation.items.iter_mut().rev().filter_map(|item| match item {
-        Item::Block(block) => Some(block),
+        ConversationItem::Program(block) => Some(block),
         _ => None,
     });
     match blocks.flat_map(|block| &mut block.direct).find(|given| fields::call_id(&given.call) == id) {
@@ -86,7 +88,7 @@ pub(super) fn call_ids(items: impl IntoIterator<Item = Value>) -> Vec<Vec<String
 /// What belongs to one answer of the model: what it said, its calls, and what the client answered. Anything else is a
 /// group by itself.
 #[derive(Default)]
-struct Group {
+struct ResponseGroup {
     items: Vec<Value>,
     has_calls: bool,
     has_outputs: bool,
@@ -96,7 +98,7 @@ struct Group {
     round: Option<(RunId, u32)>,
 }
 
-impl Group {
+impl ResponseGroup {
     fn call_ids(&self) -> impl Iterator<Item = String> {
         let calls = self.items.iter().filter(|item| fields::is_call(item));
         calls.map(|call| fields::call_id(call).to_owned())
@@ -117,12 +119,12 @@ impl Group {
             return self.has_sealed && self.has_outputs;
         }
         // Some clients put what was said after the calls.
-        fields::is_said(item) && (!self.has_calls || self.has_sealed) && !self.has_outputs
+        fields::is_model_output(item) && (!self.has_calls || self.has_sealed) && !self.has_outputs
     }
 
     /// The first call of each round is sealed; where ids are short, they say which round they are of.
     fn is_new(&self, id: &str) -> bool {
-        if !Sealer::claims(id) {
+        if !Sealer::is_own_id(id) {
             return self.has_outputs;
         }
         // What was answered before was another answer of the model.
@@ -137,7 +139,7 @@ impl Group {
         let id = fields::call_id(&item);
         if fields::is_call(&item) {
             self.has_calls = true;
-            self.has_sealed |= Sealer::claims(id);
+            self.has_sealed |= Sealer::is_own_id(id);
             self.round = self.round.or_else(|| Sealer::run_and_round(id));
         }
         self.has_outputs |= fields::is_output(&item);
@@ -145,22 +147,70 @@ impl Group {
     }
 }
 
-fn groups(items: impl IntoIterator<Item = Value>) -> Vec<Group> {
-    let mut groups = vec![Group::default()];
+fn groups(items: impl IntoIterator<Item = Value>) -> Vec<ResponseGroup> {
+    let mut groups = vec![ResponseGroup::default()];
     for item in items {
         match groups.last_mut() {
             Some(group) if group.takes(&item) => group.push(item),
             _ => {
-                let is_whole = !fields::is_call(&item) && !fields::is_said(&item);
-                let mut group = Group::default();
+                let is_whole = !fields::is_call(&item) && !fields::is_model_output(&item);
+                let mut group = ResponseGroup::default();
                 group.push(item);
                 groups.push(group);
                 if is_whole {
-                    groups.push(Group::default());
+                    groups.push(ResponseGroup::default());
                 }
             }
         }
     }
     groups.retain(|group| !group.items.is_empty());
     groups
+}
+
+pub(super) fn model_message(
+    model_message: &ModelMessage,
+    ids: &[String],
+    results: &[String],
+    direct: &[WireCall],
+) -> Vec<Value> {
+    let mut entries = model_message.reasoning.items().to_vec();
+    if let Some(text) = &model_message.text
+        && !entries.iter().any(fields::is_message)
+    {
+        entries.push(fields::message(text));
+    }
+    let calls: Vec<_> = model_message.calls.iter().map(fields::as_made).collect();
+    entries.extend(ids.iter().zip(&calls).map(|(id, call)| fields::written(id, call)));
+    entries.extend(direct.iter().map(|given| given.call.clone()));
+    let results = ids.iter().zip(&calls).zip(results);
+    entries.extend(results.map(|((id, call), result)| fields::output(id, result.as_str(), call.format)));
+    entries.extend(direct.iter().map(output));
+    entries
+}
+
+fn output(given: &WireCall) -> Value {
+    let format = fields::model_call(&given.call).format;
+    let unanswered = || fields::output(fields::call_id(&given.call), UNANSWERED, format);
+    given.answer.clone().unwrap_or_else(unanswered)
+}
+
+/// `message` is the list of what stood before the calls.
+pub(super) fn ordinary_calls(message: &Value, calls: &[WireCall], ids: &[String], note: Option<&str>) -> Vec<Value> {
+    let mut entries = message.as_array().cloned().unwrap_or_default();
+    entries.extend(note.map(fields::message));
+    let mut outputs = Vec::new();
+    for (given, id) in calls.iter().zip(ids) {
+        let (mut call, mut output) = (given.call.clone(), output(given));
+        for item in [&mut call, &mut output] {
+            if let Some(fields) = item.as_object_mut() {
+                fields.insert("call_id".to_owned(), Value::from(id.as_str()));
+                fields.shift_remove("id");
+                fields.shift_remove("caller");
+            }
+        }
+        entries.push(call);
+        outputs.push(output);
+    }
+    entries.extend(outputs);
+    entries
 }

@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::around::Repeated;
-use super::events::{self, Told};
-use super::{fields, marks};
-use crate::said::Head;
-use crate::sse::Event;
+use super::envelope::RequestEcho;
+use super::events::{self, ItemEvent};
+use super::{fields, item_ids};
+use crate::decoder::ResponseMeta;
+use crate::sse::SseEvent;
 
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct ResponseOutput {
     is_stream: bool,
-    pub repeated: Repeated,
-    head: Option<Head>,
+    pub repeated: RequestEcho,
+    meta: Option<ResponseMeta>,
     /// Null where one was not announced.
     pub items: Vec<Value>,
     /// On their way.
-    told: Vec<Event>,
+    told: Vec<SseEvent>,
     events: u64,
     /// Where the items of the present answer of the model stand in ours.
     places: BTreeMap<u64, usize>,
@@ -28,12 +28,12 @@ pub(super) struct Output {
     answers: usize,
 }
 
-impl Output {
-    pub(super) fn new(is_stream: bool, repeated: Repeated) -> Output {
-        Output {
+impl ResponseOutput {
+    pub(super) fn new(is_stream: bool, repeated: RequestEcho) -> ResponseOutput {
+        ResponseOutput {
             is_stream,
             repeated,
-            head: None,
+            meta: None,
             items: Vec::new(),
             told: Vec::new(),
             events: 0,
@@ -44,35 +44,35 @@ impl Output {
     }
 
     /// A model begins to answer.
-    pub(super) fn begins(&mut self) {
+    pub(super) fn response_started(&mut self) {
         self.places.clear();
         self.answers += 1;
     }
 
     /// What a thought of the present answer is called.
-    pub(super) fn thought_id(&self, id: String) -> String {
-        if self.answers > 1 { marks::later_item(self.answers - 1, &id) } else { id }
+    pub(super) fn reasoning_id(&self, id: String) -> String {
+        if self.answers > 1 { item_ids::later_item(self.answers - 1, &id) } else { id }
     }
 
-    pub(super) fn head(&mut self, head: &Head) {
-        if !self.is_stream || self.head.is_none() {
-            self.head = Some(head.clone());
+    pub(super) fn meta(&mut self, meta: &ResponseMeta) {
+        if !self.is_stream || self.meta.is_none() {
+            self.meta = Some(meta.clone());
         }
     }
 
     pub(super) fn answer_id(&self) -> &str {
-        self.head.as_ref().map_or("", |head| head.id.as_str())
+        self.meta.as_ref().map_or("", |meta| meta.id.as_str())
     }
 
     pub(super) fn response(&self, status: &str, output: Vec<Value>, usage: Value) -> Option<Value> {
-        let mut response = self.repeated.response(self.head.as_ref()?);
+        let mut response = self.repeated.response(self.meta.as_ref()?);
         response.insert("status".to_owned(), Value::from(status));
         response.insert("output".to_owned(), Value::Array(output));
         response.insert("usage".to_owned(), usage);
         Some(Value::Object(response))
     }
 
-    pub(super) fn tell(&mut self, (kind, fields): Told) {
+    pub(super) fn tell(&mut self, (kind, fields): ItemEvent) {
         if !self.is_stream {
             return;
         }
@@ -80,7 +80,7 @@ impl Output {
         self.number(kind, fields);
     }
 
-    pub(super) fn tell_all(&mut self, told: impl IntoIterator<Item = Told>) {
+    pub(super) fn tell_all(&mut self, told: impl IntoIterator<Item = ItemEvent>) {
         for told in told {
             self.tell(told);
         }
@@ -98,11 +98,11 @@ impl Output {
     }
 
     pub(super) fn number(&mut self, kind: &str, fields: Value) {
-        self.told.push(Event::typed(&events::numbered(kind, fields, self.events)));
+        self.told.push(SseEvent::typed(&events::numbered(kind, fields, self.events)));
         self.events += 1;
     }
 
-    pub(super) fn taken(&mut self) -> Vec<Event> {
+    pub(super) fn taken(&mut self) -> Vec<SseEvent> {
         std::mem::take(&mut self.told)
     }
 
@@ -124,7 +124,7 @@ impl Output {
                 self.items.push(Value::Null);
             }
             if let Some(item) = event.get("item").filter(|item| fields::is_reasoning(item)) {
-                let id = self.thought_id(fields::text_of(item, "id").to_owned());
+                let id = self.reasoning_id(fields::text_of(item, "id").to_owned());
                 self.renamed.insert(place, id);
             }
             if let Some(id) = self.renamed.get(&place) {

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{fields, marks};
-use crate::reader::BadRequest;
-use crate::saying::ModelCall;
+use super::{fields, item_ids};
+use crate::model_message::{CallFormat, ModelCall};
+use crate::request::BadRequest;
 use crate::seal::Sealer;
 
 const NOT_STORED: &str = "(an earlier answer that the client referred to by its id only; it is not stored here)";
@@ -21,7 +21,7 @@ const UNKNOWN: &str = "unknown";
 pub(super) fn resolved(items: Vec<Value>) -> Result<Vec<(usize, Value)>, BadRequest> {
     let mut resolved = Vec::new();
     for (at, item) in items.into_iter().enumerate() {
-        if is_reference(&item) && marks::is_large(fields::text_of(&item, "id")) {
+        if is_reference(&item) && item_ids::is_large(fields::text_of(&item, "id")) {
             return Err(BadRequest::new(format!("input[{at}].id"), TOO_LARGE));
         }
         let item = if is_others_call(&item) { Some(item) } else { resolved_item(item) };
@@ -32,7 +32,7 @@ pub(super) fn resolved(items: Vec<Value>) -> Result<Vec<(usize, Value)>, BadRequ
 
 /// The same for a provider that may know what others refer to.
 pub(super) fn resolved_ours(items: Vec<Value>) -> Vec<Value> {
-    let is_others = |item: &Value| is_reference(item) && !marks::is_ours(item);
+    let is_others = |item: &Value| is_reference(item) && !item_ids::is_ours(item);
     let items = items.into_iter().filter_map(|item| if is_others(&item) { Some(item) } else { resolved_item(item) });
     without_overtaken(items.map(|item| (0, item)).collect()).into_iter().map(|(_, item)| item).collect()
 }
@@ -43,22 +43,22 @@ fn is_reference(item: &Value) -> bool {
 
 /// A program's state knows of searches.
 fn resolved_item(item: Value) -> Option<Value> {
-    if marks::is_search(&item) {
+    if item_ids::is_search(&item) {
         return None;
     }
     if is_reference(&item) { referred_to(fields::text_of(&item, "id")) } else { Some(item) }
 }
 
 fn referred_to(id: &str) -> Option<Value> {
-    let text = marks::text(id);
+    let text = item_ids::text(id);
     let message = || id.starts_with("msg_").then(|| fields::message(text.as_deref().unwrap_or(NOT_STORED)));
-    marks::call_of(id).or_else(|| marks::program_of(id)).or_else(message)
+    item_ids::call_of(id).or_else(|| item_ids::program_of(id)).or_else(message)
 }
 
 /// A reference to a call that did not go through us.
 fn is_others_call(item: &Value) -> bool {
     let id = fields::text_of(item, "id");
-    is_reference(item) && !marks::is_ours(item) && ["fc_", "ctc_"].iter().any(|prefix| id.starts_with(prefix))
+    is_reference(item) && !item_ids::is_ours(item) && ["fc_", "ctc_"].iter().any(|prefix| id.starts_with(prefix))
 }
 
 /// No provider takes answers without their calls: those that others made stand where the references were, as far as
@@ -75,7 +75,7 @@ fn with_others_calls(items: Vec<(usize, Value)>) -> Vec<(usize, Value)> {
     let mut answers: Vec<(usize, Value)> = Vec::new();
     for (at, item) in items.iter().rev() {
         let id = fields::call_id(item);
-        let is_ours = Sealer::claims(id) || fields::caller_id(item).is_some();
+        let is_ours = Sealer::is_own_id(id) || fields::caller_id(item).is_some();
         if fields::is_output(item) && !is_ours && known.insert(id.to_owned()) {
             answers.push((*at, item.clone()));
         }
@@ -85,10 +85,12 @@ fn with_others_calls(items: Vec<(usize, Value)>) -> Vec<(usize, Value)> {
             return Some((at, item));
         }
         let (_, answer) = answers.pop_if(|(of, _)| *of > at)?;
-        let is_custom = fields::kind(&answer) == "custom_tool_call_output";
-        let arguments = if is_custom { "" } else { "{}" };
+        let (format, arguments) = match fields::kind(&answer) {
+            "custom_tool_call_output" => (CallFormat::Text, ""),
+            _ => (CallFormat::Json, "{}"),
+        };
         let call =
-            ModelCall { name: UNKNOWN.to_owned(), arguments: arguments.to_owned(), is_custom, ..ModelCall::default() };
+            ModelCall { name: UNKNOWN.to_owned(), arguments: arguments.to_owned(), format, ..ModelCall::default() };
         Some((at, fields::written(fields::call_id(&answer), &call)))
     };
     items.into_iter().filter_map(call).collect()
@@ -102,20 +104,20 @@ fn without_overtaken(items: Vec<(usize, Value)>) -> Vec<(usize, Value)> {
     for (at, mut item) in items.into_iter().rev() {
         let mut is_overtaken = false;
         if fields::is_reasoning(&item) {
-            let (of, id) = marks::later(&item).map_or((0, None), |(of, id)| (of, Some(id.to_owned())));
+            let (of, id) = item_ids::later(&item).map_or((0, None), |(of, id)| (of, Some(id.to_owned())));
             is_overtaken = of < answer;
             answer = answer.max(of);
             if let Some(id) = id {
                 item["id"] = Value::from(id);
             }
-        } else if !fields::is_said(&item) && !fields::is_call(&item) {
+        } else if !fields::is_model_output(&item) && !fields::is_call(&item) {
             answer = 0;
         }
         kept.push((at, item, is_overtaken));
     }
     let mut leads = false;
     let is_kept = |(at, item, is_overtaken): (usize, Value, bool)| {
-        let is_led_to = fields::is_said(&item) && !fields::is_message(&item) && !fields::is_client_call(&item);
+        let is_led_to = fields::is_model_output(&item) && !fields::is_message(&item) && !fields::is_client_call(&item);
         leads = is_overtaken || leads && is_led_to && !fields::is_reasoning(&item);
         (!leads).then_some((at, item))
     };

@@ -7,9 +7,9 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use super::fields;
-use crate::callers::{Callers, Split};
-use crate::message::{Input, Tool};
-use crate::reader::BadRequest;
+use crate::allowed_callers::{AllowedCallers, ProgramDeclaration, ToolSplit};
+use crate::neutral::{ToolDeclaration, ToolInput};
+use crate::request::BadRequest;
 
 /// The tool by which clients declare that programs may be written.
 pub(super) const PROGRAMS: &str = "programmatic_tool_calling";
@@ -22,18 +22,18 @@ const DEFERRED: &str = "defer_loading";
 
 /// A function, in or out of a namespace.
 #[derive(PartialEq, Eq)]
-pub(super) struct Named<'a> {
+pub(super) struct FunctionName<'a> {
     namespace: &'a str,
     name: &'a str,
 }
 
-impl<'a> Named<'a> {
-    pub(super) fn of(value: &'a Value) -> Named<'a> {
-        Named { namespace: fields::text_of(value, "namespace"), name: fields::text_of(value, "name") }
+impl<'a> FunctionName<'a> {
+    pub(super) fn of(value: &'a Value) -> FunctionName<'a> {
+        FunctionName { namespace: fields::text_of(value, "namespace"), name: fields::text_of(value, "name") }
     }
 }
 
-impl fmt::Display for Named<'_> {
+impl fmt::Display for FunctionName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.namespace.is_empty() { f.write_str(self.name) } else { write!(f, "{}.{}", self.namespace, self.name) }
     }
@@ -43,25 +43,21 @@ fn entries(body: &Map<String, Value>) -> &[Value] {
     body.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-pub(super) fn declares_programs(body: &Map<String, Value>) -> bool {
-    entries(body).iter().any(|entry| fields::kind(entry) == PROGRAMS)
-}
-
-/// Who may call a function that does not say it: where the client declares programs, it says which ones are for them.
-fn otherwise(explicit: bool) -> Callers {
-    if explicit { Callers::DIRECT } else { Callers::PROGRAMS }
+pub(super) fn program_declaration(body: &Map<String, Value>) -> ProgramDeclaration {
+    ProgramDeclaration::declared_if(entries(body).iter().any(|entry| fields::kind(entry) == PROGRAMS))
 }
 
 /// May the model call the function by itself?
 pub(super) fn is_direct(body: &Map<String, Value>, choice: &Value) -> bool {
-    let otherwise = otherwise(declares_programs(body));
-    let is_direct = |tool: &Value| Callers::of(tool.get(CALLERS), otherwise).is_ok_and(|callers| callers.direct);
-    let wanted = Named::of(choice);
+    let default = program_declaration(body).default_callers();
+    let is_direct =
+        |tool: &Value| AllowedCallers::read(tool.get(CALLERS), default).is_ok_and(AllowedCallers::allow_model);
+    let wanted = FunctionName::of(choice);
     entries(body).iter().any(|entry| match fields::kind(entry) {
-        "function" => wanted == Named::of(entry) && is_direct(entry),
+        "function" => wanted == FunctionName::of(entry) && is_direct(entry),
         "namespace" => {
             let namespace = fields::text_of(entry, "name");
-            let is_wanted = |tool: &Value| wanted == Named { namespace, name: fields::text_of(tool, "name") };
+            let is_wanted = |tool: &Value| wanted == FunctionName { namespace, name: fields::text_of(tool, "name") };
             members(entry).iter().any(|tool| is_wanted(tool) && is_direct(tool))
         }
         _ => false,
@@ -72,8 +68,8 @@ fn members(entry: &Value) -> &[Value] {
     entry.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split<'_>, BadRequest> {
-    let mut split = Split::default();
+pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> Result<ToolSplit<'_>, BadRequest> {
+    let mut split = ToolSplit::default();
     let entries = match body.get("tools") {
         None | Some(Value::Null) => return Ok(split),
         Some(Value::Array(entries)) => entries,
@@ -84,16 +80,16 @@ pub(super) fn split(body: &Map<String, Value>, explicit: bool) -> Result<Split<'
         let place = format!("tools[{at}]");
         match fields::kind(entry) {
             "function" => {
-                let callers = callers(entry, &place, explicit)?;
-                if callers.programs {
+                let callers = callers(entry, &place, programs)?;
+                if callers.allow_programs() {
                     for_programs(Cow::Borrowed(entry), place, &mut split);
                 }
-                if callers.direct {
+                if callers.allow_model() {
                     split.direct.insert(fields::text_of(entry, "name").to_owned());
                     split.passed.push(without(entry, &[CALLERS]));
                 }
             }
-            "namespace" => namespace(entry, &place, explicit, &mut split)?,
+            "namespace" => namespace(entry, &place, programs, &mut split)?,
             PROGRAMS => {}
             SEARCH if fields::text_of(entry, "execution") != "client" => search = Some((split.passed.len(), entry)),
             _ => {
@@ -123,11 +119,11 @@ fn is_deferred(entry: &Value) -> bool {
 }
 
 /// Names of functions that the client gave the model in the middle of the conversation. Programs know nothing of them.
-fn loaded(body: &Map<String, Value>, split: &Split<'_>) -> Vec<String> {
+fn loaded(body: &Map<String, Value>, split: &ToolSplit<'_>) -> Vec<String> {
     let of_programs: BTreeSet<String> = split
         .tools
         .iter()
-        .map(|tool| Named { namespace: fields::text_of(tool, "server"), ..Named::of(tool) }.to_string())
+        .map(|tool| FunctionName { namespace: fields::text_of(tool, "server"), ..FunctionName::of(tool) }.to_string())
         .collect();
     let items = body.get("input").and_then(Value::as_array).into_iter().flatten();
     let loads = items.filter(|item| match fields::kind(item) {
@@ -136,7 +132,9 @@ fn loaded(body: &Map<String, Value>, split: &Split<'_>) -> Vec<String> {
         _ => false,
     });
     let tools = loads.filter_map(|item| item.get("tools")).flat_map(functions);
-    let is_direct = |tool: &Value| Callers::of(tool.get(CALLERS), Callers::DIRECT).is_ok_and(|callers| callers.direct);
+    let is_direct = |tool: &Value| {
+        AllowedCallers::read(tool.get(CALLERS), AllowedCallers::MODEL).is_ok_and(AllowedCallers::allow_model)
+    };
     let tools = tools.filter(|(name, tool)| is_direct(tool) && !of_programs.contains(name));
     tools.map(|(name, _)| name).filter(|name| !name.is_empty()).collect()
 }
@@ -145,9 +143,9 @@ fn loaded(body: &Map<String, Value>, split: &Split<'_>) -> Vec<String> {
 pub(super) fn check_callers(body: &Map<String, Value>) -> Result<(), BadRequest> {
     let check = |entry: &Value, place: String| {
         let place = format!("{place}.{CALLERS}");
-        match Callers::of(entry.get(CALLERS), Callers::DIRECT) {
+        match AllowedCallers::read(entry.get(CALLERS), AllowedCallers::MODEL) {
             _ if matches!(fields::kind(entry), "function" | "namespace") => Ok(()),
-            Ok(callers) if callers.direct => Ok(()),
+            Ok(callers) if callers.allow_model() => Ok(()),
             Ok(_) => Err(BadRequest::new(place, "only functions can be called by programs here; use [\"direct\"]")),
             Err(message) => Err(BadRequest::new(place, message)),
         }
@@ -162,7 +160,12 @@ pub(super) fn check_callers(body: &Map<String, Value>) -> Result<(), BadRequest>
 }
 
 /// Its functions are functions of a server of that name, as the catalog sees it.
-fn namespace<'a>(entry: &'a Value, place: &str, explicit: bool, split: &mut Split<'a>) -> Result<(), BadRequest> {
+fn namespace<'a>(
+    entry: &'a Value,
+    place: &str,
+    programs: ProgramDeclaration,
+    split: &mut ToolSplit<'a>,
+) -> Result<(), BadRequest> {
     let namespace = fields::text_of(entry, "name");
     if namespace.is_empty() {
         return Err(BadRequest::new(format!("{place}.name"), "a namespace needs a name"));
@@ -171,14 +174,14 @@ fn namespace<'a>(entry: &'a Value, place: &str, explicit: bool, split: &mut Spli
     for (at, tool) in members(entry).iter().enumerate() {
         let place = format!("{place}.tools[{at}]");
         let is_function = fields::kind(tool) == "function";
-        let callers = if is_function { callers(tool, &place, explicit)? } else { Callers::DIRECT };
-        if callers.programs {
+        let callers = if is_function { callers(tool, &place, programs)? } else { AllowedCallers::MODEL };
+        if callers.allow_programs() {
             let mut tool = tool.clone();
             tool["server"] = Value::from(namespace);
             for_programs(Cow::Owned(tool), place, split);
         }
-        if callers.direct {
-            split.direct.insert(Named { namespace, name: fields::text_of(tool, "name") }.to_string());
+        if callers.allow_model() {
+            split.direct.insert(FunctionName { namespace, name: fields::text_of(tool, "name") }.to_string());
             direct.push(without(tool, &[CALLERS]));
         }
     }
@@ -194,10 +197,10 @@ fn namespace<'a>(entry: &'a Value, place: &str, explicit: bool, split: &mut Spli
 const OURS: [&str; 2] = [CALLERS, DEFERRED];
 
 /// All but what only programs may call, and what only we understand.
-pub(super) fn ordinary(body: &Map<String, Value>, explicit: bool) -> Vec<Value> {
+pub(super) fn ordinary(body: &Map<String, Value>, programs: ProgramDeclaration) -> Vec<Value> {
     let is_ordinary = |tool: &&Value| {
-        let callers = Callers::of(tool.get(CALLERS), otherwise(explicit));
-        callers.is_ok_and(|callers| callers.direct || !callers.are_given)
+        let callers = AllowedCallers::read(tool.get(CALLERS), programs.default_callers());
+        callers.is_ok_and(AllowedCallers::are_ordinary)
     };
     let entry = |entry: &Value| match fields::kind(entry) {
         "function" => is_ordinary(&entry).then(|| without(entry, &OURS)),
@@ -216,12 +219,12 @@ pub(super) fn ordinary(body: &Map<String, Value>, explicit: bool) -> Vec<Value> 
     entries(body).iter().filter_map(entry).collect()
 }
 
-fn for_programs<'a>(tool: Cow<'a, Value>, place: String, split: &mut Split<'a>) {
+fn for_programs<'a>(tool: Cow<'a, Value>, place: String, split: &mut ToolSplit<'a>) {
     if tool.get(DEFERRED) == Some(&Value::Bool(true)) {
         split.deferred.insert(split.tools.len());
     }
     split.tools.push(tool);
-    split.places.push(place);
+    split.paths.push(place);
 }
 
 /// The functions of a request, by the names under which programs know them.
@@ -229,15 +232,16 @@ pub(super) fn functions(tools: &Value) -> impl Iterator<Item = (String, &Value)>
     let entries = tools.as_array().map_or(&[][..], Vec::as_slice);
     entries.iter().flat_map(|entry| match fields::kind(entry) {
         "namespace" => {
-            let name = |tool| Named { namespace: fields::text_of(entry, "name"), name: fields::text_of(tool, "name") };
+            let name =
+                |tool| FunctionName { namespace: fields::text_of(entry, "name"), name: fields::text_of(tool, "name") };
             members(entry).iter().map(|tool| (name(tool).to_string(), tool)).collect()
         }
         _ => vec![(fields::text_of(entry, "name").to_owned(), entry)],
     })
 }
 
-fn callers(entry: &Value, place: &str, explicit: bool) -> Result<Callers, BadRequest> {
-    let callers = Callers::of(entry.get(CALLERS), otherwise(explicit));
+fn callers(entry: &Value, place: &str, programs: ProgramDeclaration) -> Result<AllowedCallers, BadRequest> {
+    let callers = AllowedCallers::read(entry.get(CALLERS), programs.default_callers());
     callers.map_err(|message| BadRequest::new(format!("{place}.{CALLERS}"), message))
 }
 
@@ -255,34 +259,34 @@ fn without(entry: &Value, keys: &[&str]) -> Value {
     entry
 }
 
-pub(super) fn read(entry: &Value) -> Option<Tool> {
+pub(super) fn read(entry: &Value) -> Option<ToolDeclaration> {
     let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
     let input = match fields::kind(entry) {
         "function" => {
             let schema = entry.get("parameters").filter(|schema| schema.is_object()).cloned();
-            Input::Schema(schema.unwrap_or_else(|| json!({"type": "object", "properties": {}})))
+            ToolInput::Schema(schema.unwrap_or_else(|| json!({"type": "object", "properties": {}})))
         }
-        "custom" => Input::Text { format: entry.get("format").map(nested) },
+        "custom" => ToolInput::Text { format: entry.get("format").map(nested) },
         _ => return None,
     };
-    Some(Tool { name: text("name")?, description: text("description"), input })
+    Some(ToolDeclaration { name: text("name")?, description: text("description"), input })
 }
 
-pub(super) fn write(tool: &Tool) -> Value {
+pub(super) fn write(tool: &ToolDeclaration) -> Value {
     let mut fields = Map::new();
-    let kind = if matches!(tool.input, Input::Schema(_)) { "function" } else { "custom" };
+    let kind = if matches!(tool.input, ToolInput::Schema(_)) { "function" } else { "custom" };
     fields.insert("type".to_owned(), Value::from(kind));
     fields.insert("name".to_owned(), Value::from(tool.name.as_str()));
     if let Some(description) = &tool.description {
         fields.insert("description".to_owned(), Value::from(description.as_str()));
     }
     match &tool.input {
-        Input::Schema(schema) => {
+        ToolInput::Schema(schema) => {
             fields.insert("parameters".to_owned(), schema.clone());
             // Without it providers make schemas strict that are not meant to be.
             fields.insert("strict".to_owned(), Value::Bool(false));
         }
-        Input::Text { format } => fields.extend(format.as_ref().map(|format| ("format".to_owned(), flat(format)))),
+        ToolInput::Text { format } => fields.extend(format.as_ref().map(|format| ("format".to_owned(), flat(format)))),
     }
     Value::Object(fields)
 }

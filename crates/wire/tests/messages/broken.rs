@@ -55,39 +55,41 @@ fn nothing_that_is_broken_breaks_us() {
         {"role": "assistant", "content": [{"type": "tool_use", "id": ids[1], "name": "get_weather", "input": {}}]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "y", "content": "late"}]},
     ]));
-    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000, custom_execute: false };
-    let (sealer, kept, toolboxes) = (sealer(), Kept::default(), Toolboxes::default());
-    for upstream in [Wire::Messages, Wire::Chat] {
-        let reader = Reader { upstream, header: None, defaults, sealer: &sealer, kept: &kept, toolboxes: &toolboxes };
+    let defaults =
+        CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No };
+    let (sealer, stored, toolboxes) = (sealer(), StoredStates::default(), Toolboxes::default());
+    for provider in [ProviderSide::MESSAGES, ProviderSide::CHAT] {
+        let reader =
+            RequestReader { provider, header: None, defaults, sealer: &sealer, stored: &stored, toolboxes: &toolboxes };
         for body in mutants(&history) {
-            Kept::wanted(Wire::Messages, &body);
-            if let Ok(Reading::Turn(turn)) = reader.read(Wire::Messages, body) {
+            StoredStates::referred_to(ClientSide::MESSAGES, &body);
+            if let Ok(ParsedRequest::Turn(turn)) = reader.read(ClientSide::MESSAGES, body) {
                 ask(&turn);
             }
         }
     }
-    let turn = turn_for(Wire::Messages, plain(&json!([])));
+    let turn = turn_for(ProviderSide::MESSAGES, plain(&json!([])));
     let stream = events(STREAM, 10_000);
     for at in 0..stream.len() {
         for data in mutants(&serde_json::from_str(&stream[at].data).expect("JSON")) {
             let mut broken = stream.clone();
             broken[at].data = data.to_string();
-            let mut listener = Wire::Messages.listener();
-            let mut speaker = turn.speaker(CallDeltas::Whole);
+            let mut decoder = ProviderSide::MESSAGES.decoder();
+            let mut encoder = turn.encoder(CallDeltas::Whole);
             for event in &broken {
-                let Ok(heard) = listener.hear(event) else { break };
-                listener.head().into_iter().for_each(|head| speaker.head(head));
-                speaker.pass(heard);
+                let Ok(delta) = decoder.decode_event(event) else { break };
+                decoder.meta().into_iter().for_each(|meta| encoder.meta(meta));
+                encoder.delta(delta);
             }
-            if let Some(said) = listener.finish() {
-                speaker.answer(&said, Passed::All);
-                speaker.finish(&usage());
+            if let Some(response) = decoder.finish() {
+                encoder.answer(&response, AnswerParts::All);
+                encoder.finish(&usage());
             }
         }
     }
     for body in mutants(&answer(&json!([{"type": "tool_use", "id": "t", "name": "n", "input": {}}]), "tool_use")) {
-        if let Ok(said) = Wire::Messages.said(body) {
-            assert!(said.saying.calls.len() <= 1);
+        if let Ok(response) = ProviderSide::MESSAGES.decode_response(body) {
+            assert!(response.message.calls.len() <= 1);
         }
     }
 }

@@ -5,10 +5,10 @@ use crate::*;
 #[test]
 fn a_plain_round_comes_back_in_the_ids_of_its_calls() {
     let question = json!({"role": "user", "content": "How is the weather?"});
-    let turn = turn_for(Wire::Messages, plain(&json!([question])));
+    let turn = turn_for(ProviderSide::MESSAGES, plain(&json!([question])));
     let state = state(&json!({}));
     let ids = sealer().seal(&state, 0, [0; 8], &[asked(0), asked(1)]);
-    let model = said(answer(
+    let response = decoded(answer(
         &json!([
             {"type": "thinking", "thinking": "Hm.", "signature": "s1"},
             {"type": "text", "text": "Let me see."},
@@ -17,27 +17,27 @@ fn a_plain_round_comes_back_in_the_ids_of_its_calls() {
         ]),
         "tool_use",
     ));
-    let mut speaker = turn.speaker(CallDeltas::Whole);
-    speaker.begins();
-    speaker.head(&model.head);
-    let (calls, direct) = ([call(0, "Oslo"), call(1, "Rome")], [model.saying.calls[1].clone()]);
-    speaker.calls(&Handing {
-        said: Some(&model),
+    let mut encoder = turn.encoder(CallDeltas::Whole);
+    encoder.response_started();
+    encoder.meta(&response.meta);
+    let (calls, direct) = ([call(0, "Oslo"), call(1, "Rome")], [response.message.calls[1].clone()]);
+    encoder.calls_issued(&CallsIssued {
+        response: Some(&response),
         state: &state,
-        program: "",
+        program: ProgramName::New,
         ids: &ids,
         calls: &calls,
         direct: &direct,
     });
-    let body = speaker.body(&usage()).expect("an answer");
-    let told = json!([
+    let body = encoder.body(&usage()).expect("an answer");
+    let content = json!([
         {"type": "thinking", "thinking": "Hm.", "signature": "s1"},
         {"type": "redacted_thinking", "data": ids[0]},
         {"type": "tool_use", "id": ids[0], "name": "get_weather", "input": {"city": "Oslo"}},
         {"type": "tool_use", "id": ids[1], "name": "get_weather", "input": {"city": "Rome"}},
         {"type": "tool_use", "id": "t2", "name": "bash", "input": {"command": "ls"}},
     ]);
-    assert_eq!((&body["content"], &body["stop_reason"], &body["id"]), (&told, &json!("tool_use"), &json!("msg_1")));
+    assert_eq!((&body["content"], &body["stop_reason"], &body["id"]), (&content, &json!("tool_use"), &json!("msg_1")));
     assert_eq!(body["usage"]["dacapo"]["model_calls"], 1);
 
     let answers = json!([
@@ -47,13 +47,13 @@ fn a_plain_round_comes_back_in_the_ids_of_its_calls() {
         {"type": "text", "text": "And hurry."},
     ]);
     let echoed = json!([
-        question, {"role": "assistant", "content": told}, {"role": "user", "content": answers},
+        question, {"role": "assistant", "content": content}, {"role": "user", "content": answers},
     ]);
-    let turn = turn_for(Wire::Messages, plain(&echoed));
+    let turn = turn_for(ProviderSide::MESSAGES, plain(&echoed));
     let live = turn.conversation.live().expect("the program goes on");
-    let heard: Vec<_> = live.rounds[0].calls.iter().map(|call| call.answer.clone()).collect();
+    let answers: Vec<_> = live.rounds[0].calls.iter().map(|call| call.answer.clone()).collect();
     let failed = Answer::Error { message: "no idea".to_owned(), data: None };
-    assert_eq!(heard, [Some((2, ok("sunny"))), Some((0, failed))]);
+    assert_eq!(answers, [Some((2, ok("sunny"))), Some((0, failed))]);
     assert_eq!((live.run, live.rounds.len(), live.direct.len()), (state.run(), 1, 1));
     // The thought was not in the id, so the one that the client has brought back stands for it, but in no id.
     assert_eq!(live.state.run(), state.run());
@@ -97,14 +97,14 @@ fn clipped_ids_are_mended_from_the_block_that_carries_the_state_too() {
             ]},
         ])
     };
-    let turn = turn_for(Wire::Messages, plain(&messages(&ids[0])));
+    let turn = turn_for(ProviderSide::MESSAGES, plain(&messages(&ids[0])));
     let live = turn.conversation.live().expect("the program goes on");
-    let heard: Vec<_> = live.rounds[0].calls.iter().map(|call| (call.asked.call().0, call.answer.clone())).collect();
-    assert_eq!(heard, [(0, Some((0, ok("sunny")))), (1, Some((1, ok("rainy"))))]);
+    let answers: Vec<_> = live.rounds[0].calls.iter().map(|call| (call.asked.call().0, call.answer.clone())).collect();
+    assert_eq!(answers, [(0, Some((0, ok("sunny")))), (1, Some((1, ok("rainy"))))]);
     assert_eq!(live.direct.len(), 1);
 
     // Clipped itself, it proves nothing, and nothing of it reaches the model.
-    let turn = turn_for(Wire::Messages, plain(&messages(&ids[0][..60])));
+    let turn = turn_for(ProviderSide::MESSAGES, plain(&messages(&ids[0][..60])));
     let asked = ask(&turn)["messages"].to_string();
     assert!(
         turn.conversation.live().is_none() && asked.contains("state was lost") && !asked.contains("dc1_"),
@@ -114,28 +114,35 @@ fn clipped_ids_are_mended_from_the_block_that_carries_the_state_too() {
 
 #[test]
 fn an_explicit_program_waits_ends_and_is_run_again() {
-    let turn = turn_for(Wire::Messages, explicit(&json!([{"role": "user", "content": "How is the weather?"}])));
-    assert!(turn.explicit && turn.seals_calls());
+    let turn = turn_for(ProviderSide::MESSAGES, explicit(&json!([{"role": "user", "content": "How is the weather?"}])));
+    assert!(turn.mode == ProgramMode::Explicit && turn.seals_call_ids());
     let state = state(&json!({"blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "s1"}]}));
     let sealed = sealer().seal(&state, 0, [0; 8], &[]).remove(0);
     let shown = json!({"status": "error", "logs": ["one", "two"],
         "error": {"kind": "exception", "name": "TypeError", "message": "no", "frame": "1 | x()"}});
-    let model = said(answer(&json!([{"type": "thinking", "thinking": "Hm.", "signature": "s1"}]), "tool_use"));
-    let mut speaker = turn.speaker(CallDeltas::Whole);
-    speaker.begins();
-    speaker.head(&model.head);
+    let response = decoded(answer(&json!([{"type": "thinking", "thinking": "Hm.", "signature": "s1"}]), "tool_use"));
+    let mut encoder = turn.encoder(CallDeltas::Whole);
+    encoder.response_started();
+    encoder.meta(&response.meta);
     // One that comes to its end at once, and one that waits.
-    speaker.program(&Announced { state: &state, sealed: &sealed, is_finished: true });
-    speaker.result(&Ended { program: "", state: &state, shown: &shown });
-    speaker.begins();
+    encoder.program_started(&ProgramStarted { state: &state, sealed: &sealed, progress: ProgramProgress::Finished });
+    encoder.program_finished(&ProgramFinished { program: ProgramName::New, state: &state, shown: &shown });
+    encoder.response_started();
     let waiting = RunState { seed: "other".to_owned(), ..state.clone() };
     let ids = sealer().seal(&waiting, 0, [0; 8], &[asked(0)]);
-    speaker.program(&Announced { state: &waiting, sealed: "", is_finished: false });
+    encoder.program_started(&ProgramStarted { state: &waiting, sealed: "", progress: ProgramProgress::Waiting });
     let calls = [call(0, "Oslo")];
-    speaker.calls(&Handing { said: Some(&model), state: &waiting, program: "", ids: &ids, calls: &calls, direct: &[] });
-    let body = speaker.body(&usage()).expect("an answer");
+    encoder.calls_issued(&CallsIssued {
+        response: Some(&response),
+        state: &waiting,
+        program: ProgramName::New,
+        ids: &ids,
+        calls: &calls,
+        direct: &[],
+    });
+    let body = encoder.body(&usage()).expect("an answer");
     let (first, second) = (format!("srvtoolu_{sealed}"), format!("srvtoolu_{}", waiting.run()));
-    let told = json!([
+    let content = json!([
         {"type": "thinking", "thinking": "Hm.", "signature": "s1"},
         {"type": "server_tool_use", "id": first, "name": "code_execution", "input": {"code": CODE}},
         {"type": "code_execution_tool_result", "tool_use_id": first, "content": {
@@ -147,16 +154,16 @@ fn an_explicit_program_waits_ends_and_is_run_again() {
             "caller": {"type": "code_execution_20260120", "tool_id": second}},
     ]);
     let container = json!({"id": "container_dc_1", "expires_at": "2099-01-01T00:00:00Z"});
-    assert_eq!((&body["content"], &body["container"]), (&told, &container));
+    assert_eq!((&body["content"], &body["container"]), (&content, &container));
 
     let mut messages = json!([
         {"role": "user", "content": "How is the weather?"},
-        {"role": "assistant", "content": told},
+        {"role": "assistant", "content": content},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": ids[0], "content": "sunny"}]},
     ]);
     let mut request = explicit(&messages);
     request["container"] = json!("container_dc_1");
-    let turn = turn_for(Wire::Messages, request);
+    let turn = turn_for(ProviderSide::MESSAGES, request);
     let live = turn.conversation.live().expect("it goes on");
     assert_eq!((live.id.as_str(), live.run), (second.as_str(), waiting.run()));
     let read: Vec<_> = blocks(&turn).iter().map(|block| (block.run, block.is_closed, block.result.clone())).collect();
@@ -164,33 +171,42 @@ fn an_explicit_program_waits_ends_and_is_run_again() {
     assert_eq!(ask(&turn).get("container"), None);
 
     // It ends, and the model says more.
-    let mut speaker = turn.speaker(CallDeltas::Whole);
-    speaker.head(&Head::resumed(Wire::Messages, live.run, 1, 0, "m"));
+    let mut encoder = turn.encoder(CallDeltas::Whole);
+    encoder.meta(&ResponseMeta::resumed(ClientSide::MESSAGES, live.run, 1, 0, "m"));
     let shown = json!({"status": "success", "data": {"sky": "blue"}});
-    speaker.result(&Ended { program: &live.id, state: &live.state, shown: &shown });
-    speaker.begins();
-    let model = said(answer(&json!([{"type": "text", "text": "Blue."}]), "end_turn"));
-    speaker.head(&model.head);
-    speaker.answer(&model, Passed::All);
-    let body = speaker.body(&usage()).expect("an answer");
+    encoder.program_finished(&ProgramFinished {
+        program: ProgramName::Known(&live.id),
+        state: &live.state,
+        shown: &shown,
+    });
+    encoder.response_started();
+    let response = decoded(answer(&json!([{"type": "text", "text": "Blue."}]), "end_turn"));
+    encoder.meta(&response.meta);
+    encoder.answer(&response, AnswerParts::All);
+    let body = encoder.body(&usage()).expect("an answer");
     assert_eq!(body["content"][0]["content"]["stdout"], "{\"sky\":\"blue\"}");
     let list = messages.as_array_mut().expect("a list");
     list.push(json!({"role": "assistant", "content": body["content"]}));
     list.push(json!({"role": "user", "content": "Thanks."}));
     // Whoever does not declare programs any more is understood all the same.
     for request in [explicit(&messages), plain(&messages)] {
-        let turn = turn_for(Wire::Messages, request);
+        let turn = turn_for(ProviderSide::MESSAGES, request);
         let read: Vec<_> = blocks(&turn).iter().map(|block| (block.run, block.is_closed, &block.result)).collect();
         assert_eq!(read, [(state.run(), true, &None), (waiting.run(), true, &None)]);
         let tail = &turn.conversation.items[3..];
         let blue = json!({"role": "assistant", "content": [{"type": "text", "text": "Blue."}]});
-        assert_eq!(tail, [Item::Message(blue), Item::Message(json!({"role": "user", "content": "Thanks."}))]);
+        assert_eq!(
+            tail,
+            [ConversationItem::Entry(blue), ConversationItem::Entry(json!({"role": "user", "content": "Thanks."}))]
+        );
         assert!(!ask(&turn).to_string().contains("srvtoolu"));
     }
     // Without tools there is no code mode, and the calls are calls like others.
     let mut request = plain(&messages);
     request["tools"] = json!([]);
-    let Reading::PassThrough(Some(body)) = read_for(Wire::Messages, request) else { panic!("no code mode") };
+    let ParsedRequest::PassThrough(Some(body)) = read_for(ProviderSide::MESSAGES, request) else {
+        panic!("no code mode")
+    };
     let body = body["messages"].to_string();
     assert!(body.contains("sunny") && body.contains("Blue.") && !body.contains("dc1_") && !body.contains("srvtoolu"));
 }
@@ -218,16 +234,16 @@ fn a_program_written_by_hand_is_read_from_its_blocks() {
             {"type": "server_tool_use", "id": "srvtoolu_b", "name": "code_execution", "input": {"code": "return 2"}},
         ]},
     ]));
-    let turn = turn_for(Wire::Messages, request);
+    let turn = turn_for(ProviderSide::MESSAGES, request);
     let read = blocks(&turn);
     let [first, second] = read[..] else { panic!("{read:?}") };
     assert_eq!(first.result, Some(json!({"status": "success", "data": "fine"})));
     assert_eq!((first.state.seed.as_str(), first.state.code.as_str(), first.is_closed), ("srvtoolu_a", CODE, true));
-    assert_eq!(first.state.sayings[0].text.as_deref(), Some("Let me see."));
+    assert_eq!(first.state.model_messages[0].text.as_deref(), Some("Let me see."));
     let rounds: Vec<_> = first.rounds.iter().map(|round| (round.number, round.calls[0].asked.call().0)).collect();
     assert_eq!(rounds, [(0, 0), (1, 1)]);
     assert_eq!(first.journal().expect("all is there").entries().len(), 2);
-    assert_eq!((second.state.sayings[0].text.as_deref(), second.is_closed), (Some("Fine."), false));
+    assert_eq!((second.state.model_messages[0].text.as_deref(), second.is_closed), (Some("Fine."), false));
     assert_eq!(turn.conversation.live().map(|block| block.id.as_str()), Some("srvtoolu_b"));
 }
 
@@ -246,23 +262,23 @@ fn programs_survive_clients_that_drop_or_rewrite_blocks() {
         json!([{"type": "tool_use", "id": program, "name": "code_execution", "input": {"code": CODE}}, call]),
         json!([{"type": "tool_result", "tool_use_id": program, "content": "no such tool"}, result]),
     );
-    for (said, answers) in [dropped, rewritten] {
+    for (content, answers) in [dropped, rewritten] {
         let mut messages = json!([
             {"role": "user", "content": "How is the weather?"},
-            {"role": "assistant", "content": said},
+            {"role": "assistant", "content": content},
             {"role": "user", "content": answers},
         ]);
-        let turn = turn_for(Wire::Messages, explicit(&messages));
+        let turn = turn_for(ProviderSide::MESSAGES, explicit(&messages));
         let live = turn.conversation.live().expect("it goes on");
         assert_eq!((live.run, live.rounds[0].calls[0].answer.clone()), (state.run(), Some((0, ok("sunny")))));
         let list = messages.as_array_mut().expect("a list");
         list.push(json!({"role": "assistant", "content": [ended]}));
         list.push(json!({"role": "user", "content": "Thanks."}));
-        let turn = turn_for(Wire::Messages, explicit(&messages));
+        let turn = turn_for(ProviderSide::MESSAGES, explicit(&messages));
         assert!(blocks(&turn)[0].is_closed && blocks(&turn)[0].result.is_none());
         // Answers that are not there any more leave the result that the client was told.
         messages[2]["content"] = json!("(cleared)");
-        let turn = turn_for(Wire::Messages, explicit(&messages));
+        let turn = turn_for(ProviderSide::MESSAGES, explicit(&messages));
         assert_eq!(blocks(&turn)[0].result, Some(json!({"status": "success", "data": "1"})));
     }
 }

@@ -2,9 +2,11 @@
 
 use dacapo_replay::{Answer, ArgsDigest, Call, CallIndex, JsonText, Toolboxes};
 use dacapo_wire::{
-    Announced, Asked, Block, CallDeltas, Defaults, Ended, Event, Handing, Head, Heard, Item, Kept, ModelCall, Passed,
-    Reader, Reading, RunState, Said, Saying, Sealer, Searched, Speaker, SseReader, Switch, Trouble, Turn, Unheard,
-    Urge, Usage, Wire,
+    AnswerParts, ApiError, CallDeltas, CallRef, CallsIssued, CallsPerMessage, ClientSide, CodeMode, CodeModeDefaults,
+    ConversationItem, DeltaKind, ModelCall, ModelMessage, ModelResponse, ParsedRequest, ProgramBlock, ProgramFinished,
+    ProgramMode, ProgramName, ProgramProgress, ProgramStarted, ProviderSide, RequestReader, ResponseDelta,
+    ResponseEncoder, ResponseMeta, RunState, Sealer, SseEvent, SseReader, StoredStates, StreamError, TextTools,
+    ToolChoiceOverride, ToolsSearched, Turn, TurnUsage,
 };
 use serde_json::{Map, Value, json};
 
@@ -21,17 +23,19 @@ fn sealer() -> Sealer {
     Sealer::new(b"a secret of some length", "")
 }
 
-fn read_for(upstream: Wire, body: Value) -> Reading {
-    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000, custom_execute: false };
-    let (sealer, kept, toolboxes) = (sealer(), Kept::default(), Toolboxes::default());
-    let reader = Reader { upstream, header: None, defaults, sealer: &sealer, kept: &kept, toolboxes: &toolboxes };
-    reader.read(Wire::Messages, body).expect("a request in order")
+fn read_for(provider: ProviderSide, body: Value) -> ParsedRequest {
+    let defaults =
+        CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No };
+    let (sealer, stored, toolboxes) = (sealer(), StoredStates::default(), Toolboxes::default());
+    let reader =
+        RequestReader { provider, header: None, defaults, sealer: &sealer, stored: &stored, toolboxes: &toolboxes };
+    reader.read(ClientSide::MESSAGES, body).expect("a request in order")
 }
 
-fn turn_for(upstream: Wire, body: Value) -> Box<Turn> {
-    match read_for(upstream, body) {
-        Reading::Turn(turn) => turn,
-        Reading::PassThrough(body) => panic!("passed through: {body:?}"),
+fn turn_for(provider: ProviderSide, body: Value) -> Box<Turn> {
+    match read_for(provider, body) {
+        ParsedRequest::Turn(turn) => turn,
+        ParsedRequest::PassThrough(body) => panic!("passed through: {body:?}"),
     }
 }
 
@@ -50,23 +54,24 @@ fn explicit(messages: &Value) -> Value {
     json!({"model": "m", "max_tokens": 100, "messages": messages, "tools": [programs, weather]})
 }
 
-fn state(opaque: &Value) -> RunState {
+fn state(reasoning: &Value) -> RunState {
     let arguments = json!({"code": CODE}).to_string();
     let call = ModelCall { name: "execute".to_owned(), arguments, ..ModelCall::default() };
-    let opaque = opaque.as_object().expect("an object").clone();
+    let reasoning = serde_json::from_value(reasoning.clone()).expect("reasoning");
+    let text = Some("Let me see.".to_owned());
     RunState {
         seed: "seed".to_owned(),
         started_at_ms: 1_767_225_600_000,
         tools: [0; 8],
         continues: None,
-        sayings: vec![Saying { text: Some("Let me see.".to_owned()), opaque, calls: vec![call] }],
+        model_messages: vec![ModelMessage { text, reasoning, calls: vec![call], ..ModelMessage::default() }],
         at: 0,
         code: CODE.to_owned(),
     }
 }
 
-fn asked(call: u32) -> Asked {
-    Asked { call: CallIndex(call), args: ArgsDigest([0; 4]) }
+fn asked(call: u32) -> CallRef {
+    CallRef { call: CallIndex(call), args: ArgsDigest([0; 4]) }
 }
 
 fn call(index: u32, city: &str) -> Call {
@@ -74,41 +79,43 @@ fn call(index: u32, city: &str) -> Call {
     Call { call: CallIndex(index), tool, args: json!({"city": city}), key }
 }
 
-fn usage() -> Usage {
-    let mut usage = Usage::default();
+fn usage() -> TurnUsage {
+    let mut usage = TurnUsage::default();
     usage.add(Some(&json!({"input_tokens": 10, "output_tokens": 5})));
     usage
 }
 
-fn blocks(turn: &Turn) -> Vec<&Block> {
-    let block = |item: &'_ Item| matches!(item, Item::Block(_));
+fn blocks(turn: &Turn) -> Vec<&ProgramBlock> {
+    let block = |item: &'_ ConversationItem| matches!(item, ConversationItem::Program(_));
     let items = turn.conversation.items.iter().filter(|item| block(item));
-    items.map(|item| if let Item::Block(block) = item { &**block } else { panic!("a block") }).collect()
+    items.map(|item| if let ConversationItem::Program(block) = item { &**block } else { panic!("a block") }).collect()
 }
 
 /// What the model is asked with, where every program comes to "done".
 fn ask(turn: &Turn) -> Value {
-    let mut transcript = turn.transcript();
+    let mut history = turn.model_history();
     for item in &turn.conversation.items {
         match item {
-            Item::Message(message) => transcript.message(message.clone()),
-            Item::Lost(lost) => transcript.lost(lost),
-            Item::Search(saying) => transcript.saying(saying, &vec!["found".to_owned(); saying.calls.len()], &[]),
-            Item::Block(block) => {
-                for saying in &block.state.sayings {
-                    transcript.saying(saying, &["done".to_owned()], &block.direct);
+            ConversationItem::Entry(entry) => history.push_entry(entry.clone()),
+            ConversationItem::LostCalls(lost) => history.push_lost_calls(lost),
+            ConversationItem::Search(message) => {
+                history.push_model_message(message, &vec!["found".to_owned(); message.calls.len()], &[]);
+            }
+            ConversationItem::Program(block) => {
+                for message in &block.state.model_messages {
+                    history.push_model_message(message, &["done".to_owned()], &block.direct);
                 }
                 for remark in &block.remarks {
-                    transcript.message(remark.clone());
+                    history.push_entry(remark.clone());
                 }
             }
         }
     }
-    turn.ask(&transcript, Urge::AsTheClientSays)
+    turn.model_request(&history, ToolChoiceOverride::Keep)
 }
 
-fn said(body: Value) -> Said {
-    Wire::Messages.said(body).expect("an answer")
+fn decoded(body: Value) -> ModelResponse {
+    ProviderSide::MESSAGES.decode_response(body).expect("an answer")
 }
 
 fn answer(content: &Value, stop_reason: &str) -> Value {
@@ -117,8 +124,8 @@ fn answer(content: &Value, stop_reason: &str) -> Value {
 }
 
 /// One line for each event; the name must be the type.
-fn lines(events: &[Event]) -> String {
-    let line = |event: &Event| {
+fn lines(events: &[SseEvent]) -> String {
+    let line = |event: &SseEvent| {
         let data: Value = serde_json::from_str(&event.data).expect("JSON");
         assert_eq!(event.name.as_deref(), data["type"].as_str());
         format!("{}\n", event.data)
@@ -127,13 +134,13 @@ fn lines(events: &[Event]) -> String {
 }
 
 /// What a client has of a stream in the end.
-fn assembled(events: &[Event]) -> Said {
-    let mut listener = Wire::Messages.listener();
+fn assembled(events: &[SseEvent]) -> ModelResponse {
+    let mut decoder = ProviderSide::MESSAGES.decoder();
     for event in events {
-        listener.hear(event).expect("in order");
+        decoder.decode_event(event).expect("in order");
     }
-    assert!(listener.is_over());
-    listener.finish().expect("a whole message")
+    assert!(decoder.is_complete());
+    decoder.finish().expect("a whole message")
 }
 
 fn ok(text: &str) -> Answer {
@@ -143,9 +150,9 @@ fn ok(text: &str) -> Answer {
 /// A model that thinks, searches, speaks and calls.
 const STREAM: &str = include_str!("stream.sse");
 
-fn events(wire: &str, size: usize) -> Vec<Event> {
+fn events(wire: &str, size: usize) -> Vec<SseEvent> {
     let mut reader = SseReader::default();
-    let mut events: Vec<Event> =
+    let mut events: Vec<SseEvent> =
         wire.as_bytes().chunks(size).flat_map(|piece| reader.read(piece).expect("small")).collect();
     events.extend(reader.finish());
     events

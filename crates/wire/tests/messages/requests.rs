@@ -21,8 +21,8 @@ fn tools_are_split_by_caller_and_cache_breakpoints_stay() {
     body["thinking"] = json!({"type": "enabled", "budget_tokens": 2000});
     body["thread"] = json!({"type": "create"});
     body["top_k"] = json!(3);
-    let turn = turn_for(Wire::Messages, body.clone());
-    assert!(turn.wanted.one_call && !turn.explicit);
+    let turn = turn_for(ProviderSide::MESSAGES, body.clone());
+    assert!(turn.prefs.calls == CallsPerMessage::One && turn.mode == ProgramMode::Plain);
     let asked = ask(&turn);
     let names: Vec<&Value> = asked["tools"].as_array().expect("tools").iter().map(|tool| &tool["name"]).collect();
     assert_eq!(names, ["execute", "search", "web_search", "tool_search_tool_regex", "by_hand"]);
@@ -37,24 +37,27 @@ fn tools_are_split_by_caller_and_cache_breakpoints_stay() {
 
     // What a program cannot promise turns code mode off.
     body["tool_choice"] = json!({"type": "tool", "name": "get_weather"});
-    let Reading::PassThrough(Some(passed)) = read_for(Wire::Messages, body.clone()) else { panic!("no code mode") };
+    let ParsedRequest::PassThrough(Some(passed)) = read_for(ProviderSide::MESSAGES, body.clone()) else {
+        panic!("no code mode")
+    };
     assert_eq!(passed["tools"][3].get("allowed_callers"), None);
     body["tool_choice"] = json!({"type": "tool", "name": "by_hand"});
-    assert_eq!(ask(&turn_for(Wire::Messages, body.clone()))["tool_choice"], body["tool_choice"]);
+    assert_eq!(ask(&turn_for(ProviderSide::MESSAGES, body.clone()))["tool_choice"], body["tool_choice"]);
     body["stop_sequences"] = json!(["."]);
-    assert!(matches!(read_for(Wire::Messages, body), Reading::PassThrough(Some(_))));
+    assert!(matches!(read_for(ProviderSide::MESSAGES, body), ParsedRequest::PassThrough(Some(_))));
 }
 
 #[test]
 fn a_toolset_lets_the_model_call_what_nobody_else_knows() {
     let mut body = plain(&json!([{"role": "user", "content": "Hi."}]));
     body["thinking"] = json!({"type": "disabled"});
-    let is_direct = |turn: &Turn| ["browser_click", "get_weather", "execute"].map(|name| turn.offer.is_direct(name));
-    assert_eq!(is_direct(&turn_for(Wire::Messages, body.clone())), [false; 3]);
+    let is_direct =
+        |turn: &Turn| ["browser_click", "get_weather", "execute"].map(|name| turn.model_tools.is_direct(name));
+    assert_eq!(is_direct(&turn_for(ProviderSide::MESSAGES, body.clone())), [false; 3]);
     // Not every model takes a word for thinking not at all.
-    assert_eq!(ask(&turn_for(Wire::Chat, body.clone())).get("reasoning_effort"), None);
+    assert_eq!(ask(&turn_for(ProviderSide::CHAT, body.clone())).get("reasoning_effort"), None);
     body["tools"].as_array_mut().expect("a list").push(json!({"type": "browser_toolset_20260801"}));
-    let turn = turn_for(Wire::Messages, body);
+    let turn = turn_for(ProviderSide::MESSAGES, body);
     assert_eq!(is_direct(&turn), [true, false, false]);
     assert_eq!(ask(&turn)["tools"][1], json!({"type": "browser_toolset_20260801"}));
 }
@@ -69,9 +72,9 @@ fn a_model_that_has_to_think_is_not_asked_to_where_its_thoughts_are_gone() {
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": ids[0], "content": "sunny"}]},
     ]));
     body["thinking"] = json!({"type": "adaptive"});
-    assert_eq!(ask(&turn_for(Wire::Messages, body.clone()))["thinking"], body["thinking"]);
+    assert_eq!(ask(&turn_for(ProviderSide::MESSAGES, body.clone()))["thinking"], body["thinking"]);
     body["thinking"] = json!({"type": "enabled", "budget_tokens": 2000});
-    assert_eq!(ask(&turn_for(Wire::Messages, body)).get("thinking"), None);
+    assert_eq!(ask(&turn_for(ProviderSide::MESSAGES, body)).get("thinking"), None);
 }
 
 #[test]
@@ -94,7 +97,7 @@ fn a_history_goes_to_another_wire_and_one_from_there_comes_here() {
     ]));
     body["system"] = json!([{"type": "text", "text": "Be brief."}]);
     body["top_k"] = json!(3);
-    let turn = turn_for(Wire::Chat, body);
+    let turn = turn_for(ProviderSide::CHAT, body);
     assert_eq!(turn.dropped, ["top_k"]);
     let asked = ask(&turn);
     assert_eq!(
@@ -113,14 +116,15 @@ fn a_history_goes_to_another_wire_and_one_from_there_comes_here() {
         ])
     );
 
-    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000, custom_execute: false };
-    let (sealer, kept, toolboxes) = (sealer(), Kept::default(), Toolboxes::default());
-    let reader = Reader {
-        upstream: Wire::Messages,
+    let defaults =
+        CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No };
+    let (sealer, stored, toolboxes) = (sealer(), StoredStates::default(), Toolboxes::default());
+    let reader = RequestReader {
+        provider: ProviderSide::MESSAGES,
         header: None,
         defaults,
         sealer: &sealer,
-        kept: &kept,
+        stored: &stored,
         toolboxes: &toolboxes,
     };
     let tool = json!({"type": "function", "function": {"name": "get_weather"}});
@@ -128,7 +132,7 @@ fn a_history_goes_to_another_wire_and_one_from_there_comes_here() {
     messages.as_array_mut().expect("a list").insert(4, json!({"role": "system", "content": "Be nice."}));
     let body = json!({"model": "m", "messages": messages, "tools": [tool], "temperature": 1.5,
         "reasoning_effort": "high", "parallel_tool_calls": false, "stop": null});
-    let Ok(Reading::Turn(turn)) = reader.read(Wire::Chat, body) else { panic!("a turn") };
+    let Ok(ParsedRequest::Turn(turn)) = reader.read(ClientSide::CHAT, body) else { panic!("a turn") };
     let asked = ask(&turn);
     assert_eq!(
         (&asked["system"], &asked["max_tokens"]),
@@ -157,8 +161,11 @@ fn a_history_goes_to_another_wire_and_one_from_there_comes_here() {
 
 #[test]
 fn an_error_has_the_words_of_the_wire() {
-    let trouble =
-        Trouble { status: 404, kind: "not_found_error", message: "gone", param: None, code: Some("thread_not_found") };
+    let api_error =
+        ApiError { status: 404, kind: "not_found_error", message: "gone", param: None, code: Some("thread_not_found") };
     let error = json!({"type": "not_found_error", "message": "gone", "details": {"error_code": "thread_not_found"}});
-    assert_eq!(Wire::Messages.error(&trouble), json!({"type": "error", "error": error, "request_id": null}));
+    assert_eq!(
+        ClientSide::MESSAGES.error_body(&api_error),
+        json!({"type": "error", "error": error, "request_id": null})
+    );
 }

@@ -2,23 +2,23 @@
 
 use crate::*;
 
-/// What a client hears while the model speaks, and what the model said.
-fn passed(speaker: &mut dyn Speaker, events: &[Event]) -> (Vec<Event>, Said) {
-    let mut listener = Wire::Messages.listener();
-    let mut told = Vec::new();
-    speaker.begins();
+/// What a client hears while the model speaks, and the response as a whole.
+fn passed(encoder: &mut dyn ResponseEncoder, events: &[SseEvent]) -> (Vec<SseEvent>, ModelResponse) {
+    let mut decoder = ProviderSide::MESSAGES.decoder();
+    let mut sent = Vec::new();
+    encoder.response_started();
     for event in events {
-        let heard = listener.hear(event).expect("in order");
-        listener.head().into_iter().for_each(|head| speaker.head(head));
-        if !heard.is_empty() {
-            told.extend(speaker.pass(heard));
+        let delta = decoder.decode_event(event).expect("in order");
+        decoder.meta().into_iter().for_each(|meta| encoder.meta(meta));
+        if !delta.is_empty() {
+            sent.extend(encoder.delta(delta));
         }
     }
-    (told, listener.finish().expect("a whole message"))
+    (sent, decoder.finish().expect("a whole message"))
 }
 
 #[test]
-fn a_model_is_heard_however_its_stream_is_cut() {
+fn a_model_is_understood_however_its_stream_is_cut() {
     let blocks = json!([
         {"type": "thinking", "thinking": "Hm.", "signature": "s1"},
         {"type": "server_tool_use", "id": "srvtoolu_w", "name": "web_search", "input": {"query": "x"}},
@@ -26,29 +26,32 @@ fn a_model_is_heard_however_its_stream_is_cut() {
         {"type": "text", "text": "Good day."},
     ]);
     for size in [1, 7, 100, 10_000] {
-        let said = assembled(&events(STREAM, size));
-        let Saying { text, opaque, calls } = said.saying;
-        assert_eq!((text.as_deref(), said.reasoning.as_str()), (Some("Good day."), "Hm."));
-        assert_eq!(opaque, Map::from_iter([("blocks".to_owned(), blocks.clone())]));
+        let response = assembled(&events(STREAM, size));
+        let ModelMessage { text, reasoning, calls, .. } = response.message;
+        assert_eq!((text.as_deref(), response.reasoning_text.as_str()), (Some("Good day."), "Hm."));
+        assert_eq!(json!(reasoning), json!({"blocks": blocks}));
         assert_eq!((calls[0].arguments.as_str(), calls.len()), ("{\"a\": 1.0}", 1));
         assert_eq!(calls[0].native, json!({"type": "tool_use", "id": "t1", "name": "by_hand", "input": {"a": 1.0}}));
-        assert_eq!(said.usage, Some(json!({"input_tokens": 10, "output_tokens": 7})));
-        assert_eq!(said.native["content"].as_array().map(Vec::len), Some(5));
+        assert_eq!(response.usage, Some(json!({"input_tokens": 10, "output_tokens": 7})));
+        assert_eq!(response.native["content"].as_array().map(Vec::len), Some(5));
     }
     let all = events(STREAM, 10_000);
-    let mut listener = Wire::Messages.listener();
-    let opaque: Vec<Heard> = all.iter().map(|event| listener.hear(event).expect("in order")).collect();
-    let thought: Vec<Value> =
-        opaque.into_iter().filter_map(|heard| heard.opaque).map(|mut opaque| opaque["blocks"].take()).collect();
+    let mut decoder = ProviderSide::MESSAGES.decoder();
+    let deltas: Vec<ResponseDelta> = all.iter().map(|event| decoder.decode_event(event).expect("in order")).collect();
+    let thought: Vec<Value> = deltas
+        .into_iter()
+        .filter_map(|delta| delta.reasoning)
+        .map(|reasoning| json!(reasoning)["blocks"].take())
+        .collect();
     assert_eq!(thought, [json!([blocks[0]])]);
     let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}});
-    let event = Event { name: Some("error".to_owned()), data: error.to_string() };
-    assert_eq!(listener.hear(&event), Err(Unheard::Error(error)));
-    let mut listener = Wire::Messages.listener();
+    let event = SseEvent { name: Some("error".to_owned()), data: error.to_string() };
+    assert_eq!(decoder.decode_event(&event), Err(StreamError::Provider(error)));
+    let mut decoder = ProviderSide::MESSAGES.decoder();
     for event in &all[..all.len() - 2] {
-        listener.hear(event).expect("in order");
+        decoder.decode_event(event).expect("in order");
     }
-    assert!(listener.finish().is_none());
+    assert!(decoder.finish().is_none());
 }
 
 #[test]
@@ -56,19 +59,23 @@ fn a_stream_passes_on_with_places_of_its_own() {
     let mut body = plain(&json!([{"role": "user", "content": "Hi."}]));
     body["stream"] = json!(true);
     body["tools"][0]["allowed_callers"] = json!(["direct", "code_execution_20260120"]);
-    let turn = turn_for(Wire::Messages, body);
-    let mut speaker = turn.speaker(CallDeltas::Whole);
+    let turn = turn_for(ProviderSide::MESSAGES, body);
+    let mut encoder = turn.encoder(CallDeltas::Whole);
     // The client hears of a program's result first.
     let state = state(&json!({}));
-    speaker.head(&Head::resumed(Wire::Messages, state.run(), 1, 0, "m"));
+    encoder.meta(&ResponseMeta::resumed(ClientSide::MESSAGES, state.run(), 1, 0, "m"));
     let shown = json!({"status": "success", "data": 1});
-    let mut told = speaker.result(&Ended { program: "srvtoolu_a", state: &state, shown: &shown });
-    let (more, said) = passed(&mut *speaker, &events(STREAM, 100));
-    told.extend(more);
-    told.extend(speaker.answer(&said, Passed::All));
-    let mut usage = Usage::default();
-    usage.add(said.usage.as_ref());
-    told.extend(speaker.finish(&usage));
+    let mut sent = encoder.program_finished(&ProgramFinished {
+        program: ProgramName::Known("srvtoolu_a"),
+        state: &state,
+        shown: &shown,
+    });
+    let (more, response) = passed(&mut *encoder, &events(STREAM, 100));
+    sent.extend(more);
+    sent.extend(encoder.answer(&response, AnswerParts::All));
+    let mut usage = TurnUsage::default();
+    usage.add(response.usage.as_ref());
+    sent.extend(encoder.finish(&usage));
     let expected = r#"{"type":"message_start","message":{"id":"msg_RUN-1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":0,"output_tokens":0}}}
 {"type":"content_block_start","index":0,"content_block":{"type":"code_execution_tool_result","tool_use_id":"srvtoolu_a","content":{"type":"code_execution_result","stdout":"1","stderr":"","return_code":0,"content":[]}}}
 {"type":"content_block_stop","index":0}
@@ -92,32 +99,32 @@ fn a_stream_passes_on_with_places_of_its_own() {
 {"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":10,"output_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"dacapo":{"model_calls":1,"programs":0,"rounds":0,"calls":0,"tokens_kept_out":0}}}
 {"type":"message_stop"}
 "#;
-    assert_eq!(lines(&told), expected.replace("RUN", &state.run().to_string()));
+    assert_eq!(lines(&sent), expected.replace("RUN", &state.run().to_string()));
 }
 
 #[test]
 fn an_answer_from_another_wire_becomes_blocks() {
     let mut body = plain(&json!([{"role": "user", "content": "Hi."}]));
     body["stream"] = json!(true);
-    let turn = turn_for(Wire::Chat, body.clone());
-    let mut listener = Wire::Chat.listener();
-    let mut speaker = turn.speaker(CallDeltas::Whole);
-    let mut told = Vec::new();
-    speaker.begins();
+    let turn = turn_for(ProviderSide::CHAT, body.clone());
+    let mut decoder = ProviderSide::CHAT.decoder();
+    let mut encoder = turn.encoder(CallDeltas::Whole);
+    let mut sent = Vec::new();
+    encoder.response_started();
     for delta in [json!({"reasoning_content": "Hm."}), json!({"content": "Good "}), json!({"content": "day."})] {
         let chunk = json!({"id": "chatcmpl-1", "created": 1, "model": "m", "choices": [{"index": 0, "delta": delta}]});
-        let heard = listener.hear(&Event { name: None, data: chunk.to_string() }).expect("in order");
-        listener.head().into_iter().for_each(|head| speaker.head(head));
-        told.extend(speaker.pass(heard));
+        let delta = decoder.decode_event(&SseEvent { name: None, data: chunk.to_string() }).expect("in order");
+        decoder.meta().into_iter().for_each(|meta| encoder.meta(meta));
+        sent.extend(encoder.delta(delta));
     }
     let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}], "usage": {"prompt_tokens": 9, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4}}});
-    listener.hear(&Event { name: None, data: end.to_string() }).expect("in order");
-    let model = listener.finish().expect("a whole answer");
-    told.extend(speaker.answer(&model, Passed::Text));
-    let mut usage = Usage::default();
-    usage.add(model.usage.as_ref());
-    told.extend(speaker.finish(&usage));
-    let streamed = assembled(&told);
+    decoder.decode_event(&SseEvent { name: None, data: end.to_string() }).expect("in order");
+    let response = decoder.finish().expect("a whole answer");
+    sent.extend(encoder.answer(&response, AnswerParts::Text));
+    let mut usage = TurnUsage::default();
+    usage.add(response.usage.as_ref());
+    sent.extend(encoder.finish(&usage));
+    let streamed = assembled(&sent);
     let signature = &streamed.native["content"][0]["signature"];
     let expected = r#"{"type":"message_start","message":{"id":"msg_chatcmpl-1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":0,"output_tokens":0}}}
 {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
@@ -131,15 +138,15 @@ fn an_answer_from_another_wire_becomes_blocks() {
 {"type":"message_delta","delta":{"stop_reason":"max_tokens","stop_sequence":null},"usage":{"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":3,"dacapo":{"model_calls":1,"programs":0,"rounds":0,"calls":0,"tokens_kept_out":0}}}
 {"type":"message_stop"}
 "#;
-    assert_eq!(lines(&told), expected.replace("SIGNATURE", &signature.to_string()));
+    assert_eq!(lines(&sent), expected.replace("SIGNATURE", &signature.to_string()));
 
     // The same as a whole.
     body["stream"] = json!(false);
-    let mut speaker = turn_for(Wire::Chat, body).speaker(CallDeltas::Whole);
-    speaker.begins();
-    speaker.head(&model.head);
-    speaker.answer(&model, Passed::Text);
-    let whole = speaker.body(&usage).expect("an answer");
+    let mut encoder = turn_for(ProviderSide::CHAT, body).encoder(CallDeltas::Whole);
+    encoder.response_started();
+    encoder.meta(&response.meta);
+    encoder.answer(&response, AnswerParts::Text);
+    let whole = encoder.body(&usage).expect("an answer");
     assert_eq!(whole["content"], streamed.native["content"]);
     assert_eq!((&whole["id"], &whole["stop_reason"]), (&json!("msg_chatcmpl-1"), &json!("max_tokens")));
 
@@ -149,45 +156,47 @@ fn an_answer_from_another_wire_becomes_blocks() {
         {"role": "assistant", "content": whole["content"]},
         {"role": "user", "content": "Go on."},
     ]);
-    let asked = ask(&turn_for(Wire::Chat, plain(&messages)));
+    let asked = ask(&turn_for(ProviderSide::CHAT, plain(&messages)));
     assert_eq!(asked["messages"][1], json!({"role": "assistant", "content": "Good day.", "reasoning_content": "Hm."}));
-    let asked = ask(&turn_for(Wire::Messages, plain(&messages)));
+    let asked = ask(&turn_for(ProviderSide::MESSAGES, plain(&messages)));
     assert_eq!(asked["messages"][1]["content"], json!([{"type": "text", "text": "Good day."}]));
     let mut without_tools = plain(&messages);
     without_tools["tools"] = json!([]);
-    let Reading::PassThrough(Some(body)) = read_for(Wire::Messages, without_tools) else { panic!("no code mode") };
+    let ParsedRequest::PassThrough(Some(body)) = read_for(ProviderSide::MESSAGES, without_tools) else {
+        panic!("no code mode")
+    };
     assert_eq!(body["messages"][1]["content"], json!([{"type": "text", "text": "Good day."}]));
 }
 
 /// What a client gets of an answer: in pieces as the model said it, in pieces of a whole, and as a whole.
-fn told_in_every_way(said: &Said, passed: Passed) -> [Map<String, Value>; 3] {
-    let speak = |is_stream: bool, has_streamed: bool| {
+fn encoded_in_every_way(response: &ModelResponse, passed: AnswerParts) -> [Map<String, Value>; 3] {
+    let encoded = |is_stream: bool, has_streamed: bool| {
         let mut body = plain(&json!([{"role": "user", "content": "Hi."}]));
         body["stream"] = json!(is_stream);
-        let mut speaker = turn_for(Wire::Messages, body).speaker(CallDeltas::Whole);
-        speaker.begins();
-        speaker.head(&said.head);
-        let mut told = Vec::new();
-        for (index, block) in said.native["content"].as_array().into_iter().flatten().enumerate() {
+        let mut encoder = turn_for(ProviderSide::MESSAGES, body).encoder(CallDeltas::Whole);
+        encoder.response_started();
+        encoder.meta(&response.meta);
+        let mut sent = Vec::new();
+        for (index, block) in response.native["content"].as_array().into_iter().flatten().enumerate() {
             if has_streamed && block["type"] != "tool_use" {
                 for event in [
                     json!({"type": "content_block_start", "index": index, "content_block": block}),
                     json!({"type": "content_block_stop", "index": index}),
                 ] {
-                    told.extend(speaker.pass(Heard { native: Some(event), ..Heard::default() }));
+                    sent.extend(encoder.delta(ResponseDelta { native: Some(event), ..ResponseDelta::default() }));
                 }
             }
         }
-        told.extend(speaker.answer(said, passed));
+        sent.extend(encoder.answer(response, passed));
         // Both are always asked for.
-        told.extend(speaker.finish(&usage()));
-        let mut whole = speaker.body(&usage()).expect("an answer");
+        sent.extend(encoder.finish(&usage()));
+        let mut whole = encoder.body(&usage()).expect("an answer");
         let mut message =
-            if is_stream { assembled(&told).native } else { std::mem::take(whole.as_object_mut().expect("an object")) };
+            if is_stream { assembled(&sent).native } else { std::mem::take(whole.as_object_mut().expect("an object")) };
         message.shift_remove("usage");
         message
     };
-    [speak(true, true), speak(true, false), speak(false, false)]
+    [encoded(true, true), encoded(true, false), encoded(false, false)]
 }
 
 #[test]
@@ -199,8 +208,8 @@ fn an_answer_ends_the_same_in_pieces_and_as_a_whole() {
     pause["container"] = json!({"id": "container_1"});
     let mut expected = pause.as_object().expect("an object").clone();
     expected.shift_remove("usage");
-    for told in told_in_every_way(&said(pause), Passed::All) {
-        assert_eq!(told, expected);
+    for message in encoded_in_every_way(&decoded(pause), AnswerParts::All) {
+        assert_eq!(message, expected);
     }
     // Whatever is left of a program that was cut can be sent back.
     let call = json!({"type": "tool_use", "id": "t1", "name": "execute", "input": {}});
@@ -211,8 +220,8 @@ fn an_answer_ends_the_same_in_pieces_and_as_a_whole() {
         (json!([thought, call]), json!([thought, cut])),
         (json!([{"type": "text", "text": "So"}, call]), json!([{"type": "text", "text": "So"}])),
     ] {
-        for told in told_in_every_way(&said(answer(&content, "max_tokens")), Passed::Text) {
-            assert_eq!((&told["content"], &told["stop_reason"]), (&left, &json!("max_tokens")));
+        for message in encoded_in_every_way(&decoded(answer(&content, "max_tokens")), AnswerParts::Text) {
+            assert_eq!((&message["content"], &message["stop_reason"]), (&left, &json!("max_tokens")));
         }
     }
 }
@@ -227,26 +236,37 @@ fn what_led_to_a_program_comes_before_it_however_it_is_told() {
     let mut content = led.as_array().expect("a list").clone();
     content.push(json!({"type": "text", "text": "Let me see."}));
     content.push(json!({"type": "tool_use", "id": "t1", "name": "execute", "input": {"code": CODE}}));
-    let model = said(answer(&json!(content), "tool_use"));
-    let state = RunState { sayings: vec![model.saying.clone()], ..state(&json!({})) };
+    let response = decoded(answer(&json!(content), "tool_use"));
+    let state = RunState { model_messages: vec![response.message.clone()], ..state(&json!({})) };
     let ids = sealer().seal(&state, 0, [0; 8], &[asked(0)]);
     for (is_explicit, is_stream) in [(false, false), (false, true), (true, false), (true, true)] {
         let messages = json!([{"role": "user", "content": "Hi."}]);
         let mut body = if is_explicit { explicit(&messages) } else { plain(&messages) };
         body["stream"] = json!(is_stream);
-        let mut speaker = turn_for(Wire::Messages, body).speaker(CallDeltas::Whole);
-        speaker.begins();
-        speaker.head(&model.head);
-        let mut told = Vec::new();
+        let mut encoder = turn_for(ProviderSide::MESSAGES, body).encoder(CallDeltas::Whole);
+        encoder.response_started();
+        encoder.meta(&response.meta);
+        let mut sent = Vec::new();
         if is_explicit {
-            told.extend(speaker.program(&Announced { state: &state, sealed: "", is_finished: false }));
+            sent.extend(encoder.program_started(&ProgramStarted {
+                state: &state,
+                sealed: "",
+                progress: ProgramProgress::Waiting,
+            }));
         }
         let calls = [call(0, "Oslo")];
-        let handing = Handing { said: Some(&model), state: &state, program: "", ids: &ids, calls: &calls, direct: &[] };
-        told.extend(speaker.calls(&handing));
-        told.extend(speaker.finish(&usage()));
-        let whole = speaker.body(&usage()).expect("an answer")["content"].take();
-        let content = if is_stream { assembled(&told).native["content"].take() } else { whole };
+        let issued = CallsIssued {
+            response: Some(&response),
+            state: &state,
+            program: ProgramName::New,
+            ids: &ids,
+            calls: &calls,
+            direct: &[],
+        };
+        sent.extend(encoder.calls_issued(&issued));
+        sent.extend(encoder.finish(&usage()));
+        let whole = encoder.body(&usage()).expect("an answer")["content"].take();
+        let content = if is_stream { assembled(&sent).native["content"].take() } else { whole };
         let content = content.as_array().expect("a list");
         assert_eq!(json!(content[..3]), led);
         let beside = if is_explicit { "server_tool_use" } else { "redacted_thinking" };

@@ -45,8 +45,8 @@ fn neighbours_of_one_role_are_one_message() {
     let split = [text, model(&json!([thought])), model(&json!([carrier, first])), model(&json!([second]))];
     let asked_once = |messages: &[Value]| {
         let body = plain(&history(messages));
-        assert!(Kept::is_vital(Wire::Messages, &body));
-        let turn = turn_for(Wire::Messages, body);
+        assert!(ClientSide::MESSAGES.awaits_answers(&body));
+        let turn = turn_for(ProviderSide::MESSAGES, body);
         assert_eq!(answered(&turn), Some(vec![0, 1]), "{messages:#?}");
         let asked = ask(&turn)["messages"].to_string();
         for once in ["s1", "Let me see.", "system-reminder"] {
@@ -62,11 +62,15 @@ fn neighbours_of_one_role_are_one_message() {
 
     // What the model has not said itself stays, as it came.
     let note = model(&json!("(Summary.)"));
-    let turn = turn_for(Wire::Messages, plain(&history(&[note.clone(), both.clone(), user(&json!([one, other]))])));
-    assert_eq!((answered(&turn), &turn.conversation.items[1]), (Some(vec![0, 1]), &Item::Message(note.clone())));
+    let turn =
+        turn_for(ProviderSide::MESSAGES, plain(&history(&[note.clone(), both.clone(), user(&json!([one, other]))])));
+    assert_eq!(
+        (answered(&turn), &turn.conversation.items[1]),
+        (Some(vec![0, 1]), &ConversationItem::Entry(note.clone()))
+    );
     let others = [note.clone(), note.clone(), reminder.clone(), reminder.clone()];
-    let turn = turn_for(Wire::Messages, plain(&history(&others)));
-    assert_eq!(turn.conversation.items[1..], others.map(Item::Message));
+    let turn = turn_for(ProviderSide::MESSAGES, plain(&history(&others)));
+    assert_eq!(turn.conversation.items[1..], others.map(ConversationItem::Entry));
 
     // Something else was said: the program is abandoned.
     let answers = user(&json!([one, other]));
@@ -75,13 +79,13 @@ fn neighbours_of_one_role_are_one_message() {
         vec![both.clone(), note.clone()],
         vec![both.clone(), answers.clone(), note],
     ] {
-        let turn = turn_for(Wire::Messages, plain(&history(&messages)));
+        let turn = turn_for(ProviderSide::MESSAGES, plain(&history(&messages)));
         assert_eq!((answered(&turn), blocks(&turn).len()), (None, 1), "{messages:#?}");
     }
     // Without code mode its calls are calls like others, answered at once.
     let mut body = plain(&history(&[split.to_vec(), vec![answers]].concat()));
     body["tools"] = json!([]);
-    let Reading::PassThrough(Some(body)) = read_for(Wire::Messages, body) else { panic!("no code mode") };
+    let ParsedRequest::PassThrough(Some(body)) = read_for(ProviderSide::MESSAGES, body) else { panic!("no code mode") };
     let messages = body["messages"].as_array().expect("a list");
     let kinds = |message: &Value| {
         message["content"].as_array().map_or(0, |content| {
@@ -108,12 +112,12 @@ fn programs_of_the_provider_pass_untouched() {
         user(&json!("Go on.")),
     ]);
     for body in [plain(&filtered), explicit(&filtered)] {
-        assert_eq!(ask(&turn_for(Wire::Messages, body))["messages"], filtered);
+        assert_eq!(ask(&turn_for(ProviderSide::MESSAGES, body))["messages"], filtered);
     }
     // One that nobody else ran is ours only where programs are declared.
     let bare = history(&[model(&json!([program])), user(&json!("Go on."))]);
-    assert_eq!(ask(&turn_for(Wire::Messages, plain(&bare)))["messages"], bare);
-    assert_eq!(blocks(&turn_for(Wire::Messages, explicit(&bare))).len(), 1);
+    assert_eq!(ask(&turn_for(ProviderSide::MESSAGES, plain(&bare)))["messages"], bare);
+    assert_eq!(blocks(&turn_for(ProviderSide::MESSAGES, explicit(&bare))).len(), 1);
 }
 
 #[test]
@@ -126,7 +130,7 @@ fn siblings_go_on_without_the_call_that_had_the_state() {
         model(&json!([carrier, used(&ids[1]), used(&ids[2]), by_hand])),
         user(&json!([result(&ids[1]), result(&ids[2]), result("toolu_d")])),
     ]);
-    let turn = turn_for(Wire::Messages, plain(&history));
+    let turn = turn_for(ProviderSide::MESSAGES, plain(&history));
     assert_eq!(answered(&turn), Some(vec![1, 2]));
     assert_eq!(turn.conversation.live().map(|live| live.direct.len()), Some(1));
 }
@@ -145,7 +149,7 @@ fn a_place_to_cache_stays_with_the_program() {
             ])),
         ]);
         history.pointer_mut(pointer).expect("a block")["cache_control"] = json!({"type": "ephemeral", "ttl": "1h"});
-        let turn = turn_for(Wire::Messages, plain(&history));
+        let turn = turn_for(ProviderSide::MESSAGES, plain(&history));
         assert_eq!(turn.conversation.live().map(|live| live.state.run()), Some(state.run()));
         let mut asked = ask(&turn)["messages"].take();
         // The last is no program's, and keeps its own.
@@ -192,8 +196,10 @@ fn what_is_too_large_for_an_id_comes_back_in_its_place() {
         let ids = sealer().seal(&state, 0, [0; 8], &[asked(0)]);
         let mut content = echoed.as_array().expect("a list").clone();
         content.push(used(&ids[0]));
-        let turn =
-            turn_for(Wire::Messages, plain(&history(&[model(&json!(content)), user(&json!([result(&ids[0])]))])));
+        let turn = turn_for(
+            ProviderSide::MESSAGES,
+            plain(&history(&[model(&json!(content)), user(&json!([result(&ids[0])]))])),
+        );
         let mut asked = ask(&turn)["messages"][1]["content"].take();
         assert_eq!(
             asked.as_array_mut().expect("a list").pop().map(|call| call["name"].clone()),

@@ -37,42 +37,42 @@ fn mutations(value: &Value) -> Vec<Value> {
 
 #[test]
 fn nothing_that_is_sent_makes_us_panic() {
-    let said = said();
-    let state = state(&said);
-    let plainly = turn(Wire::Responses, plain(&json!([question()])));
-    let response = handed_out(&plainly, &said, &state, &[call(0), call(1)]);
+    let model_response = program_response();
+    let state = state(&model_response);
+    let plainly = turn(ProviderSide::RESPONSES, plain(&json!([question()])));
+    let response = issued(&plainly, &model_response, &state, &[call(0), call(1)]);
     let history = input(question(), items(&response).into_iter().chain(answers(&response)));
-    let openly = turn(Wire::Responses, explicit(&json!([question()])));
-    let response = handed_out(&openly, &said, &state, &[call(0)]);
+    let openly = turn(ProviderSide::RESPONSES, explicit(&json!([question()])));
+    let response = issued(&openly, &model_response, &state, &[call(0)]);
     let programs = input(question(), items(&response).into_iter().chain(answers(&response)));
     let referred = items(&response).into_iter().map(|item| json!({"type": "item_reference", "id": item["id"]}));
     for body in [plain(&history), explicit(&programs), explicit(&input(question(), referred))] {
         for body in mutations(&body) {
-            for upstream in [Wire::Responses, Wire::Chat] {
-                Kept::wanted(Wire::Responses, &body);
-                if let Ok(Reading::Turn(turn)) = read(upstream, body.clone()) {
+            for provider in [ProviderSide::RESPONSES, ProviderSide::CHAT] {
+                StoredStates::referred_to(ClientSide::RESPONSES, &body);
+                if let Ok(ParsedRequest::Turn(turn)) = read(provider, body.clone()) {
                     asked(&turn, "1");
-                    handed_out(&turn, &said, &state, &[call(0)]);
+                    issued(&turn, &model_response, &state, &[call(0)]);
                 }
             }
         }
     }
     for event in model_events().iter().flat_map(mutations) {
-        let mut listener = Wire::Responses.listener();
+        let mut decoder = ProviderSide::RESPONSES.decoder();
         let turn = turn(
-            Wire::Responses,
+            ProviderSide::RESPONSES,
             json!({"model": "m", "input": "x", "stream": true, "tools": [{"type": "function", "name": "f"}]}),
         );
-        let mut speaker = turn.speaker(CallDeltas::Opened);
-        if let Ok(heard) = listener.hear(&Event { name: None, data: event.to_string() }) {
-            speaker.pass(heard);
+        let mut encoder = turn.encoder(CallDeltas::Opened);
+        if let Ok(delta) = decoder.decode_event(&SseEvent { name: None, data: event.to_string() }) {
+            encoder.delta(delta);
         }
-        if let Some(said) = listener.finish() {
-            speaker.answer(&said, Passed::All);
+        if let Some(model_response) = decoder.finish() {
+            encoder.answer(&model_response, AnswerParts::All);
         }
-        speaker.finish(&Usage::default());
-        if let Ok(said) = Wire::Responses.said(event["response"].clone()) {
-            handed_out(&turn, &said, &state, &[call(0)]);
+        encoder.finish(&TurnUsage::default());
+        if let Ok(model_response) = ProviderSide::RESPONSES.decode_response(event["response"].clone()) {
+            issued(&turn, &model_response, &state, &[call(0)]);
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use dacapo_replay::{Call, CallIndex, Toolboxes};
 use dacapo_wire::{
-    Announced, Asked, BadRequest, CallDeltas, Defaults, Ended, Event, Expected, Handing, Item, Kept, ModelCall, Passed,
-    Reader, Reading, RunState, Said, Saying, Sealer, SseReader, Switch, Transcript, Turn, Urge, Usage, Wire,
+    AnswerParts, BadRequest, CallDeltas, CallRef, CallsIssued, ClientSide, CodeMode, CodeModeDefaults,
+    ConversationItem, ExpectedCall, ModelCall, ModelHistory, ModelMessage, ModelResponse, ParsedRequest,
+    ProgramFinished, ProgramMode, ProgramName, ProgramProgress, ProgramStarted, ProviderSide, Reasoning, RequestReader,
+    RunState, Sealer, SseEvent, SseReader, StoredStates, TextTools, ToolChoiceOverride, Turn, TurnUsage, Wire,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 mod broken;
 mod explicit_mode;
@@ -19,19 +21,26 @@ fn sealer() -> Sealer {
     Sealer::new(b"a secret of some length", "")
 }
 
-fn read(upstream: Wire, body: Value) -> Result<Reading, BadRequest> {
-    read_with(Wire::Responses, upstream, &Kept::default(), body)
+fn read(provider: ProviderSide, body: Value) -> Result<ParsedRequest, BadRequest> {
+    read_with(ClientSide::RESPONSES, provider, &StoredStates::default(), body)
 }
 
-fn read_with(client: Wire, upstream: Wire, kept: &Kept, body: Value) -> Result<Reading, BadRequest> {
-    let defaults = Defaults { switch: Switch::Plain, declarations_tokens_max: 1_000, custom_execute: false };
+fn read_with(
+    client: ClientSide,
+    provider: ProviderSide,
+    stored: &StoredStates,
+    body: Value,
+) -> Result<ParsedRequest, BadRequest> {
+    let defaults =
+        CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No };
     let (sealer, toolboxes) = (sealer(), Toolboxes::default());
-    Reader { upstream, header: None, defaults, sealer: &sealer, kept, toolboxes: &toolboxes }.read(client, body)
+    RequestReader { provider, header: None, defaults, sealer: &sealer, stored, toolboxes: &toolboxes }
+        .read(client, body)
 }
 
-fn turn(upstream: Wire, body: Value) -> Box<Turn> {
-    match read(upstream, body) {
-        Ok(Reading::Turn(turn)) => turn,
+fn turn(provider: ProviderSide, body: Value) -> Box<Turn> {
+    match read(provider, body) {
+        Ok(ParsedRequest::Turn(turn)) => turn,
         other => panic!("{other:?}"),
     }
 }
@@ -54,10 +63,10 @@ fn thought() -> Value {
 }
 
 /// A model that writes a program, after a thought and some words.
-fn said() -> Said {
+fn program_response() -> ModelResponse {
     let words = json!({"type": "output_text", "text": "Let me see.", "annotations": []});
-    Wire::Responses
-        .said(json!({
+    ProviderSide::RESPONSES
+        .decode_response(json!({
             "id": "resp_1", "object": "response", "created_at": 1_767_225_600, "model": "m-1", "status": "completed",
             "service_tier": "flex",
             "output": [
@@ -71,9 +80,9 @@ fn said() -> Said {
         .expect("an answer")
 }
 
-fn state(said: &Said) -> RunState {
-    let mut saying = said.saying.clone();
-    for call in &mut saying.calls {
+fn state(model_response: &ModelResponse) -> RunState {
+    let mut message = model_response.message.clone();
+    for call in &mut message.calls {
         // What no id carries.
         (call.id, call.native) = (String::new(), Value::Null);
     }
@@ -82,7 +91,7 @@ fn state(said: &Said) -> RunState {
         started_at_ms: 1_767_225_600_000,
         tools: [0; 8],
         continues: None,
-        sayings: vec![saying],
+        model_messages: vec![message],
         at: 0,
         code: CODE.to_owned(),
     }
@@ -93,22 +102,29 @@ fn call(index: u32) -> Call {
     Call { call: CallIndex(index), tool: "get_weather".to_owned(), args, key: String::new() }
 }
 
-fn handed_out(turn: &Turn, said: &Said, state: &RunState, calls: &[Call]) -> Value {
-    let ids = if turn.explicit {
-        Turn::open_ids(state.run(), 0, calls)
+fn issued(turn: &Turn, model_response: &ModelResponse, state: &RunState, calls: &[Call]) -> Value {
+    let ids = if turn.mode == ProgramMode::Explicit {
+        Turn::unsealed_ids(state.run(), 0, calls)
     } else {
-        sealer().seal(state, 0, [0; 8], &calls.iter().map(Asked::from).collect::<Vec<_>>())
+        sealer().seal(state, 0, [0; 8], &calls.iter().map(CallRef::from).collect::<Vec<_>>())
     };
-    let mut speaker = turn.speaker(CallDeltas::Whole);
-    speaker.begins();
-    speaker.head(&said.head);
-    if turn.explicit {
+    let mut encoder = turn.encoder(CallDeltas::Whole);
+    encoder.response_started();
+    encoder.meta(&model_response.meta);
+    if turn.mode == ProgramMode::Explicit {
         let sealed = sealer().seal(state, 0, [0; 8], &[]).remove(0);
-        speaker.aside(said);
-        speaker.program(&Announced { state, sealed: &sealed, is_finished: false });
+        encoder.preamble(model_response);
+        encoder.program_started(&ProgramStarted { state, sealed: &sealed, progress: ProgramProgress::Waiting });
     }
-    speaker.calls(&Handing { said: Some(said), state, program: "", ids: &ids, calls, direct: &[] });
-    speaker.body(&Usage::default()).expect("a response")
+    encoder.calls_issued(&CallsIssued {
+        response: Some(model_response),
+        state,
+        program: ProgramName::New,
+        ids: &ids,
+        calls,
+        direct: &[],
+    });
+    encoder.body(&TurnUsage::default()).expect("a response")
 }
 
 /// The client's answers to all calls of a response.
@@ -119,21 +135,23 @@ fn answers(response: &Value) -> Vec<Value> {
 
 /// What the model gets, with this for the result of each program.
 fn asked(turn: &Turn, result: &str) -> Value {
-    let mut transcript: Transcript = turn.transcript();
+    let mut history: ModelHistory = turn.model_history();
     for item in &turn.conversation.items {
         match item {
-            Item::Message(message) => transcript.message(message.clone()),
-            Item::Lost(lost) => transcript.lost(lost),
-            Item::Search(saying) => transcript.saying(saying, &vec![result.to_owned(); saying.calls.len()], &[]),
-            Item::Block(block) => {
-                for saying in &block.state.sayings {
-                    transcript.saying(saying, &vec![result.to_owned(); saying.calls.len()], &block.direct);
+            ConversationItem::Entry(entry) => history.push_entry(entry.clone()),
+            ConversationItem::LostCalls(lost) => history.push_lost_calls(lost),
+            ConversationItem::Search(message) => {
+                history.push_model_message(message, &vec![result.to_owned(); message.calls.len()], &[]);
+            }
+            ConversationItem::Program(block) => {
+                for message in &block.state.model_messages {
+                    history.push_model_message(message, &vec![result.to_owned(); message.calls.len()], &block.direct);
                 }
-                block.remarks.iter().for_each(|remark| transcript.message(remark.clone()));
+                block.remarks.iter().for_each(|remark| history.push_entry(remark.clone()));
             }
         }
     }
-    turn.ask(&transcript, Urge::AsTheClientSays)
+    turn.model_request(&history, ToolChoiceOverride::Keep)
 }
 
 fn output(id: &str, text: &str) -> Value {
@@ -153,17 +171,17 @@ fn references(items: &[Value]) -> Vec<Value> {
 }
 
 /// What a client gets of this answer.
-fn answered(turn: &Turn, said: &Said) -> Vec<Value> {
-    let mut speaker = turn.speaker(CallDeltas::Whole);
-    speaker.begins();
-    speaker.head(&said.head);
-    speaker.answer(said, Passed::All);
-    items(&speaker.body(&Usage::default()).expect("a response"))
+fn answered(turn: &Turn, model_response: &ModelResponse) -> Vec<Value> {
+    let mut encoder = turn.encoder(CallDeltas::Whole);
+    encoder.response_started();
+    encoder.meta(&model_response.meta);
+    encoder.answer(model_response, AnswerParts::All);
+    items(&encoder.body(&TurnUsage::default()).expect("a response"))
 }
 
 /// An answer of a model.
-fn response(output: &Value) -> Said {
-    Wire::Responses.said(json!({"id": "resp_7", "model": "m", "output": output})).expect("an answer")
+fn response(output: &Value) -> ModelResponse {
+    ProviderSide::RESPONSES.decode_response(json!({"id": "resp_7", "model": "m", "output": output})).expect("an answer")
 }
 
 fn input(first: Value, more: impl IntoIterator<Item = Value>) -> Value {
@@ -175,7 +193,7 @@ fn items(response: &Value) -> Vec<Value> {
 }
 
 /// The history that the model has of the program, whatever the client sent back of it.
-fn told() -> Value {
+fn expected_history() -> Value {
     let arguments = json!({"code": CODE}).to_string();
     json!([
         question(),

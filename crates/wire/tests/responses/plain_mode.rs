@@ -4,11 +4,11 @@ use crate::*;
 
 #[test]
 fn a_program_goes_on_with_what_a_client_sends_back() {
-    let said = said();
-    let mut state = state(&said);
-    let first = turn(Wire::Responses, plain(&json!([question()])));
-    state.tools = first.tools;
-    let response = handed_out(&first, &said, &state, &[call(0), call(1)]);
+    let model_response = program_response();
+    let mut state = state(&model_response);
+    let first = turn(ProviderSide::RESPONSES, plain(&json!([question()])));
+    state.tools = first.tools_digest;
+    let response = issued(&first, &model_response, &state, &[call(0), call(1)]);
     assert_eq!(response["object"], "response");
     assert_eq!(response["service_tier"], "flex");
     assert_eq!(response["tools"][0]["name"], "get_weather");
@@ -27,27 +27,31 @@ fn a_program_goes_on_with_what_a_client_sends_back() {
     for history in
         [input(question(), echoed), input(question(), streamed), input(question(), referred), input(question(), paired)]
     {
-        let turn = turn(Wire::Responses, plain(&history));
+        let turn = turn(ProviderSide::RESPONSES, plain(&history));
         let live = turn.conversation.live().expect("the program goes on");
         assert_eq!(live.journal().expect("whole").entries().len(), 2, "{history}");
         assert_eq!(live.state, state);
-        assert_eq!(asked(&turn, "sunny!")["input"], told(), "{history}");
+        assert_eq!(asked(&turn, "sunny!")["input"], expected_history(), "{history}");
     }
 }
 
 #[test]
 fn rounds_are_told_apart_although_nothing_stands_between_them() {
-    let (said, mut history) = (said(), vec![question()]);
-    let state = state(&said);
+    let (model_response, mut history) = (program_response(), vec![question()]);
+    let state = state(&model_response);
     for round in 0..2 {
-        let ids =
-            sealer().seal(&state, round, [0; 8], &[Asked::from(&call(2 * round)), Asked::from(&call(2 * round + 1))]);
+        let ids = sealer().seal(
+            &state,
+            round,
+            [0; 8],
+            &[CallRef::from(&call(2 * round)), CallRef::from(&call(2 * round + 1))],
+        );
         let function =
             |id: &String| json!({"type": "function_call", "call_id": id, "name": "get_weather", "arguments": "{}"});
         history.extend(ids.iter().map(function));
         history.extend(ids.iter().map(|id| json!({"type": "function_call_output", "call_id": id, "output": "1"})));
     }
-    let turn = turn(Wire::Responses, plain(&Value::Array(history)));
+    let turn = turn(ProviderSide::RESPONSES, plain(&Value::Array(history)));
     let live = turn.conversation.live().expect("the program goes on");
     let rounds: Vec<(u32, usize)> = live.rounds.iter().map(|round| (round.number, round.calls.len())).collect();
     assert_eq!(rounds, [(0, 2), (1, 2)]);
@@ -56,15 +60,15 @@ fn rounds_are_told_apart_although_nothing_stands_between_them() {
 
 #[test]
 fn a_thought_that_no_id_carries_is_taken_from_the_client() {
-    let mut said = said();
-    said.saying.opaque = Map::new();
-    let state = state(&said);
-    let first = turn(Wire::Responses, plain(&json!([question()])));
-    let response = handed_out(&first, &said, &state, &[call(0)]);
+    let mut model_response = program_response();
+    model_response.message.reasoning = Reasoning::default();
+    let state = state(&model_response);
+    let first = turn(ProviderSide::RESPONSES, plain(&json!([question()])));
+    let response = issued(&first, &model_response, &state, &[call(0)]);
     let history = input(question(), items(&response).into_iter().chain(answers(&response)));
-    let turn = turn(Wire::Responses, plain(&history));
+    let turn = turn(ProviderSide::RESPONSES, plain(&history));
     assert!(turn.conversation.live().is_some());
-    assert_eq!(asked(&turn, "sunny!")["input"], told());
+    assert_eq!(asked(&turn, "sunny!")["input"], expected_history());
 }
 
 #[test]
@@ -72,24 +76,24 @@ fn thoughts_of_answers_that_were_for_us_do_not_come_back() {
     let stream = |answers: &[&str]| {
         let mut body = plain(&json!("Hello"));
         body["stream"] = json!(true);
-        let turn = turn(Wire::Responses, body);
-        let mut speaker = turn.speaker(CallDeltas::Whole);
+        let turn = turn(ProviderSide::RESPONSES, body);
+        let mut encoder = turn.encoder(CallDeltas::Whole);
         for answer in answers {
-            let mut listener = Wire::Responses.listener();
-            speaker.begins();
+            let mut decoder = ProviderSide::RESPONSES.decoder();
+            encoder.response_started();
             for mut event in model_events().into_iter().take(3) {
                 if let Some(item) = event.get_mut("item") {
                     item["id"] = json!(answer);
                     item["encrypted_content"] = json!(answer);
                 }
-                let heard = listener.hear(&Event { name: None, data: event.to_string() }).expect("heard");
-                speaker.head(listener.head().expect("a head"));
-                if !heard.is_empty() {
-                    speaker.pass(heard);
+                let delta = decoder.decode_event(&SseEvent { name: None, data: event.to_string() }).expect("delta");
+                encoder.meta(decoder.meta().expect("meta"));
+                if !delta.is_empty() {
+                    encoder.delta(delta);
                 }
             }
         }
-        items(&speaker.body(&Usage::default()).expect("a response"))
+        items(&encoder.body(&TurnUsage::default()).expect("a response"))
     };
     // Two searches, and an answer.
     let output = stream(&["rs_1", "rs_2", "rs_3"]);
@@ -98,7 +102,7 @@ fn thoughts_of_answers_that_were_for_us_do_not_come_back() {
     let history = input(question(), output.into_iter().chain([words.clone(), question()]));
     let third = json!({"type": "reasoning", "id": "rs_3", "summary": [], "encrypted_content": "rs_3"});
     for body in [plain(&history), explicit(&history)] {
-        let turn = turn(Wire::Responses, body);
+        let turn = turn(ProviderSide::RESPONSES, body);
         assert_eq!(asked(&turn, "")["input"], json!([question(), third, words, question()]));
     }
 }
@@ -110,7 +114,7 @@ fn calls_whose_state_is_lost_are_ordinary_ones() {
         {"type": "function_call", "call_id": format!("dc1_{}", "x".repeat(60)), "name": "get_weather", "arguments": "{}"},
         {"type": "function_call_output", "call_id": format!("dc1_{}", "x".repeat(60)), "output": "sunny"},
     ]);
-    let turn = turn(Wire::Responses, plain(&history));
+    let turn = turn(ProviderSide::RESPONSES, plain(&history));
     let asked = asked(&turn, "");
     let id = asked["input"][2]["call_id"].clone();
     assert_eq!(id.as_str().map(str::len), Some(9));
@@ -127,27 +131,27 @@ fn calls_whose_state_is_lost_are_ordinary_ones() {
 
 #[test]
 fn programs_and_direct_calls_stay_in_their_order() {
-    let said = said();
-    let mut state = state(&said);
-    state.sayings[0].opaque = Map::new();
+    let model_response = program_response();
+    let mut state = state(&model_response);
+    state.model_messages[0].reasoning = Reasoning::default();
     let direct = |id: &str| json!({"type": "function_call", "call_id": id, "name": "ask", "arguments": "{}"});
-    let sealed = sealer().seal(&state, 0, [0; 8], &[Asked::from(&call(0))]).remove(0);
-    let short = Sealer::short(state.run(), 0, &[Asked::from(&call(0))]).remove(0);
+    let sealed = sealer().seal(&state, 0, [0; 8], &[CallRef::from(&call(0))]).remove(0);
+    let short = Sealer::short(state.run(), 0, &[CallRef::from(&call(0))]).remove(0);
     for id in [&sealed, &short] {
         let function = json!({"type": "function_call", "call_id": id, "name": "get_weather", "arguments": "{}"});
         let before = [question(), direct("c1"), output("c1", "1")];
         let after = [function, output(id, "sunny"), direct("c2"), output("c2", "2")];
         let body = with_direct(plain(&before.into_iter().chain(after).collect()));
-        let mut kept = Kept::default();
-        assert_eq!(Kept::wanted(Wire::Responses, &body).len(), usize::from(*id == short));
-        kept.insert(state.run(), 0, sealed.clone());
-        let read = read_with(Wire::Responses, Wire::Responses, &kept, body);
-        let Ok(Reading::Turn(turn)) = read else { panic!("{read:?}") };
+        let mut stored = StoredStates::default();
+        assert_eq!(StoredStates::referred_to(ClientSide::RESPONSES, &body).len(), usize::from(*id == short));
+        stored.insert(state.run(), 0, sealed.clone());
+        let read = read_with(ClientSide::RESPONSES, ProviderSide::RESPONSES, &stored, body);
+        let Ok(ParsedRequest::Turn(turn)) = read else { panic!("{read:?}") };
         let kinds: Vec<bool> = turn
             .conversation
             .items
             .iter()
-            .map(|item| matches!(item, Item::Block(block) if block.direct.is_empty()))
+            .map(|item| matches!(item, ConversationItem::Program(block) if block.direct.is_empty()))
             .collect();
         assert_eq!(kinds, [false, false, false, true, false, false], "{:?}", turn.conversation);
     }
@@ -155,15 +159,15 @@ fn programs_and_direct_calls_stay_in_their_order() {
 
 #[test]
 fn instructions_beside_answers_do_not_stop_a_program() {
-    let said = said();
-    let state = state(&said);
-    let first = turn(Wire::Responses, plain(&json!([question()])));
-    let response = handed_out(&first, &said, &state, &[call(0)]);
+    let model_response = program_response();
+    let state = state(&model_response);
+    let first = turn(ProviderSide::RESPONSES, plain(&json!([question()])));
+    let response = issued(&first, &model_response, &state, &[call(0)]);
     let history = input(question(), items(&response).into_iter().chain(answers(&response)));
     let beside = |item: &Value| {
         let mut history = history.clone();
         history.as_array_mut().expect("items").push(item.clone());
-        turn(Wire::Responses, plain(&history))
+        turn(ProviderSide::RESPONSES, plain(&history))
     };
     for role in ["developer", "system"] {
         let remark = json!({"type": "message", "role": role, "content": "Remember the units."});
@@ -177,15 +181,15 @@ fn instructions_beside_answers_do_not_stop_a_program() {
 
 #[test]
 fn an_answer_that_comes_late_reaches_the_call_beside_the_program() {
-    let said = said();
-    let state = state(&said);
-    let first = turn(Wire::Responses, plain(&json!([question()])));
-    let mut history = items(&handed_out(&first, &said, &state, &[call(0)]));
+    let model_response = program_response();
+    let state = state(&model_response);
+    let first = turn(ProviderSide::RESPONSES, plain(&json!([question()])));
+    let mut history = items(&issued(&first, &model_response, &state, &[call(0)]));
     let direct = json!({"type": "function_call", "call_id": "c1", "name": "ask", "arguments": "{}"});
     let program = history[1]["call_id"].as_str().expect("an id").to_owned();
     history.extend([direct, question(), output(&program, "sunny"), output("c1", "yes")]);
-    let turn = turn(Wire::Responses, with_direct(plain(&input(question(), history))));
-    let Item::Block(block) = &turn.conversation.items[1] else { panic!("{:?}", turn.conversation) };
+    let turn = turn(ProviderSide::RESPONSES, with_direct(plain(&input(question(), history))));
+    let ConversationItem::Program(block) = &turn.conversation.items[1] else { panic!("{:?}", turn.conversation) };
     assert_eq!(block.journal().expect("whole").entries().len(), 1);
     assert_eq!(block.direct[0].answer, Some(output("c1", "yes")));
     assert_eq!(turn.conversation.items.len(), 3);
@@ -193,9 +197,9 @@ fn an_answer_that_comes_late_reaches_the_call_beside_the_program() {
 
 #[test]
 fn what_led_to_a_program_that_has_ended_is_told() {
-    let turn = turn(Wire::Responses, plain(&json!([question()])));
+    let turn = turn(ProviderSide::RESPONSES, plain(&json!([question()])));
     let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed"});
-    let mut speaker = turn.speaker(CallDeltas::Whole);
+    let mut encoder = turn.encoder(CallDeltas::Whole);
     let mut output = Vec::new();
     for (number, last) in [
         (1, json!({"type": "function_call", "call_id": "c", "name": "execute", "arguments": "{}"})),
@@ -203,26 +207,26 @@ fn what_led_to_a_program_that_has_ended_is_told() {
     ] {
         let mut thought = thought();
         thought["id"] = json!(format!("rs_{number}"));
-        let said = response(&json!([thought, search, last]));
-        speaker.begins();
-        speaker.head(&said.head);
+        let model_response = response(&json!([thought, search, last]));
+        encoder.response_started();
+        encoder.meta(&model_response.meta);
         if number == 1 {
-            speaker.aside(&said);
+            encoder.preamble(&model_response);
         } else {
-            speaker.answer(&said, Passed::All);
+            encoder.answer(&model_response, AnswerParts::All);
         }
-        speaker.finish(&Usage::default());
-        output = items(&speaker.body(&Usage::default()).expect("a response"));
+        encoder.finish(&TurnUsage::default());
+        output = items(&encoder.body(&TurnUsage::default()).expect("a response"));
     }
     let ids: Vec<&str> = output.iter().filter_map(|item| item["id"].as_str()).collect();
     assert_eq!(ids, ["rs_1", "ws_1", "rs_dcn_1_rs_2", "ws_1", "ws_1"]);
     // Words are told that are surely not the beginning of a program.
     let words =
         json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me see."}]});
-    let said = response(&json!([words, search, words]));
-    speaker.begins();
-    speaker.aside(&said);
-    let more = items(&speaker.body(&Usage::default()).expect("a response"));
+    let model_response = response(&json!([words, search, words]));
+    encoder.response_started();
+    encoder.preamble(&model_response);
+    let more = items(&encoder.body(&TurnUsage::default()).expect("a response"));
     assert_eq!(
         more[output.len()..].iter().map(|item| &item["type"]).collect::<Vec<_>>(),
         ["message", "web_search_call"]
@@ -235,5 +239,5 @@ fn what_led_to_a_program_that_has_ended_is_told() {
 }
 
 fn turn_of(history: &Value) -> Box<Turn> {
-    turn(Wire::Responses, plain(history))
+    turn(ProviderSide::RESPONSES, plain(history))
 }

@@ -7,13 +7,14 @@ fn what_a_client_wants_stored_is_refused_with_advice() {
     for key in ["previous_response_id", "conversation"] {
         let mut body = plain(&json!("Hello"));
         body[key] = json!("x_1");
-        let error = read(Wire::Responses, body).expect_err("nothing is stored");
+        let error = read(ProviderSide::RESPONSES, body).expect_err("nothing is stored");
         assert_eq!(error.param, key);
         assert!(error.message.contains("input += response.output"), "{}", error.message);
     }
     // Without code mode it is the provider's affair.
-    let passed = read(Wire::Responses, json!({"model": "m", "input": "Hello", "previous_response_id": "resp_1"}));
-    assert!(matches!(passed, Ok(Reading::PassThrough(None))));
+    let passed =
+        read(ProviderSide::RESPONSES, json!({"model": "m", "input": "Hello", "previous_response_id": "resp_1"}));
+    assert!(matches!(passed, Ok(ParsedRequest::PassThrough(None))));
 }
 
 #[test]
@@ -26,9 +27,9 @@ fn functions_of_a_namespace_keep_their_names() {
             {"type": "tool_search"}, {"type": "web_search"}, {"type": "custom", "name": "patch"},
         ],
     });
-    let turn = turn(Wire::Responses, body);
+    let turn = turn(ProviderSide::RESPONSES, body);
     assert_eq!(turn.search_tool.as_deref(), Some("tool_search"));
-    let asked = turn.ask(&turn.transcript(), Urge::AsTheClientSays);
+    let asked = turn.model_request(&turn.model_history(), ToolChoiceOverride::Keep);
     let names: Vec<&str> = asked["tools"]
         .as_array()
         .expect("tools")
@@ -36,31 +37,31 @@ fn functions_of_a_namespace_keep_their_names() {
         .filter_map(|tool| tool.get("name").or(tool.get("type"))?.as_str())
         .collect();
     assert_eq!(names, ["execute", "search", "web_search", "patch"]);
-    let (said, find) = (said(), Call { tool: "crm.find".to_owned(), ..call(0) });
-    let response = handed_out(&turn, &said, &state(&said), std::slice::from_ref(&find));
+    let (model_response, find) = (program_response(), Call { tool: "crm.find".to_owned(), ..call(0) });
+    let response = issued(&turn, &model_response, &state(&model_response), std::slice::from_ref(&find));
     let item = &response["output"][1];
     assert_eq!((&item["namespace"], &item["name"]), (&json!("crm"), &json!("find")));
 }
 
 #[test]
 fn answers_come_back_from_clients_that_keep_only_ids() {
-    let first = turn(Wire::Chat, plain(&json!("Hello")));
+    let first = turn(ProviderSide::CHAT, plain(&json!("Hello")));
     let answer = json!({"id": "c", "model": "m", "choices": [{"message": {"role": "assistant", "content": "Grüß Gott"}, "finish_reason": "length"}]});
-    let said = Wire::Chat.said(answer).expect("an answer");
-    let mut speaker = first.speaker(CallDeltas::Whole);
-    speaker.head(&said.head);
-    speaker.answer(&said, Passed::All);
-    let response = speaker.body(&Usage::default()).expect("a response");
+    let model_response = ProviderSide::CHAT.decode_response(answer).expect("an answer");
+    let mut encoder = first.encoder(CallDeltas::Whole);
+    encoder.meta(&model_response.meta);
+    encoder.answer(&model_response, AnswerParts::All);
+    let response = encoder.body(&TurnUsage::default()).expect("a response");
     assert_eq!(
         (&response["status"], &response["incomplete_details"]["reason"]),
         (&json!("incomplete"), &json!("max_output_tokens"))
     );
     let reference = json!({"id": response["output"][0]["id"]});
-    let again = turn(Wire::Chat, plain(&json!([question(), reference, {"role": "user", "content": "More."}])));
+    let again = turn(ProviderSide::CHAT, plain(&json!([question(), reference, {"role": "user", "content": "More."}])));
     assert_eq!(asked(&again, "")["messages"][1], json!({"role": "assistant", "content": "Grüß Gott"}));
     // It does not reach a provider as it is.
-    let passed = read(Wire::Responses, json!({"model": "m", "input": [question(), reference]}));
-    let Ok(Reading::PassThrough(Some(body))) = passed else { panic!("{passed:?}") };
+    let passed = read(ProviderSide::RESPONSES, json!({"model": "m", "input": [question(), reference]}));
+    let Ok(ParsedRequest::PassThrough(Some(body))) = passed else { panic!("{passed:?}") };
     assert_eq!(body["input"][1]["content"][0]["text"], "Grüß Gott");
 }
 
@@ -81,7 +82,7 @@ fn a_chat_model_is_asked_in_its_own_words() {
     body["text"] = json!({"format": {"type": "json_object"}, "verbosity": "low"});
     body["truncation"] = json!("auto");
     body["tool_choice"] = json!("required");
-    let turn = turn(Wire::Chat, body);
+    let turn = turn(ProviderSide::CHAT, body);
     assert_eq!(turn.dropped, ["truncation", "text.verbosity"]);
     let mut asked = asked(&turn, "");
     asked["tools"] = Value::Null;
@@ -104,19 +105,20 @@ fn a_chat_model_is_asked_in_its_own_words() {
 
 #[test]
 fn a_program_that_was_written_as_text_stays_text() {
-    let said = Wire::Responses
-        .said(json!({"id": "r", "model": "m", "output": [{"type": "custom_tool_call", "id": "ct_1", "call_id": "c", "name": "execute", "input": CODE}]}))
+    let model_response = ProviderSide::RESPONSES
+        .decode_response(json!({"id": "r", "model": "m", "output": [{"type": "custom_tool_call", "id": "ct_1", "call_id": "c", "name": "execute", "input": CODE}]}))
         .expect("an answer");
-    let turn = turn(Wire::Responses, plain(&json!("Hello")));
-    let saying: Saying = said.saying.normalized(&turn.offer, &[]);
-    let carried: Saying = serde_json::from_value(serde_json::to_value(&saying).expect("JSON")).expect("a saying");
-    let written = |saying: &Saying| {
-        let mut transcript = turn.transcript();
-        transcript.saying(saying, &["1".to_owned()], &[]);
-        transcript.entries().to_vec()
+    let turn = turn(ProviderSide::RESPONSES, plain(&json!("Hello")));
+    let message: ModelMessage = model_response.message.normalized(&turn.model_tools, &[]);
+    let carried: ModelMessage =
+        serde_json::from_value(serde_json::to_value(&message).expect("JSON")).expect("a message");
+    let written = |message: &ModelMessage| {
+        let mut history = turn.model_history();
+        history.push_model_message(message, &["1".to_owned()], &[]);
+        history.entries().to_vec()
     };
     let entries = written(&carried);
-    assert_eq!(entries, written(&saying));
+    assert_eq!(entries, written(&message));
     assert_eq!((&entries[0]["type"], &entries[0]["input"]), (&json!("custom_tool_call"), &json!(CODE)));
     assert_eq!(entries[1]["type"], "custom_tool_call_output");
     let call: &ModelCall = &carried.calls[0];
@@ -127,7 +129,7 @@ fn a_program_that_was_written_as_text_stays_text() {
 fn direct_calls_come_back_whole_from_clients_that_keep_only_ids() {
     let mut body = with_direct(plain(&json!([question()])));
     body["tools"].as_array_mut().expect("tools").push(json!({"type": "custom", "name": "patch"}));
-    let first = turn(Wire::Responses, body.clone());
+    let first = turn(ProviderSide::RESPONSES, body.clone());
     let function = json!({"type": "function_call", "call_id": "c1", "name": "ask", "arguments": "{\"a\":1}"});
     let custom = json!({"type": "custom_tool_call", "call_id": "c2", "name": "patch", "input": "SELECT 1"});
     let found =
@@ -139,7 +141,7 @@ fn direct_calls_come_back_whole_from_clients_that_keep_only_ids() {
         super::output("c3", "3"),
     ];
     body["input"] = input(question(), references(&output).into_iter().chain(outputs.clone()));
-    let again = turn(Wire::Responses, body.clone());
+    let again = turn(ProviderSide::RESPONSES, body.clone());
     assert_eq!(
         asked(&again, "")["input"],
         input(question(), [function.clone(), custom, found].into_iter().chain(outputs))
@@ -149,7 +151,7 @@ fn direct_calls_come_back_whole_from_clients_that_keep_only_ids() {
     large["arguments"] = json!(json!({"a": "x".repeat(10_000)}).to_string());
     let output = answered(&first, &response(&json!([large])));
     body["input"] = input(question(), references(&output));
-    let error = read(Wire::Responses, body).expect_err("the arguments are nowhere");
+    let error = read(ProviderSide::RESPONSES, body).expect_err("the arguments are nowhere");
     assert_eq!(error.param, "input[1].id");
     assert!(error.message.contains("`store: false`"), "{}", error.message);
 }
@@ -160,10 +162,10 @@ fn answers_to_calls_that_others_made_are_never_without_a_call() {
         question(), {"type": "item_reference", "id": "rs_1"}, {"type": "item_reference", "id": "fc_1"},
         {"type": "item_reference", "id": "fc_2"}, output("c1", "5"), question(),
     ]);
-    for upstream in [Wire::Responses, Wire::Chat] {
-        let turn = turn(upstream, plain(&history));
+    for provider in [ProviderSide::RESPONSES, ProviderSide::CHAT] {
+        let turn = turn(provider, plain(&history));
         let asked = asked(&turn, "");
-        if upstream == Wire::Responses {
+        if provider.wire() == Wire::Responses {
             let call = json!({"type": "function_call", "call_id": "c1", "name": "unknown", "arguments": "{}"});
             assert_eq!(asked["input"], json!([question(), call, output("c1", "5"), question()]));
         } else {
@@ -177,11 +179,11 @@ fn what_only_programs_may_call_has_to_be_a_function() {
     let custom = json!({"type": "custom", "name": "patch", "allowed_callers": ["programmatic"]});
     let mut body = explicit(&json!([question()]));
     body["tools"].as_array_mut().expect("tools").push(custom);
-    let error = read(Wire::Responses, body.clone()).expect_err("no program can call it");
+    let error = read(ProviderSide::RESPONSES, body.clone()).expect_err("no program can call it");
     assert_eq!(error.param, "tools[2].allowed_callers");
     assert_eq!(error.message, "only functions can be called by programs here; use [\"direct\"]");
     body["tools"][2]["allowed_callers"] = json!(["direct", "programmatic"]);
-    let asked = asked(&turn(Wire::Responses, body), "");
+    let asked = asked(&turn(ProviderSide::RESPONSES, body), "");
     assert_eq!(asked["tools"][1], json!({"type": "custom", "name": "patch"}));
 }
 
@@ -197,10 +199,10 @@ fn functions_that_a_client_loads_later_are_called_by_the_model_itself() {
         {"type": "tool_search_output", "id": "tso_dc_1", "execution": "server", "tools": loaded("third")},
         {"type": "tool_search_output", "call_id": "c2", "execution": "client", "tools": loaded("get_weather")},
     ]);
-    let turn = turn(Wire::Responses, plain(&history));
+    let turn = turn(ProviderSide::RESPONSES, plain(&history));
     let direct = ["first", "second", "third", "get_weather"].map(|name| {
         let call = json!({"type": "function_call", "call_id": "c", "name": name, "arguments": "{}"});
-        response(&json!([call])).saying.direct_calls(&turn.offer).count()
+        response(&json!([call])).message.direct_calls(&turn.model_tools).count()
     });
     assert_eq!(direct, [1, 1, 0, 0]);
 }
@@ -210,21 +212,22 @@ fn the_provider_searches_for_deferred_tools_that_the_model_calls_itself() {
     let function = |name: &str, callers: &str| json!({"type": "function", "name": name, "defer_loading": true, "allowed_callers": [callers]});
     let search = json!({"type": "tool_search"});
     let body = |tools: Value| json!({"model": "m", "input": "Hello", "store": false, "tools": tools});
-    let tools =
-        |turn: &Turn| turn.ask(&turn.transcript(), Urge::AsTheClientSays)["tools"].as_array().expect("tools").clone();
+    let tools = |turn: &Turn| {
+        turn.model_request(&turn.model_history(), ToolChoiceOverride::Keep)["tools"].as_array().expect("tools").clone()
+    };
     let programs = function("f", "programmatic");
-    let both = turn(Wire::Responses, body(json!([programs, search, function("g", "direct")])));
+    let both = turn(ProviderSide::RESPONSES, body(json!([programs, search, function("g", "direct")])));
     assert_eq!(both.search_tool.as_deref(), Some("tool_search"));
     let passed = json!({"type": "function", "name": "g", "defer_loading": true});
     assert_eq!(tools(&both)[2..], [search.clone(), passed.clone()]);
     let declared = json!({"type": "function", "name": "f", "allowed_callers": ["programmatic"]});
-    let direct = turn(Wire::Responses, body(json!([declared, function("g", "direct"), search])));
+    let direct = turn(ProviderSide::RESPONSES, body(json!([declared, function("g", "direct"), search])));
     assert_eq!((direct.search_tool.as_deref(), &tools(&direct)[1..]), (None, &[passed, search][..]));
 }
 
 #[test]
 fn calls_without_ids_get_different_ones() {
-    let turn = turn(Wire::Responses, with_direct(plain(&json!([question()]))));
+    let turn = turn(ProviderSide::RESPONSES, with_direct(plain(&json!([question()]))));
     let call = json!({"type": "function_call", "call_id": "", "name": "ask", "arguments": "{}"});
     let output = answered(&turn, &response(&json!([call, call])));
     assert_ne!(output[0]["call_id"], output[1]["call_id"]);
@@ -233,35 +236,32 @@ fn calls_without_ids_get_different_ones() {
 
 #[test]
 fn a_call_in_a_namespace_stays_in_it() {
-    let turn = turn(Wire::Responses, plain(&json!([question()])));
+    let turn = turn(ProviderSide::RESPONSES, plain(&json!([question()])));
     let call = json!({"type": "function_call", "call_id": "c", "name": "look", "namespace": "crm", "arguments": "{}"});
-    let mut transcript = turn.transcript();
-    transcript.saying(&response(&json!([call])).saying, &["1".to_owned()], &[]);
-    assert_eq!(
-        (&transcript.entries()[0]["namespace"], &transcript.entries()[0]["name"]),
-        (&json!("crm"), &json!("look"))
-    );
+    let mut history = turn.model_history();
+    history.push_model_message(&response(&json!([call])).message, &["1".to_owned()], &[]);
+    assert_eq!((&history.entries()[0]["namespace"], &history.entries()[0]["name"]), (&json!("crm"), &json!("look")));
 }
 
 #[test]
 fn what_was_said_goes_back_once_from_a_client_on_another_wire() {
-    let said = response(&json!([
+    let model_response = response(&json!([
         thought(),
         {"type": "message", "id": "msg_1", "role": "assistant", "phase": "final_answer", "content": [{"type": "output_text", "text": "Four."}]},
     ]));
     let read = |messages: Value| {
         let body = json!({"model": "m", "max_tokens": 9, "messages": messages});
-        match read_with(Wire::Messages, Wire::Responses, &Kept::default(), body) {
-            Ok(Reading::Turn(turn)) => turn,
+        match read_with(ClientSide::MESSAGES, ProviderSide::RESPONSES, &StoredStates::default(), body) {
+            Ok(ParsedRequest::Turn(turn)) => turn,
             other => panic!("{other:?}"),
         }
     };
     let question = json!({"role": "user", "content": "How many?"});
-    let mut speaker = read(json!([question])).speaker(CallDeltas::Whole);
-    speaker.begins();
-    speaker.head(&said.head);
-    speaker.answer(&said, Passed::All);
-    let content = speaker.body(&Usage::default()).expect("a message")["content"].clone();
+    let mut encoder = read(json!([question])).encoder(CallDeltas::Whole);
+    encoder.response_started();
+    encoder.meta(&model_response.meta);
+    encoder.answer(&model_response, AnswerParts::All);
+    let content = encoder.body(&TurnUsage::default()).expect("a message")["content"].clone();
     let again = read(json!([question, {"role": "assistant", "content": content}, question]));
     let asked = asked(&again, "");
     let kinds: Vec<&str> =
@@ -273,6 +273,6 @@ fn what_was_said_goes_back_once_from_a_client_on_another_wire() {
 fn thoughts_that_lead_to_nothing_are_left_out() {
     let words = json!({"type": "message", "role": "assistant", "content": "Hi!"});
     let history = json!([question(), thought(), question(), thought(), words, question(), thought()]);
-    let asked = asked(&turn(Wire::Responses, plain(&history)), "");
+    let asked = asked(&turn(ProviderSide::RESPONSES, plain(&history)), "");
     assert_eq!(asked["input"], json!([question(), question(), thought(), words, question()]));
 }

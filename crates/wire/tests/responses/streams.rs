@@ -8,26 +8,27 @@ fn stream_of(events: &[Value]) -> Vec<u8> {
 }
 
 #[test]
-fn a_stream_is_heard_wherever_it_is_cut() {
+fn a_stream_is_decoded_wherever_it_is_cut() {
     let stream = stream_of(&model_events());
     for size in [1, 7, 100, stream.len()] {
-        let (mut reader, mut listener) = (SseReader::default(), Wire::Responses.listener());
+        let (mut reader, mut decoder) = (SseReader::default(), ProviderSide::RESPONSES.decoder());
         let (mut text, mut thoughts, mut natives) = (String::new(), 0, 0);
         for piece in stream.chunks(size) {
             for event in reader.read(piece).expect("events") {
-                let heard = listener.hear(&event).expect("heard");
-                text.push_str(&heard.text);
-                thoughts += usize::from(heard.opaque.is_some());
-                natives += usize::from(heard.native.is_some());
+                let delta = decoder.decode_event(&event).expect("delta");
+                text.push_str(&delta.text);
+                thoughts += usize::from(delta.reasoning.is_some());
+                natives += usize::from(delta.native.is_some());
             }
         }
-        assert!(listener.is_over());
-        let said = listener.finish().expect("an answer");
+        assert!(decoder.is_complete());
+        let model_response = decoder.finish().expect("an answer");
         assert_eq!((text.as_str(), thoughts, natives), ("Hi!", 1, 9));
-        assert_eq!(said.saying.text.as_deref(), Some("Hi!"));
-        assert_eq!(Value::Object(said.saying.opaque), json!({"items": [thought()]}));
-        assert_eq!((said.head.id.as_str(), said.head.created), ("resp_1", Some(7)));
-        let calls: Vec<_> = said.saying.calls.iter().map(|call| (call.name.as_str(), call.id.as_str())).collect();
+        assert_eq!(model_response.message.text.as_deref(), Some("Hi!"));
+        assert_eq!(json!(model_response.message.reasoning), json!({"items": [thought()]}));
+        assert_eq!((model_response.meta.id.as_str(), model_response.meta.created), ("resp_1", Some(7)));
+        let calls: Vec<_> =
+            model_response.message.calls.iter().map(|call| (call.name.as_str(), call.id.as_str())).collect();
         assert_eq!(calls, [("patch", "call_1")]);
     }
     for (event, message) in [
@@ -35,44 +36,44 @@ fn a_stream_is_heard_wherever_it_is_cut() {
         (json!({"type": "error", "error": {"message": "Oh.", "type": "server_error"}}), "Oh."),
         (json!({"type": "response.failed", "response": {"error": {"code": "server_error", "message": "Oh."}}}), "Oh."),
     ] {
-        let heard = Wire::Responses.listener().hear(&Event { name: None, data: event.to_string() });
-        let Err(dacapo_wire::Unheard::Error(body)) = heard else { panic!("{heard:?}") };
+        let delta = ProviderSide::RESPONSES.decoder().decode_event(&SseEvent { name: None, data: event.to_string() });
+        let Err(dacapo_wire::StreamError::Provider(body)) = delta else { panic!("{delta:?}") };
         assert_eq!((&body["error"]["message"], &body["error"]["type"]), (&json!(message), &json!("server_error")));
     }
 }
 
-/// What a client hears of a stream of this model, event by event: its type, its place, and what is said.
-fn passed(upstream: Wire, events: &[Event]) -> (Vec<String>, Value) {
+/// What a client gets of a stream of this model, event by event: its type, its place, and what is said.
+fn passed(provider: ProviderSide, events: &[SseEvent]) -> (Vec<String>, Value) {
     let mut body = plain(&json!("Hello"));
     body["stream"] = json!(true);
     body["tools"].as_array_mut().expect("tools").push(json!({"type": "custom", "name": "patch"}));
-    let turn = turn(upstream, body);
-    let (mut speaker, mut listener) = (turn.speaker(CallDeltas::Whole), upstream.listener());
-    let mut told = Vec::new();
-    speaker.begins();
+    let turn = turn(provider, body);
+    let (mut encoder, mut decoder) = (turn.encoder(CallDeltas::Whole), provider.decoder());
+    let mut sent = Vec::new();
+    encoder.response_started();
     for event in events {
-        let heard = listener.hear(event).expect("heard");
-        if let Some(head) = listener.head() {
-            speaker.head(head);
+        let delta = decoder.decode_event(event).expect("delta");
+        if let Some(meta) = decoder.meta() {
+            encoder.meta(meta);
         }
-        if !heard.is_empty() {
-            told.extend(speaker.pass(heard));
+        if !delta.is_empty() {
+            sent.extend(encoder.delta(delta));
         }
     }
-    let said = listener.finish().expect("an answer");
-    told.extend(speaker.answer(&said, Passed::All));
-    let mut usage = Usage::default();
-    usage.add(said.usage.as_ref());
-    told.extend(speaker.finish(&usage));
+    let model_response = decoder.finish().expect("an answer");
+    sent.extend(encoder.answer(&model_response, AnswerParts::All));
+    let mut usage = TurnUsage::default();
+    usage.add(model_response.usage.as_ref());
+    sent.extend(encoder.finish(&usage));
     let mut lines = Vec::new();
     let mut last = Value::Null;
-    for (number, event) in told.iter().enumerate() {
+    for (number, event) in sent.iter().enumerate() {
         let data: Value = serde_json::from_str(&event.data).expect("JSON");
         assert_eq!(event.name.as_deref(), data["type"].as_str());
         assert_eq!(data["sequence_number"], number);
-        let said = ["delta", "text", "arguments"].iter().find_map(|key| data.get(key)?.as_str()).unwrap_or_default();
+        let content = ["delta", "text", "arguments"].iter().find_map(|key| data.get(key)?.as_str()).unwrap_or_default();
         let kind = event.name.as_deref().unwrap_or_default().trim_start_matches("response.");
-        lines.push(format!("{} {kind} {said}", data["output_index"]).trim_end().to_owned());
+        lines.push(format!("{} {kind} {content}", data["output_index"]).trim_end().to_owned());
         last = data;
     }
     (lines, last)
@@ -80,8 +81,9 @@ fn passed(upstream: Wire, events: &[Event]) -> (Vec<String>, Value) {
 
 #[test]
 fn a_stream_of_the_same_wire_passes_with_its_calls_whole() {
-    let events: Vec<Event> = model_events().iter().map(|event| Event { name: None, data: event.to_string() }).collect();
-    let (lines, last) = passed(Wire::Responses, &events);
+    let events: Vec<SseEvent> =
+        model_events().iter().map(|event| SseEvent { name: None, data: event.to_string() }).collect();
+    let (lines, last) = passed(ProviderSide::RESPONSES, &events);
     assert_eq!(
         lines,
         [
@@ -130,8 +132,8 @@ fn a_stream_of_another_wire_becomes_items() {
         chunk(json!({"tool_calls": [function]}), Value::Null),
         chunk(json!({}), json!("tool_calls")),
     ];
-    let events: Vec<Event> = chunks.iter().map(|chunk| Event { name: None, data: chunk.to_string() }).collect();
-    let (lines, last) = passed(Wire::Chat, &events);
+    let events: Vec<SseEvent> = chunks.iter().map(|chunk| SseEvent { name: None, data: chunk.to_string() }).collect();
+    let (lines, last) = passed(ProviderSide::CHAT, &events);
     assert_eq!(
         lines,
         [
@@ -168,13 +170,13 @@ fn a_stream_of_another_wire_becomes_items() {
 #[test]
 fn messages_of_one_answer_are_paragraphs_elsewhere() {
     let message = |text: &str| json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]});
-    let said = response(&json!([message("One."), message(""), message("Two.")]));
-    assert_eq!(said.saying.text.as_deref(), Some("One.\n\nTwo."));
-    let mut listener = Wire::Responses.listener();
+    let model_response = response(&json!([message("One."), message(""), message("Two.")]));
+    assert_eq!(model_response.message.text.as_deref(), Some("One.\n\nTwo."));
+    let mut decoder = ProviderSide::RESPONSES.decoder();
     let mut text = String::new();
     for (at, delta) in [(0, "On"), (0, "e."), (1, ""), (2, "Tw"), (2, "o.")] {
         let event = json!({"type": "response.output_text.delta", "output_index": at, "delta": delta});
-        text.push_str(&listener.hear(&Event { name: None, data: event.to_string() }).expect("heard").text);
+        text.push_str(&decoder.decode_event(&SseEvent { name: None, data: event.to_string() }).expect("delta").text);
     }
     assert_eq!(text, "One.\n\nTwo.");
 }

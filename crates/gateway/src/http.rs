@@ -1,0 +1,270 @@
+//! The gateway over HTTP: routes, and what each does with a request.
+
+mod auth;
+mod errors;
+mod exit;
+mod headers;
+mod request;
+mod threads;
+
+pub(crate) use auth::{ApiClient, ApiClients, hex};
+pub use auth::{key_sha256, random_hex};
+pub(crate) use errors::TurnError;
+pub(crate) use headers::{forwarded, returned};
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, Request, Response, StatusCode, Uri};
+use axum::routing::{get, post};
+use bytes::Bytes;
+use dacapo_catalog::BYTES_PER_TOKEN;
+use dacapo_replay::{Step, StepRequest};
+use dacapo_wire::{ClientSide, Delivery, ParsedRequest, Turn, Wire};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use self::exit::{Exit, StreamingTurn, TurnTask};
+use self::request::{ClientRequest, bad_request};
+use crate::gateway::{Gateway, StartError};
+use crate::observe::{Observer, OpenRequest};
+use crate::turn::{EventStream, Tenant, TurnRunner};
+use crate::upstream::{Endpoint, RequestContext};
+
+/// The largest response to a request that counts tokens.
+const TOKEN_COUNT_BYTES_MAX: usize = 1 << 20;
+/// Pieces of a stream that wait for a slow client.
+const STREAM_QUEUE_PIECES: usize = 64;
+
+#[derive(Debug, Clone)]
+pub(crate) struct GatewayServer {
+    pub gateway: Arc<Gateway>,
+    is_stopping: Arc<AtomicBool>,
+}
+
+/// Serves until `stop`, then lets running requests finish.
+pub async fn serve(
+    gateway: Gateway,
+    listener: TcpListener,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), StartError> {
+    let deadline = gateway.config.shutdown;
+    let is_stopping = Arc::new(AtomicBool::new(false));
+    let server = GatewayServer { gateway: Arc::new(gateway), is_stopping: Arc::clone(&is_stopping) };
+    let (stopped, mut was_stopped) = tokio::sync::watch::channel(());
+    let stop = async move {
+        stop.await;
+        tracing::info!("stopping: requests that run may finish");
+        is_stopping.store(true, Ordering::Relaxed);
+        drop(stopped);
+    };
+    let serving = axum::serve(listener, routes(server)).with_graceful_shutdown(stop);
+    let overdue = async {
+        // Ends when the sender is dropped.
+        while was_stopped.changed().await.is_ok() {}
+        tokio::time::sleep(deadline).await;
+    };
+    tokio::select! {
+        ended = serving => ended?,
+        () = overdue => tracing::warn!(seconds = deadline.as_secs(), "requests that still run are cut off"),
+    }
+    Ok(())
+}
+
+fn routes(server: GatewayServer) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(|state, request| complete(ClientSide::CHAT, state, request)))
+        .route("/v1/responses", post(|state, request| complete(ClientSide::RESPONSES, state, request)))
+        .route("/v1/messages", post(|state, request| complete(ClientSide::MESSAGES, state, request)))
+        .route("/v1/messages/count_tokens", post(count_tokens))
+        .route("/v1/models", get(models))
+        .route("/v1/step", post(step))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .fallback(not_found)
+        .method_not_allowed_fallback(not_allowed)
+        .with_state(server)
+}
+
+async fn complete(client: ClientSide, State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
+    let open = server.open_request(Some(client.wire()), request.headers());
+    let exit = server.complete(client, request, open.observer()).await;
+    exit::respond(open, client, exit)
+}
+
+async fn count_tokens(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
+    let open = server.open_request(Some(Wire::Messages), request.headers());
+    let counted = server.count_tokens(request, open.observer()).await;
+    exit::respond(open, ClientSide::MESSAGES, counted.map(|count| Exit::json(&count)))
+}
+
+async fn models(State(server): State<GatewayServer>, headers: HeaderMap) -> Response<Body> {
+    let open = server.open_request(None, &headers);
+    let models = match server.admit(&headers) {
+        Ok(_) => Ok(Exit::json(&server.gateway.upstreams.models(&headers).await)),
+        Err(error) => Err(error),
+    };
+    exit::respond(open, ClientSide::CHAT, models)
+}
+
+async fn step(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
+    let open = server.open_request(None, request.headers());
+    let step = server.step(request).await;
+    exit::respond(open, ClientSide::CHAT, step.map(|step| Exit::json(&step)))
+}
+
+async fn readyz(State(server): State<GatewayServer>, headers: HeaderMap) -> Response<Body> {
+    if !server.is_stopping.load(Ordering::Relaxed) {
+        return Response::new(Body::from("ready\n"));
+    }
+    let open = server.open_request(None, &headers);
+    let stopping = TurnError::refused(StatusCode::SERVICE_UNAVAILABLE, "server_error", "stopping");
+    exit::respond(open, ClientSide::CHAT, Err(stopping))
+}
+
+async fn not_found(State(server): State<GatewayServer>, uri: Uri, headers: HeaderMap) -> Response<Body> {
+    let message =
+        format!("there is nothing at {}; see POST /v1/chat/completions, /v1/responses and /v1/messages", uri.path());
+    let error = TurnError::refused(StatusCode::NOT_FOUND, "not_found_error", message);
+    exit::respond(server.open_request(None, &headers), client_of(&uri), Err(error))
+}
+
+async fn not_allowed(State(server): State<GatewayServer>, uri: Uri, headers: HeaderMap) -> Response<Body> {
+    let message = format!("{} does not take this method", uri.path());
+    let error = TurnError::refused(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", message);
+    exit::respond(server.open_request(None, &headers), client_of(&uri), Err(error))
+}
+
+/// The wire whose errors a client expects at an address.
+fn client_of(uri: &Uri) -> ClientSide {
+    if uri.path().starts_with("/v1/messages") { ClientSide::MESSAGES } else { ClientSide::CHAT }
+}
+
+impl GatewayServer {
+    fn open_request(&self, wire: Option<Wire>, headers: &HeaderMap) -> OpenRequest {
+        OpenRequest::start(&self.gateway.consumers, wire, headers)
+    }
+
+    async fn complete(
+        &self,
+        client: ClientSide,
+        request: Request<Body>,
+        observer: Observer,
+    ) -> Result<Exit, TurnError> {
+        let ClientRequest { parsed, body, model, context, tenant, permit } =
+            self.read(client, request, &observer).await?;
+        match parsed {
+            ParsedRequest::PassThrough(changed) => {
+                let body = changed.map_or(body, |body| Bytes::from(body.to_string()));
+                let upstreams = &self.gateway.upstreams;
+                let upstream = upstreams.of(&model)?;
+                let endpoint = Endpoint::same_wire(client, &model)?;
+                let response = upstreams.post(upstream, &endpoint, &context, body, &observer).await?;
+                Ok(Exit::PassThrough { response, permit })
+            }
+            ParsedRequest::Turn(turn) if turn.prefs.delivery == Delivery::Streamed => {
+                self.stream(*turn, context, tenant, permit, observer).await
+            }
+            ParsedRequest::Turn(turn) => {
+                let dropped = headers::dropped_params(&turn, &observer);
+                let runner = TurnRunner::new(Arc::clone(&self.gateway), *turn, context, tenant, None, observer);
+                let done = runner.run().await?;
+                drop(permit);
+                Ok(Exit::Turn { done: Box::new(done), headers: dropped })
+            }
+        }
+    }
+
+    /// How many tokens the model would read.
+    async fn count_tokens(&self, request: Request<Body>, observer: Observer) -> Result<Value, TurnError> {
+        let client = ClientSide::MESSAGES;
+        let ClientRequest { parsed, body, model, context, tenant, permit } =
+            self.read(client, request, &observer).await?;
+        let upstreams = &self.gateway.upstreams;
+        let upstream = upstreams.of(&model)?;
+        let request = match parsed {
+            ParsedRequest::PassThrough(changed) => changed.map_or(body, |body| Bytes::from(body.to_string())),
+            ParsedRequest::Turn(turn) => {
+                let (gateway, observer) = (Arc::clone(&self.gateway), observer.clone());
+                let runner = TurnRunner::new(gateway, *turn, context.clone(), tenant, None, observer);
+                Bytes::from(runner.model_request().await?.to_string())
+            }
+        };
+        let counted = match Endpoint::token_count(upstream.provider_for(client)) {
+            Some(endpoint) => {
+                let response = upstreams.post(upstream, &endpoint, &context, request, &observer).await?;
+                if !response.status.is_success() {
+                    return Err(response.into_error().await);
+                }
+                let body = response.whole(TOKEN_COUNT_BYTES_MAX).await.map_err(TurnError::upstream)?;
+                serde_json::from_slice(&body).map_err(|error| TurnError::upstream(error.to_string()))?
+            }
+            // The model's provider does not count tokens, so this is an estimate.
+            None => json!({"input_tokens": request.len().div_ceil(BYTES_PER_TOKEN)}),
+        };
+        drop(permit);
+        Ok(counted)
+    }
+
+    /// The status is known with the first piece: before it, an error is an HTTP error; after it, an event.
+    async fn stream(
+        &self,
+        turn: Turn,
+        context: RequestContext,
+        tenant: Tenant,
+        permit: OwnedSemaphorePermit,
+        observer: Observer,
+    ) -> Result<Exit, TurnError> {
+        let (pieces, mut receiver) = mpsc::channel(STREAM_QUEUE_PIECES);
+        let upstream_headers = Arc::new(OnceLock::new());
+        let stream = EventStream { pieces, headers: Arc::clone(&upstream_headers) };
+        let mut response_headers = headers::dropped_params(&turn, &observer);
+        let runner = TurnRunner::new(Arc::clone(&self.gateway), turn, context, tenant, Some(stream), observer);
+        let mut task = TurnTask(tokio::spawn(async move {
+            let done = runner.run().await;
+            drop(permit);
+            done
+        }));
+        let Some(first) = receiver.recv().await else {
+            return Err(match (&mut task.0).await {
+                Ok(Err(error)) => error,
+                Ok(Ok(_)) => TurnError::bug("a stream ended without an event"),
+                Err(error) => TurnError::Internal(error.to_string()),
+            });
+        };
+        if let Some(upstream) = upstream_headers.get() {
+            let mut kept = headers::about_request(upstream);
+            kept.extend(response_headers);
+            response_headers = kept;
+        }
+        Ok(Exit::Stream(StreamingTurn { first, receiver, task, headers: response_headers }))
+    }
+
+    async fn step(&self, request: Request<Body>) -> Result<Step, TurnError> {
+        let (parts, body) = request.into_parts();
+        self.admit(&parts.headers)?;
+        let _permit = self.permit()?;
+        let body = self.body(body).await?;
+        let gateway = Arc::clone(&self.gateway);
+        let slot = Arc::clone(&gateway.steps).acquire_owned().await;
+        let slot = slot.map_err(|closed| TurnError::Internal(closed.to_string()))?;
+        let stepped = tokio::task::spawn_blocking(move || {
+            let text =
+                std::str::from_utf8(&body).map_err(|error| bad_request("body", format!("is not UTF-8: {error}")))?;
+            let request = StepRequest::parse_with(text, &gateway.toolboxes)
+                .map_err(|error| bad_request(&error.path, error.message))?;
+            let deadline = Instant::now() + gateway.config.step_timeout;
+            let step = gateway.stepper.step(&request, &|| Instant::now() < deadline);
+            drop(slot);
+            step.map_err(TurnError::from)
+        });
+        stepped.await.map_err(|error| TurnError::Internal(error.to_string()))?
+    }
+}

@@ -1,0 +1,158 @@
+//! Reading a client's HTTP request.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, StatusCode};
+use bytes::Bytes;
+use dacapo_wire::{BadRequest, ClientSide, ParsedRequest, ProgramMode, RequestReader, Sealer, StoredStates};
+use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::errors::TurnError;
+use super::{GatewayServer, headers, threads};
+use crate::observe::{Event, Observer, RequestMode};
+use crate::store::stored_responses::StoredTurn;
+use crate::turn::Tenant;
+use crate::upstream::RequestContext;
+
+/// A request of a client, parsed.
+pub(crate) struct ClientRequest {
+    pub parsed: ParsedRequest,
+    /// As it came, except for references that were resolved.
+    pub body: Bytes,
+    pub model: String,
+    pub context: RequestContext,
+    pub tenant: Tenant,
+    pub permit: OwnedSemaphorePermit,
+}
+
+impl GatewayServer {
+    pub(crate) async fn read(
+        &self,
+        client: ClientSide,
+        request: Request<Body>,
+        observer: &Observer,
+    ) -> Result<ClientRequest, TurnError> {
+        let gateway = &self.gateway;
+        let (mut parts, body) = request.into_parts();
+        let tenant = self.admit(&parts.headers)?.to_owned();
+        let permit = self.permit()?;
+        let mut body = self.body(body).await?;
+        let header = headers::mode(&parts.headers)?;
+        let mut json: Value = off_thread(body.clone(), body.len(), |body| {
+            serde_json::from_slice(&body).map_err(|error| bad_request("body", format!("is not JSON: {error}")))
+        })
+        .await??;
+        if threads::remove(client, &mut json, &mut parts.headers)? {
+            body = Bytes::from(json.to_string());
+        }
+        let mut stored_turn = None;
+        if let Some(store) = &gateway.store {
+            let resolved = StoredTurn::resolve(client, store, &tenant, &mut json).await?;
+            stored_turn = resolved.turn;
+            if resolved.is_changed {
+                body = Bytes::from(json.to_string());
+            }
+        }
+        let model = json.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let provider = gateway.upstreams.of(&model)?.provider_for(client);
+        let sealer = Sealer::new(gateway.config.secret.0.as_bytes(), &tenant);
+        let stored = self.stored_states(client, &tenant, &json, observer).await?;
+        let tenant = Tenant { name: tenant, sealer: sealer.clone(), stored_turn };
+        let defaults = gateway.defaults(&model);
+        let reader = Arc::clone(gateway);
+        let parsed = off_thread(json, body.len(), move |json| {
+            let toolboxes = &reader.toolboxes;
+            RequestReader { provider, header, defaults, sealer: &sealer, stored: &stored, toolboxes }.read(client, json)
+        });
+        let parsed = parsed.await??;
+        let mode = match &parsed {
+            ParsedRequest::Turn(turn) if turn.model_tools.is_on() => match turn.mode {
+                ProgramMode::Plain => RequestMode::Plain,
+                ProgramMode::Explicit => RequestMode::Explicit,
+            },
+            ParsedRequest::Turn(_) | ParsedRequest::PassThrough(_) => RequestMode::Off,
+        };
+        observer.emit(&Event::RequestRead { client: &tenant.name, model: &model, mode });
+        let query = parts.uri.query().map_or_else(String::new, |query| format!("?{query}"));
+        let context = RequestContext { headers: parts.headers, query, client };
+        Ok(ClientRequest { parsed, body, model, context, tenant, permit })
+    }
+
+    /// Authenticates the client and names its tenant. Without configured clients, programs on this machine are let in,
+    /// but web pages of other hosts are not.
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<&str, TurnError> {
+        let config = &self.gateway.config;
+        if config.clients.is_empty() && config.listen.ip().is_loopback() && headers::is_foreign(headers) {
+            let message = "a web page of another host may not use this; configure a [[client]] for it";
+            return Err(TurnError::refused(StatusCode::FORBIDDEN, "permission_error", message));
+        }
+        config.clients.admit(headers, Instant::now())
+    }
+
+    /// States of programs that are stored here, because the client's ids do not carry them.
+    async fn stored_states(
+        &self,
+        client: ClientSide,
+        tenant: &str,
+        body: &Value,
+        observer: &Observer,
+    ) -> Result<StoredStates, TurnError> {
+        let mut stored = StoredStates::default();
+        let Some(store) = &self.gateway.store else { return Ok(stored) };
+        let referred_to = StoredStates::referred_to(client, body);
+        match store.get(tenant, &referred_to).await {
+            Ok(found) => {
+                for ((run, round), sealed) in referred_to.into_iter().zip(found) {
+                    if let Some(sealed) = sealed {
+                        stored.insert(run, round, sealed);
+                    }
+                }
+                Ok(stored)
+            }
+            // Only a program that would continue now needs its state.
+            Err(error) if client.awaits_answers(body) => Err(error.into()),
+            Err(error) => {
+                observer.emit(&Event::StoreFailed { error: &error });
+                Ok(stored)
+            }
+        }
+    }
+
+    pub(crate) fn permit(&self) -> Result<OwnedSemaphorePermit, TurnError> {
+        Arc::clone(&self.gateway.turns).try_acquire_owned().map_err(|error| TurnError::Refused {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            kind: "server_error",
+            message: format!("{} turns run at this moment, and no more may: {error}", self.gateway.config.turns_max),
+            retry_after_s: Some(1),
+        })
+    }
+
+    pub(crate) async fn body(&self, body: Body) -> Result<Bytes, TurnError> {
+        let bytes_max = self.gateway.config.body_bytes_max;
+        axum::body::to_bytes(body, bytes_max).await.map_err(|error| {
+            let message =
+                format!("the body cannot be read, or has more than {bytes_max} bytes (body_bytes_max): {error}");
+            TurnError::refused(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", message)
+        })
+    }
+}
+
+/// Parses large bodies on a thread that may block, and small ones at once.
+async fn off_thread<I: Send + 'static, T: Send + 'static>(
+    input: I,
+    bytes: usize,
+    work: impl FnOnce(I) -> T + Send + 'static,
+) -> Result<T, TurnError> {
+    const AT_ONCE_BYTES_MAX: usize = 128 << 10;
+    if bytes <= AT_ONCE_BYTES_MAX {
+        return Ok(work(input));
+    }
+    tokio::task::spawn_blocking(move || work(input)).await.map_err(|error| TurnError::Internal(error.to_string()))
+}
+
+pub(crate) fn bad_request(param: &str, message: String) -> TurnError {
+    TurnError::BadRequest(BadRequest { param: param.to_owned(), message })
+}

@@ -1,0 +1,40 @@
+//! Message threads of Anthropic's runners. Nothing is stored here, so they are made to send their whole history.
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use dacapo_wire::{ClientSide, Wire};
+use serde_json::Value;
+
+use super::errors::TurnError;
+
+const BETA: &str = "anthropic-beta";
+
+/// Removes the fields about threads from a request of the Messages wire; false if there were none.
+pub(crate) fn remove(client: ClientSide, body: &mut Value, headers: &mut HeaderMap) -> Result<bool, TurnError> {
+    if client.wire() != Wire::Messages {
+        return Ok(false);
+    }
+    let kept: Vec<String> = headers
+        .get_all(BETA)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|beta| beta.trim().to_owned())
+        .filter(|beta| !beta.starts_with("message-threads"))
+        .collect();
+    headers.remove(BETA);
+    if let Ok(value) = HeaderValue::try_from(kept.join(","))
+        && !kept.is_empty()
+    {
+        headers.insert(BETA, value);
+    }
+    let Some(thread) = body.as_object_mut().and_then(|body| body.shift_remove("thread")) else { return Ok(false) };
+    if thread.get("type").and_then(Value::as_str) == Some("continue") {
+        return Err(TurnError::Coded {
+            status: StatusCode::NOT_FOUND,
+            kind: "not_found_error",
+            code: "thread_not_found",
+            message: "no threads are stored here; send the whole history in `messages`".to_owned(),
+        });
+    }
+    Ok(true)
+}

@@ -1,0 +1,149 @@
+//! What happens to requests, as a stream of events. Whatever shows it to people consumes the stream: today the log.
+
+mod events;
+mod log;
+
+pub(crate) use events::{Event, ProgramEnd, RequestMode, RequestOutcome};
+pub(crate) use log::Log;
+
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::HeaderMap;
+use dacapo_wire::Wire;
+
+/// Takes the events of all requests, in the order in which they happen within each.
+pub(crate) trait EventConsumer: Debug + Send + Sync {
+    fn consume(&self, request: &RequestInfo, event: &Event<'_>);
+}
+
+/// What identifies a request in all its events.
+#[derive(Debug)]
+pub(crate) struct RequestInfo {
+    pub id: RequestId,
+    /// `None` for routes that no wire has.
+    pub wire: Option<Wire>,
+    started: Instant,
+    summary: Mutex<RequestSummary>,
+}
+
+/// What is known of a request so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RequestSummary {
+    pub client: String,
+    pub model: String,
+    pub mode: Option<RequestMode>,
+    /// The last upstream that was asked.
+    pub upstream: String,
+}
+
+impl RequestInfo {
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub(crate) fn summary(&self) -> RequestSummary {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RequestSummary> {
+        self.summary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps of an event what later ones need.
+    fn note(&self, event: &Event<'_>) {
+        match event {
+            Event::RequestRead { client, model, mode } => {
+                let mut summary = self.lock();
+                (*client).clone_into(&mut summary.client);
+                (*model).clone_into(&mut summary.model);
+                summary.mode = Some(*mode);
+            }
+            Event::ModelAsked { upstream } => (*upstream).clone_into(&mut self.lock().upstream),
+            _ => {}
+        }
+    }
+}
+
+/// Names a request in logs and in errors that are our fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RequestId(String);
+
+pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
+const REQUEST_ID_CHARS_MAX: usize = 128;
+
+impl RequestId {
+    /// The client's own id, if it sent one that can be logged, or a new one.
+    fn of(headers: &HeaderMap) -> RequestId {
+        let is_usable = |id: &&str| {
+            !id.is_empty() && id.len() <= REQUEST_ID_CHARS_MAX && id.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        let given = headers.get(REQUEST_ID_HEADER).and_then(|value| value.to_str().ok()).filter(is_usable);
+        RequestId(given.map_or_else(|| format!("req_{}", &crate::http::random_hex()[..24]), str::to_owned))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Emits the events of one request. Clones belong to the same request.
+#[derive(Debug, Clone)]
+pub(crate) struct Observer {
+    request: Arc<RequestInfo>,
+    consumers: Arc<[Box<dyn EventConsumer>]>,
+}
+
+impl Observer {
+    pub(crate) fn emit(&self, event: &Event<'_>) {
+        self.request.note(event);
+        for consumer in self.consumers.iter() {
+            consumer.consume(&self.request, event);
+        }
+    }
+
+    pub(crate) fn request_id(&self) -> &RequestId {
+        &self.request.id
+    }
+}
+
+/// A request that has not ended yet. It ends once: with an outcome, or, if it is dropped, because the client
+/// disconnected.
+#[derive(Debug)]
+pub(crate) struct OpenRequest(Option<Observer>);
+
+impl OpenRequest {
+    pub(crate) fn start(
+        consumers: &Arc<[Box<dyn EventConsumer>]>,
+        wire: Option<Wire>,
+        headers: &HeaderMap,
+    ) -> OpenRequest {
+        let request = Arc::new(RequestInfo {
+            id: RequestId::of(headers),
+            wire,
+            started: Instant::now(),
+            summary: Mutex::default(),
+        });
+        OpenRequest(Some(Observer { request, consumers: Arc::clone(consumers) }))
+    }
+
+    /// An observer for whoever works on the request.
+    pub(crate) fn observer(&self) -> Observer {
+        self.0.clone().expect("only `end` takes it, and consumes the request")
+    }
+
+    pub(crate) fn end(mut self, outcome: RequestOutcome) {
+        if let Some(observer) = self.0.take() {
+            observer.emit(&Event::RequestEnded { outcome });
+        }
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        if let Some(observer) = self.0.take() {
+            observer.emit(&Event::RequestEnded { outcome: RequestOutcome::Left });
+        }
+    }
+}

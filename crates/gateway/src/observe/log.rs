@@ -1,0 +1,68 @@
+//! Events as log lines: one at `info` for the end of every request, faults at `error`, the others at `debug`.
+
+use axum::http::StatusCode;
+use dacapo_wire::{TurnUsage, Wire};
+
+use super::{Event, EventConsumer, RequestInfo, RequestMode, RequestOutcome};
+
+/// Writes events to the log.
+#[derive(Debug)]
+pub(crate) struct Log;
+
+impl EventConsumer for Log {
+    fn consume(&self, request: &RequestInfo, event: &Event<'_>) {
+        let request_id = request.id.as_str();
+        match event {
+            Event::RequestRead { client, model, mode } => {
+                tracing::debug!(request_id, client, model, mode = mode.name(), "request read");
+            }
+            Event::ParamsDropped { client, provider, dropped } => {
+                tracing::warn!(request_id, %client, %provider, ?dropped, "the model's wire cannot carry these");
+            }
+            Event::ModelAsked { upstream } => tracing::debug!(request_id, upstream, "model asked"),
+            Event::ModelRetried { upstream, status, wait } => {
+                tracing::debug!(request_id, upstream, status = status.as_u16(), ?wait, "model asked again later");
+            }
+            Event::ModelResponded { upstream, status } => {
+                tracing::debug!(request_id, upstream, status = status.as_u16(), "model responded");
+            }
+            Event::ProgramStarted => tracing::debug!(request_id, "program started"),
+            Event::ProgramPaused { calls } => tracing::debug!(request_id, calls, "program paused"),
+            Event::CallSent { tool } => tracing::debug!(request_id, tool, "call sent"),
+            Event::CallsAnswered { count } => tracing::debug!(request_id, count, "calls answered"),
+            Event::ProgramFinished { end } => tracing::debug!(request_id, ?end, "program finished"),
+            Event::Fault { message } => tracing::error!(request_id, message, "internal fault"),
+            Event::StoreFailed { error } => tracing::error!(request_id, %error, "the store failed"),
+            Event::RequestEnded { outcome } => log_end(request, outcome),
+        }
+    }
+}
+
+fn log_end(request: &RequestInfo, outcome: &RequestOutcome) {
+    let (name, status, failure, usage) = match outcome {
+        RequestOutcome::Answer { status, usage } => ("answer", Some(*status), None, usage.as_deref()),
+        RequestOutcome::Calls { usage } => ("calls", Some(StatusCode::OK), None, Some(&**usage)),
+        RequestOutcome::Error { status, failure } => ("error", Some(*status), Some(*failure), None),
+        RequestOutcome::Left => ("left", None, None, None),
+    };
+    let summary = request.summary();
+    let none = TurnUsage::default();
+    let usage = usage.unwrap_or(&none);
+    tracing::info!(
+        request_id = request.id.as_str(),
+        client = summary.client,
+        wire = request.wire.map(Wire::name),
+        model = summary.model,
+        mode = summary.mode.map(RequestMode::name),
+        upstream = summary.upstream,
+        status = status.map(|status| status.as_u16()),
+        outcome = name,
+        failure,
+        ms = request.elapsed().as_millis() as u64,
+        model_calls = usage.model_calls,
+        programs = usage.programs,
+        rounds = usage.rounds,
+        calls = usage.calls,
+        "request",
+    );
+}

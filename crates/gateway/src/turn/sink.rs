@@ -1,0 +1,134 @@
+//! The response of a turn on its way to the client: as a stream of events, or as a whole.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::http::{HeaderMap, header};
+use bytes::Bytes;
+use dacapo_wire::{
+    AnswerParts, CallDeltas, CallsIssued, ModelResponse, ProgramFinished, ProgramStarted, ResponseDelta,
+    ResponseEncoder, ResponseMeta, SseEvent, ToolsSearched, TurnUsage,
+};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::http::TurnError;
+
+/// Where the events of a streamed response go.
+#[derive(Debug)]
+pub(crate) struct EventStream {
+    pub pieces: mpsc::Sender<Bytes>,
+    /// Headers of the first upstream that was asked; set before the first piece is sent.
+    pub headers: Arc<OnceLock<HeaderMap>>,
+}
+
+/// Encodes the response of a turn and sends it.
+#[derive(Debug)]
+pub(crate) struct ResponseSink {
+    stream: Option<EventStream>,
+    encoder: Box<dyn ResponseEncoder>,
+    /// Whether something was sent. After that, an error has to be an event.
+    has_sent: bool,
+}
+
+/// How this client reads streamed tool calls.
+pub(crate) fn call_deltas(headers: &HeaderMap) -> CallDeltas {
+    let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if agent.contains("OpenAI/") { CallDeltas::Opened } else { CallDeltas::Whole }
+}
+
+impl ResponseSink {
+    pub(crate) fn new(stream: Option<EventStream>, encoder: Box<dyn ResponseEncoder>) -> ResponseSink {
+        ResponseSink { stream, encoder, has_sent: false }
+    }
+
+    pub(crate) fn has_sent(&self) -> bool {
+        self.has_sent
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// An upstream starts to respond.
+    pub(crate) fn response_started(&mut self, headers: &HeaderMap) {
+        self.encoder.response_started();
+        if let Some(stream) = &self.stream {
+            stream.headers.get_or_init(|| headers.clone());
+        }
+    }
+
+    pub(crate) fn meta(&mut self, meta: &ResponseMeta) {
+        self.encoder.meta(meta);
+    }
+
+    pub(crate) async fn delta(&mut self, delta: ResponseDelta) -> Result<(), TurnError> {
+        let events = self.encoder.delta(delta);
+        self.send(events).await
+    }
+
+    pub(crate) async fn program_started(&mut self, program: &ProgramStarted<'_>) -> Result<(), TurnError> {
+        let events = self.encoder.program_started(program);
+        self.send(events).await
+    }
+
+    pub(crate) async fn program_finished(&mut self, finished: &ProgramFinished<'_>) -> Result<(), TurnError> {
+        let events = self.encoder.program_finished(finished);
+        self.send(events).await
+    }
+
+    pub(crate) async fn preamble(&mut self, response: &ModelResponse) -> Result<(), TurnError> {
+        let events = self.encoder.preamble(response);
+        self.send(events).await
+    }
+
+    pub(crate) async fn tools_searched(&mut self, searched: &ToolsSearched<'_>) -> Result<(), TurnError> {
+        let events = self.encoder.tools_searched(searched);
+        self.send(events).await
+    }
+
+    pub(crate) async fn calls_issued(&mut self, issued: &CallsIssued<'_>) -> Result<(), TurnError> {
+        let events = self.encoder.calls_issued(issued);
+        self.send(events).await
+    }
+
+    pub(crate) async fn answer(&mut self, response: &ModelResponse, parts: AnswerParts) -> Result<(), TurnError> {
+        let events = self.encoder.answer(response, parts);
+        self.send(events).await
+    }
+
+    /// The last events of a stream, and the whole response.
+    pub(crate) fn end(&mut self, usage: &TurnUsage) -> (Vec<SseEvent>, Option<Value>) {
+        (self.encoder.finish(usage), self.encoder.body(usage))
+    }
+
+    /// Sends the last events. Returns the body if the response is not streamed.
+    pub(crate) async fn finish(
+        mut self,
+        events: Vec<SseEvent>,
+        body: Option<Value>,
+    ) -> Result<Option<Value>, TurnError> {
+        if self.is_stream() {
+            self.send(events).await?;
+            return Ok(None);
+        }
+        body.map(Some).ok_or_else(|| TurnError::bug("a turn ended without a response"))
+    }
+
+    /// Sends an error after the response has begun.
+    pub(crate) async fn error(&mut self, body: Value) {
+        let events = self.encoder.error(body);
+        // If the client has left as well, nobody reads it.
+        self.send(events).await.unwrap_or_default();
+    }
+
+    /// Events that belong together are sent in one piece.
+    async fn send(&mut self, events: Vec<SseEvent>) -> Result<(), TurnError> {
+        let Some(stream) = &self.stream else { return Ok(()) };
+        if events.is_empty() {
+            return Ok(());
+        }
+        self.has_sent = true;
+        let bytes: String = events.iter().map(SseEvent::encoded).collect();
+        stream.pieces.send(Bytes::from(bytes)).await.map_err(|_closed| TurnError::ClientLeft)
+    }
+}

@@ -1,0 +1,108 @@
+//! The client's tools, and ours as the model sees them.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value, json};
+
+use super::fields;
+use crate::allowed_callers::{AllowedCallers, Extensions, ProgramDeclaration, ToolSplit};
+use crate::neutral::{ToolDeclaration, ToolInput};
+use crate::request::BadRequest;
+
+pub(super) fn split(body: &Map<String, Value>) -> Result<ToolSplit<'_>, BadRequest> {
+    let mut split = ToolSplit::default();
+    let entries = match body.get("tools") {
+        None | Some(Value::Null) => return Ok(split),
+        Some(Value::Array(entries)) => entries,
+        Some(_) => return Err(BadRequest::new("tools", "must be an array")),
+    };
+    for (at, entry) in entries.iter().enumerate() {
+        let is_function = entry.get("type").and_then(Value::as_str) == Some("function");
+        if !is_function {
+            let name = entry.pointer("/custom/name").or_else(|| entry.get("name")).and_then(Value::as_str);
+            split.direct.extend(name.map(str::to_owned));
+            split.passed.push(entry.clone());
+            continue;
+        }
+        let callers =
+            callers(entry).map_err(|message| BadRequest::new(format!("tools[{at}].allowed_callers"), message))?;
+        if callers.extensions() == Extensions::Found {
+            split.extensions = Extensions::Found;
+        }
+        if callers.allow_programs() {
+            split.tools.push(Cow::Borrowed(entry));
+            split.paths.push(format!("tools[{at}]"));
+        }
+        if callers.allow_model() {
+            split.direct.insert(fields::function_name(entry).to_owned());
+            split.passed.push(without_callers(entry));
+        }
+    }
+    Ok(split)
+}
+
+pub(super) fn ordinary(body: &Map<String, Value>) -> Vec<Value> {
+    let entries = body.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let is_ordinary = |tool: &&Value| callers(tool).is_ok_and(AllowedCallers::are_ordinary);
+    entries.iter().filter(is_ordinary).map(without_callers).collect()
+}
+
+fn callers(entry: &Value) -> Result<AllowedCallers, String> {
+    let callers = entry.get("allowed_callers").or_else(|| entry.pointer("/function/allowed_callers"));
+    AllowedCallers::read(callers, ProgramDeclaration::Undeclared.default_callers())
+}
+
+fn without_callers(entry: &Value) -> Value {
+    let mut entry = entry.clone();
+    if let Some(fields) = entry.as_object_mut() {
+        fields.shift_remove("allowed_callers");
+    }
+    if let Some(function) = entry.get_mut("function").and_then(Value::as_object_mut) {
+        function.shift_remove("allowed_callers");
+    }
+    entry
+}
+
+pub(super) fn read(entry: &Value) -> Option<ToolDeclaration> {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    match entry.get("type").and_then(Value::as_str) {
+        Some("function") => {
+            let function = entry.get("function")?;
+            let schema = function.get("parameters").filter(|schema| schema.is_object()).cloned();
+            Some(ToolDeclaration {
+                name: text(function.get("name"))?,
+                description: text(function.get("description")),
+                input: ToolInput::Schema(schema.unwrap_or_else(|| json!({"type": "object", "properties": {}}))),
+            })
+        }
+        Some("custom") => {
+            let custom = entry.get("custom")?;
+            Some(ToolDeclaration {
+                name: text(custom.get("name"))?,
+                description: text(custom.get("description")),
+                input: ToolInput::Text { format: custom.get("format").cloned() },
+            })
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn write(tool: &ToolDeclaration) -> Value {
+    let mut fields = Map::new();
+    fields.insert("name".to_owned(), Value::from(tool.name.as_str()));
+    if let Some(description) = &tool.description {
+        fields.insert("description".to_owned(), Value::from(description.as_str()));
+    }
+    match &tool.input {
+        ToolInput::Schema(schema) => {
+            fields.insert("parameters".to_owned(), schema.clone());
+            json!({"type": "function", "function": fields})
+        }
+        ToolInput::Text { format } => {
+            if let Some(format) = format {
+                fields.insert("format".to_owned(), format.clone());
+            }
+            json!({"type": "custom", "custom": fields})
+        }
+    }
+}

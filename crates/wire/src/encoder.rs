@@ -1,0 +1,176 @@
+//! A response on its way to the client, and how it is encoded.
+
+use dacapo_replay::Call;
+use serde_json::Value;
+
+use crate::decoder::{ModelResponse, ResponseDelta, ResponseMeta};
+use crate::model_message::ModelCall;
+use crate::sse::SseEvent;
+use crate::state::RunState;
+use crate::turn::{Delivery, ProgramMode, StreamUsage};
+use crate::usage::TurnUsage;
+use crate::wire::ProviderSide;
+
+/// How the client wants its response.
+#[derive(Debug, Clone, Copy)]
+pub struct EncoderOptions {
+    /// Of the model that is asked.
+    pub provider: ProviderSide,
+    pub delivery: Delivery,
+    pub mode: ProgramMode,
+    pub stream_usage: StreamUsage,
+    pub call_deltas: CallDeltas,
+}
+
+/// How a tool call is streamed on Chat Completions. Some clients read only whole calls; the loop in `OpenAI`'s guide
+/// reads only calls whose arguments come after the delta that opens them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallDeltas {
+    Whole,
+    /// As `OpenAI` does it, with the arguments in one piece.
+    Opened,
+}
+
+/// A round of tool calls for the client to execute.
+#[derive(Debug)]
+pub struct CallsIssued<'a> {
+    /// The model's response that holds the program, if the model was asked in this request.
+    pub response: Option<&'a ModelResponse>,
+    pub state: &'a RunState,
+    pub program: ProgramName<'a>,
+    /// One for each call.
+    pub ids: &'a [String],
+    pub calls: &'a [Call],
+    /// Calls that the model made directly, beside the program.
+    pub direct: &'a [ModelCall],
+}
+
+/// How an explicit client refers to a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramName<'a> {
+    /// The program was written in this request, so its name follows from its state.
+    New,
+    /// As the program is called in the client's history.
+    Known(&'a str),
+}
+
+impl ProgramName<'_> {
+    /// The client's name, or the one that `name` makes for a new program.
+    pub(crate) fn or_else(self, name: impl FnOnce() -> String) -> String {
+        match self {
+            ProgramName::New => name(),
+            ProgramName::Known(known) => known.to_owned(),
+        }
+    }
+}
+
+/// A program that an explicit client is told of.
+#[derive(Debug)]
+pub struct ProgramStarted<'a> {
+    pub state: &'a RunState,
+    /// All that is needed to run it again, sealed.
+    pub sealed: &'a str,
+    pub progress: ProgramProgress,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramProgress {
+    /// It waits for calls, which follow.
+    Waiting,
+    /// It made no calls; its result follows.
+    Finished,
+}
+
+/// The end of a program that an explicit client knows.
+#[derive(Debug)]
+pub struct ProgramFinished<'a> {
+    pub program: ProgramName<'a>,
+    pub state: &'a RunState,
+    /// The result as the model reads it.
+    pub shown: &'a Value,
+}
+
+/// A tool search of the model, for clients that declared their provider's tool search.
+#[derive(Debug)]
+pub struct ToolsSearched<'a> {
+    /// The response that holds the search.
+    pub response: &'a ModelResponse,
+    /// The client's name for the search tool.
+    pub tool: &'a str,
+    /// Position among the searches of the request.
+    pub number: usize,
+    /// Seed of the request, so that ids differ from those of other requests.
+    pub seed: &'a str,
+    pub query: &'a str,
+    /// How many tools the model asked for, if it said so.
+    pub limit: Option<usize>,
+    /// Names of the tools that were found.
+    pub found: &'a [String],
+}
+
+/// Stands for a program that was cut off where the model wrote no text beside it: clients cannot send an empty message
+/// back.
+pub(crate) const CUT_OFF: &str = "(The answer was cut off before its program was complete.)";
+
+/// Which parts of the model's message go to the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerParts {
+    All,
+    /// Its calls are dropped: they are incomplete, or were not allowed.
+    Text,
+}
+
+/// An error of the API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError<'a> {
+    pub status: u16,
+    /// `OpenAI`'s name for the kind of error.
+    pub kind: &'a str,
+    pub message: &'a str,
+    pub param: Option<&'a str>,
+    pub code: Option<&'a str>,
+}
+
+/// Encodes a response for the client. The methods return events of a stream; for a response that is not streamed, only
+/// [`ResponseEncoder::body`] matters.
+pub trait ResponseEncoder: Send + Sync + std::fmt::Debug {
+    /// A model starts to respond. In one request this may happen several times.
+    fn response_started(&mut self);
+
+    /// Sets the fields around the content. A stream keeps the first, a whole response has the last.
+    fn meta(&mut self, meta: &ResponseMeta);
+
+    /// A delta that goes to the client as it comes. Only for streams.
+    fn delta(&mut self, delta: ResponseDelta) -> Vec<SseEvent>;
+
+    /// A program starts. Only for explicit clients.
+    fn program_started(&mut self, program: &ProgramStarted<'_>) -> Vec<SseEvent>;
+
+    /// A program has finished. Only for explicit clients.
+    fn program_finished(&mut self, finished: &ProgramFinished<'_>) -> Vec<SseEvent>;
+
+    /// Reasoning and server-tool calls before a search or a program. The model is asked again in the same request, so
+    /// this is not the end of the message.
+    fn preamble(&mut self, _: &ModelResponse) -> Vec<SseEvent> {
+        Vec::new()
+    }
+
+    fn tools_searched(&mut self, _: &ToolsSearched<'_>) -> Vec<SseEvent> {
+        Vec::new()
+    }
+
+    /// The response ends with tool calls of a program.
+    fn calls_issued(&mut self, issued: &CallsIssued<'_>) -> Vec<SseEvent>;
+
+    /// The response ends with what the model wrote. If the model streamed, its deltas have been sent already.
+    fn answer(&mut self, response: &ModelResponse, parts: AnswerParts) -> Vec<SseEvent>;
+
+    /// The end of a stream.
+    fn finish(&mut self, usage: &TurnUsage) -> Vec<SseEvent>;
+
+    /// The whole response; `None` if no model responded.
+    fn body(&mut self, usage: &TurnUsage) -> Option<Value>;
+
+    /// An error in the middle of a stream; `body` is the error as it would be sent instead of a stream.
+    fn error(&mut self, body: Value) -> Vec<SseEvent>;
+}

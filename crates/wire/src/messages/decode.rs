@@ -1,0 +1,242 @@
+//! Listening to a model: whole answers, and streams.
+
+use serde_json::{Map, Value, json};
+
+use super::fields;
+use crate::decoder::{
+    DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError,
+};
+use crate::model_message::ModelCall;
+use crate::reasoning::Reasoning;
+use crate::sse::SseEvent;
+use crate::wire::Wire;
+
+/// Of a message, what is not around it.
+const ANSWER: [&str; 5] = ["content", "usage", "stop_reason", "stop_sequence", "stop_details"];
+
+/// Reads an answer that came whole.
+pub(super) fn decode_response(body: Value) -> Result<ModelResponse, String> {
+    let Value::Object(mut message) = body else {
+        return Err("the model's answer is not a message".to_owned());
+    };
+    let usage = message.shift_remove("usage").filter(Value::is_object);
+    let Some(Value::Array(content)) = message.get("content") else {
+        return Err("the model's answer has no content".to_owned());
+    };
+    let calls = content.iter().filter(|block| is_call(block)).map(fields::model_call).collect();
+    Ok(told(meta(&message), message, calls, usage))
+}
+
+fn is_call(block: &Value) -> bool {
+    fields::kind(block) == fields::TOOL_USE
+}
+
+fn told(meta: ResponseMeta, message: Map<String, Value>, calls: Vec<ModelCall>, usage: Option<Value>) -> ModelResponse {
+    let content = message.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let mut model_message = fields::model_message(content);
+    model_message.calls = calls;
+    let thinking = content.iter().filter(|block| fields::kind(block) == fields::THINKING);
+    let reasoning_text = thinking.filter_map(|block| block.get("thinking")?.as_str()).collect();
+    let finish = match message.get("stop_reason").and_then(Value::as_str) {
+        Some("max_tokens" | "model_context_window_exceeded") => FinishReason::Length,
+        Some("refusal") => FinishReason::Filter,
+        Some("tool_use") => FinishReason::Calls,
+        _ => FinishReason::Stop,
+    };
+    ModelResponse { message: model_message, reasoning_text, finish, usage, meta, native: message }
+}
+
+fn meta(message: &Map<String, Value>) -> ResponseMeta {
+    let text = |key: &str| message.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let around = message.iter().filter(|(key, _)| !ANSWER.contains(&key.as_str()));
+    ResponseMeta {
+        id: text("id"),
+        created: None,
+        model: text("model"),
+        wire: Wire::Messages,
+        fields: around.map(|(key, value)| (key.clone(), value.clone())).collect(),
+    }
+}
+
+/// Puts a streamed answer together.
+#[derive(Debug, Default)]
+pub(super) struct MessagesDecoder {
+    meta: Option<ResponseMeta>,
+    message: Map<String, Value>,
+    blocks: Vec<PartialBlock>,
+    usage: Map<String, Value>,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+struct PartialBlock {
+    index: Option<u64>,
+    block: Value,
+    /// Input of a call, so far.
+    json: String,
+}
+
+impl ResponseDecoder for MessagesDecoder {
+    fn decode_event(&mut self, event: &SseEvent) -> Result<ResponseDelta, StreamError> {
+        let event: Value =
+            serde_json::from_str(&event.data).map_err(|error| StreamError::NotJson(error.to_string()))?;
+        let kind = fields::kind(&event).to_owned();
+        let index = event.get("index").and_then(Value::as_u64);
+        Ok(match kind.as_str() {
+            "error" => return Err(StreamError::Provider(event)),
+            "" if event.get("error").is_some_and(|error| !error.is_null()) => return Err(StreamError::Provider(event)),
+            "" | "ping" => ResponseDelta::default(),
+            "message_start" => {
+                self.begin(event);
+                ResponseDelta::default()
+            }
+            "content_block_start" => self.start(index, event),
+            "content_block_delta" => self.delta(index, event),
+            "content_block_stop" => self.stop(index, event),
+            "message_delta" => {
+                self.end(event);
+                ResponseDelta::default()
+            }
+            "message_stop" => {
+                self.is_over = true;
+                ResponseDelta::default()
+            }
+            _ => ResponseDelta { native: Some(event), ..ResponseDelta::default() },
+        })
+    }
+
+    fn meta(&self) -> Option<&ResponseMeta> {
+        self.meta.as_ref()
+    }
+
+    fn is_complete(&self) -> bool {
+        self.is_over
+    }
+
+    fn finish(mut self: Box<Self>) -> Option<ModelResponse> {
+        let meta = self.meta.take()?;
+        let was_told = self.message.get("stop_reason").is_some_and(Value::is_string);
+        if !was_told && !self.is_over {
+            return None;
+        }
+        for partial in &mut self.blocks {
+            partial.end();
+        }
+        let calls = self.blocks.iter().filter(|partial| is_call(&partial.block)).map(PartialBlock::call).collect();
+        let content = self.blocks.into_iter().map(|partial| partial.block).collect();
+        self.message.insert("content".to_owned(), content);
+        let usage = (!self.usage.is_empty()).then_some(Value::Object(self.usage));
+        Some(told(meta, self.message, calls, usage))
+    }
+}
+
+impl MessagesDecoder {
+    fn begin(&mut self, mut event: Value) {
+        let Some(Value::Object(mut message)) = event.get_mut("message").map(Value::take) else { return };
+        if let Some(usage) = message.shift_remove("usage") {
+            self.count(usage);
+        }
+        self.meta = Some(meta(&message));
+        self.message = message;
+    }
+
+    fn end(&mut self, event: Value) {
+        let Value::Object(event) = event else { return };
+        for (key, value) in event {
+            match (key.as_str(), value) {
+                ("type", _) => {}
+                ("usage", usage) => self.count(usage),
+                ("delta", Value::Object(delta)) => self.message.extend(delta),
+                (_, value) => _ = self.message.insert(key, value),
+            }
+        }
+    }
+
+    /// Later figures hold for the whole message.
+    fn count(&mut self, usage: Value) {
+        if let Value::Object(usage) = usage {
+            self.usage.extend(usage.into_iter().filter(|(_, value)| !value.is_null()));
+        }
+    }
+
+    fn start(&mut self, index: Option<u64>, event: Value) -> ResponseDelta {
+        let block = event.get("content_block").filter(|block| block.is_object());
+        let block = block.cloned().unwrap_or_else(|| json!({}));
+        let update = update(&block, &block, event);
+        self.blocks.push(PartialBlock { index, block, json: String::new() });
+        update
+    }
+
+    fn delta(&mut self, index: Option<u64>, event: Value) -> ResponseDelta {
+        let Some(partial) = self.block(index) else { return ResponseDelta::default() };
+        let delta = event.get("delta").unwrap_or(&Value::Null).clone();
+        partial.add(&delta);
+        update(&partial.block, &delta, event)
+    }
+
+    fn stop(&mut self, index: Option<u64>, event: Value) -> ResponseDelta {
+        let Some(partial) = self.block(index) else { return ResponseDelta::default() };
+        partial.end();
+        let block = &partial.block;
+        let mut update = update(block, &Value::Null, event);
+        if fields::is_reasoning(block) {
+            update.reasoning = Some(Reasoning::from_blocks(vec![block.clone()]));
+        }
+        update
+    }
+
+    fn block(&mut self, index: Option<u64>) -> Option<&mut PartialBlock> {
+        match index {
+            Some(_) => self.blocks.iter_mut().rev().find(|partial| partial.index == index),
+            None => self.blocks.last_mut(),
+        }
+    }
+}
+
+/// What a piece of a block is to the client. Calls are not for it until they are whole.
+fn update(block: &Value, piece: &Value, event: Value) -> ResponseDelta {
+    if is_call(block) {
+        return ResponseDelta::default();
+    }
+    let text = |key: &str| piece.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let is_text = fields::kind(block) == "text";
+    let is_reasoning = fields::kind(block) == fields::THINKING;
+    ResponseDelta {
+        native: Some(event),
+        text: if is_text { text("text") } else { String::new() },
+        reasoning_text: if is_reasoning { text("thinking") } else { String::new() },
+        reasoning: None,
+        kind: if is_text { DeltaKind::Text } else { DeltaKind::Other },
+    }
+}
+
+impl PartialBlock {
+    fn add(&mut self, delta: &Value) {
+        let (Some(block), Some(delta)) = (self.block.as_object_mut(), delta.as_object()) else { return };
+        for (key, piece) in delta.iter().filter(|(key, _)| *key != "type") {
+            match (key.as_str(), block.get_mut(key), piece) {
+                ("partial_json", _, Value::String(piece)) => self.json.push_str(piece),
+                ("citation", ..) => match block.get_mut("citations") {
+                    Some(Value::Array(known)) => known.push(piece.clone()),
+                    _ => _ = block.insert("citations".to_owned(), json!([piece])),
+                },
+                (_, Some(Value::String(known)), Value::String(piece)) => known.push_str(piece),
+                _ => _ = block.insert(key.clone(), piece.clone()),
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        if let (Ok(input), Some(block)) = (serde_json::from_str(&self.json), self.block.as_object_mut()) {
+            block.insert("input".to_owned(), input);
+        }
+    }
+
+    fn call(&self) -> ModelCall {
+        let mut call = fields::model_call(&self.block);
+        if !self.json.trim().is_empty() {
+            call.arguments.clone_from(&self.json);
+        }
+        call
+    }
+}

@@ -1,0 +1,330 @@
+//! What the client gets.
+
+use serde_json::{Map, Value, json};
+
+use super::draft::{MessageDraft, redacted, thinking};
+use super::{fields, programs};
+use crate::decoder::{DeltaKind, FinishReason, ModelResponse, ResponseDelta, ResponseMeta};
+use crate::encoder::{
+    AnswerParts, CUT_OFF, CallsIssued, EncoderOptions, ProgramFinished, ProgramProgress, ProgramStarted,
+    ResponseEncoder, ToolsSearched,
+};
+use crate::ids::short_id;
+use crate::model_message::{ModelCall, ModelMessage};
+use crate::reasoning::Reasoning;
+use crate::seal::Sealer;
+use crate::sse::SseEvent;
+use crate::turn::ProgramMode;
+use crate::usage::TurnUsage;
+use crate::wire::ClientSide;
+
+#[derive(Debug)]
+pub(super) struct MessagesEncoder {
+    draft: MessageDraft,
+    /// What the client calls the program of the present answer of the model.
+    announced: Option<String>,
+    /// Its block, until what led to it is told.
+    waiting: Option<Value>,
+    stop_reason: &'static str,
+    /// How the provider says that its message ended.
+    ending: Map<String, Value>,
+    /// Some of the present answer of the model has gone out.
+    has_streamed: bool,
+    /// Its texts that have, or have begun to.
+    texts: usize,
+    /// What it said before its searches has.
+    has_led: bool,
+    /// Searches of the present answer of the model.
+    searches: usize,
+}
+
+/// Of a message, what speakers make themselves.
+const MESSAGE: [&str; 6] = ["id", "type", "role", "model", "content", "usage"];
+/// In streams it stands beside the end of the message, not in it.
+const BESIDE: &str = "context_management";
+
+impl MessagesEncoder {
+    pub(super) fn new(options: EncoderOptions) -> MessagesEncoder {
+        MessagesEncoder {
+            draft: MessageDraft::new(options),
+            announced: None,
+            waiting: None,
+            stop_reason: "end_turn",
+            ending: Map::new(),
+            has_streamed: false,
+            texts: 0,
+            has_led: false,
+            searches: 0,
+        }
+    }
+
+    /// All that the model said, without calls.
+    fn response(&self, response: &ModelResponse) -> Vec<Value> {
+        if self.draft.is_same_wire() {
+            return native_content(response)
+                .iter()
+                .filter(|block| fields::kind(block) != fields::TOOL_USE)
+                .cloned()
+                .collect();
+        }
+        let text = response.message.text.as_deref().map(fields::text_block);
+        self.reasoning_text(response).into_iter().chain(text).collect()
+    }
+
+    /// What led to a program: thoughts, and what the provider did itself. Text is in the program's state.
+    fn reasoning_text(&self, response: &ModelResponse) -> Vec<Value> {
+        if self.draft.is_same_wire() {
+            return native_content(response).iter().filter(|block| reasoning_or_server_tool(block)).cloned().collect();
+        }
+        foreign_reasoning_blocks(&response.reasoning_text, &response.message.reasoning)
+    }
+
+    /// The same, as far as a program's state has it.
+    fn stored_reasoning(&self, model_message: &ModelMessage) -> Vec<Value> {
+        if self.draft.is_same_wire() {
+            let blocks = model_message.reasoning.blocks().unwrap_or_default().iter();
+            return blocks.filter(|block| reasoning_or_server_tool(block)).cloned().collect();
+        }
+        foreign_reasoning_blocks(model_message.reasoning.chat_text(), &model_message.reasoning)
+    }
+
+    fn tell(&mut self, blocks: Vec<Value>) -> Vec<SseEvent> {
+        blocks.into_iter().flat_map(|block| self.draft.block(block)).collect()
+    }
+
+    /// How the message ends, the same in pieces and as a whole.
+    fn end(&self, message: &mut Map<String, Value>) {
+        message.insert("stop_reason".to_owned(), Value::from(self.stop_reason));
+        message.insert("stop_sequence".to_owned(), Value::Null);
+        message.extend(self.ending.clone());
+        self.draft.contain(message);
+    }
+
+    /// Has to be told as a whole.
+    fn is_unsent(&self) -> bool {
+        !self.has_led && (!self.draft.options.delivery.is_streamed() || !self.has_streamed)
+    }
+
+    /// What the model said before it searched: no id carries it.
+    fn lead_to_searches(&mut self, response: &ModelResponse) -> Vec<SseEvent> {
+        let mut events = self.draft.close(Some(&response.message.reasoning));
+        let mut blocks = self.response(response);
+        if !self.is_unsent() {
+            // Text at the end may have been held back, for what could have been a program.
+            blocks = blocks.into_iter().filter(|block| fields::kind(block) == "text").skip(self.texts).collect();
+        }
+        events.extend(self.tell(blocks));
+        self.has_led = true;
+        events
+    }
+}
+
+impl ResponseEncoder for MessagesEncoder {
+    fn response_started(&mut self) {
+        self.has_streamed = false;
+        self.texts = 0;
+        self.has_led = false;
+        self.searches = 0;
+        self.draft.response_started();
+    }
+
+    fn meta(&mut self, meta: &ResponseMeta) {
+        if !self.draft.options.delivery.is_streamed() || self.draft.meta.is_none() {
+            self.draft.meta = Some(meta.clone());
+        }
+    }
+
+    fn delta(&mut self, delta: ResponseDelta) -> Vec<SseEvent> {
+        self.has_streamed = true;
+        if self.draft.is_same_wire() {
+            let response_started = |event: &Value| fields::kind(event) == "content_block_start";
+            self.texts +=
+                usize::from(delta.kind == DeltaKind::Text && delta.native.as_ref().is_some_and(response_started));
+            return delta.native.map_or_else(Vec::new, |event| self.draft.adopted(event));
+        }
+        self.texts = self.texts.max(usize::from(!delta.text.is_empty()));
+        self.draft.translated(&delta)
+    }
+
+    fn program_started(&mut self, program: &ProgramStarted<'_>) -> Vec<SseEvent> {
+        let id = match program.progress {
+            ProgramProgress::Finished => fields::sealed_program_id(program.sealed),
+            ProgramProgress::Waiting => fields::program_id(program.state.run()),
+        };
+        let block = programs::written(&id, &program.state.code);
+        self.announced = Some(id);
+        let response = program.state.model_messages.last();
+        let mut events = self.draft.close(response.map(|model_message| &model_message.reasoning));
+        if self.is_unsent() {
+            if program.progress == ProgramProgress::Waiting {
+                // Its calls come with all that the model said.
+                self.waiting = Some(block);
+                return events;
+            }
+            let reasoning_text = response.map(|model_message| self.stored_reasoning(model_message)).unwrap_or_default();
+            events.extend(self.tell(reasoning_text));
+        }
+        events.extend(self.draft.block(block));
+        events
+    }
+
+    fn program_finished(&mut self, finished: &ProgramFinished<'_>) -> Vec<SseEvent> {
+        let announced = self.announced.take();
+        let id = finished.program.or_else(|| announced.unwrap_or_else(|| fields::program_id(finished.state.run())));
+        self.draft.block(programs::result(&id, finished.shown))
+    }
+
+    fn tools_searched(&mut self, searched: &ToolsSearched<'_>) -> Vec<SseEvent> {
+        let mut events = if self.has_led { Vec::new() } else { self.lead_to_searches(searched.response) };
+        let id = fields::search_id(&short_id(searched.seed, searched.query, searched.number), self.searches);
+        self.searches += 1;
+        let key = if searched.tool.ends_with("regex") { "pattern" } else { "query" };
+        let mut input = Map::from_iter([(key.to_owned(), Value::from(searched.query))]);
+        input.extend(searched.limit.map(|limit| ("limit".to_owned(), Value::from(limit))));
+        let found = searched.found.iter().map(|name| json!({"type": "tool_reference", "tool_name": name}));
+        let found: Vec<Value> = found.collect();
+        let search = json!({"type": fields::SERVER_TOOL_USE, "id": id, "name": searched.tool, "input": input});
+        events.extend(self.draft.block(search));
+        let content = json!({"type": "tool_search_tool_search_result", "tool_references": found});
+        events.extend(
+            self.draft.block(json!({"type": "tool_search_tool_result", "tool_use_id": id, "content": content})),
+        );
+        events
+    }
+
+    fn calls_issued(&mut self, issued: &CallsIssued<'_>) -> Vec<SseEvent> {
+        let mut events = self.draft.close(issued.response.map(|response| &response.message.reasoning));
+        if let Some(response) = issued.response.filter(|_| self.is_unsent()) {
+            let reasoning_text = self.reasoning_text(response);
+            events.extend(self.tell(reasoning_text));
+        }
+        let waiting = self.waiting.take();
+        events.extend(self.tell(waiting.into_iter().collect()));
+        let caller = (self.draft.options.mode == ProgramMode::Explicit).then(|| {
+            let id = issued.program.or_else(|| fields::program_id(issued.state.run()));
+            json!({"type": "code_execution_20260120", "tool_id": id})
+        });
+        if let Some(sealed) = issued.ids.first().filter(|id| caller.is_none() && Sealer::is_sealed(id)) {
+            events.extend(self.draft.block(redacted(sealed)));
+        }
+        for (id, call) in issued.ids.iter().zip(issued.calls) {
+            let mut block = json!({"type": fields::TOOL_USE, "id": id, "name": call.tool, "input": call.args});
+            if let Some(caller) = &caller {
+                block["caller"] = caller.clone();
+            }
+            events.extend(self.draft.block(block));
+        }
+        for call in issued.direct {
+            events.extend(self.draft.block(direct_call(call)));
+        }
+        self.stop_reason = "tool_use";
+        events
+    }
+
+    fn answer(&mut self, response: &ModelResponse, parts: AnswerParts) -> Vec<SseEvent> {
+        let mut events = self.draft.close(Some(&response.message.reasoning));
+        if self.is_unsent() {
+            events.extend(self.tell(self.response(response)));
+        }
+        let is_silent = response.message.text.as_deref().is_none_or(|text| text.trim().is_empty());
+        if parts == AnswerParts::Text && !response.message.calls.is_empty() && is_silent {
+            // An empty message could not be sent back.
+            events.extend(self.draft.block(fields::text_block(CUT_OFF)));
+        }
+        let has_calls = parts == AnswerParts::All && !response.message.calls.is_empty();
+        if has_calls {
+            for call in &response.message.calls {
+                events.extend(self.draft.block(direct_call(call)));
+            }
+        }
+        if self.draft.is_same_wire() {
+            let ending = response.native.iter().filter(|(key, _)| !MESSAGE.contains(&key.as_str()));
+            self.ending = ending.map(|(key, value)| (key.clone(), value.clone())).collect();
+            // Calls that are not passed on are no reason.
+            let is_true = self.ending.get("stop_reason").is_some_and(|reason| (reason == "tool_use") == has_calls);
+            if !is_true {
+                self.ending.shift_remove("stop_reason");
+            }
+        }
+        self.stop_reason = if has_calls { "tool_use" } else { stop_reason(response.finish) };
+        events
+    }
+
+    fn finish(&mut self, usage: &TurnUsage) -> Vec<SseEvent> {
+        if self.draft.meta.is_none() {
+            return Vec::new();
+        }
+        let mut events = self.draft.start();
+        events.extend(self.draft.close(None));
+        let mut delta = Map::new();
+        self.end(&mut delta);
+        let beside = delta.shift_remove(BESIDE);
+        let usage = usage.for_client(ClientSide::MESSAGES, self.draft.options.provider);
+        let mut end = json!({"type": "message_delta", "delta": delta, "usage": usage});
+        if let Some(beside) = beside {
+            end[BESIDE] = beside;
+        }
+        events.push(SseEvent::typed(&end));
+        events.push(SseEvent::typed(&json!({"type": "message_stop"})));
+        events
+    }
+
+    fn body(&mut self, usage: &TurnUsage) -> Option<Value> {
+        let mut message = self.draft.message()?;
+        message.insert("content".to_owned(), Value::Array(std::mem::take(&mut self.draft.content)));
+        self.end(&mut message);
+        message.insert(
+            "usage".to_owned(),
+            Value::Object(usage.for_client(ClientSide::MESSAGES, self.draft.options.provider)),
+        );
+        Some(Value::Object(message))
+    }
+
+    fn error(&mut self, body: Value) -> Vec<SseEvent> {
+        let body = if fields::kind(&body) == "error" {
+            body
+        } else {
+            let message = body.pointer("/error/message").and_then(Value::as_str).map(str::to_owned);
+            let message = message.unwrap_or_else(|| body.to_string());
+            json!({"type": "error", "error": {"type": "api_error", "message": message}})
+        };
+        vec![SseEvent::typed(&body)]
+    }
+}
+
+fn native_content(response: &ModelResponse) -> &[Value] {
+    response.native.get("content").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn reasoning_or_server_tool(block: &Value) -> bool {
+    !matches!(fields::kind(block), "text" | fields::TOOL_USE)
+}
+
+/// Thoughts of a model on another wire.
+fn foreign_reasoning_blocks(text: &str, state: &Reasoning) -> Vec<Value> {
+    match (text, state.is_empty()) {
+        ("", true) => Vec::new(),
+        ("", false) => vec![redacted(&state.to_carried())],
+        (text, true) => vec![thinking(text, &Reasoning::from_text(text).to_carried())],
+        (text, false) => vec![thinking(text, &state.to_carried())],
+    }
+}
+
+fn stop_reason(finish: FinishReason) -> &'static str {
+    match finish {
+        FinishReason::Stop | FinishReason::Calls => "end_turn",
+        FinishReason::Length => "max_tokens",
+        FinishReason::Filter => "refusal",
+    }
+}
+
+/// As it came, if it came on this wire. Some providers give their calls no id, but clients need one.
+fn direct_call(call: &ModelCall) -> Value {
+    if fields::kind(&call.native) == fields::TOOL_USE {
+        return call.native.clone();
+    }
+    match call.id.as_str() {
+        "" => fields::written(&format!("toolu_{}", short_id(&call.name, &call.arguments, 0)), call),
+        id => fields::written(id, call),
+    }
+}

@@ -1,0 +1,200 @@
+//! What providers of Messages speak.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value, json};
+
+use super::decode::{self, MessagesDecoder};
+use super::draft::CONTAINER_PREFIX;
+use super::{Messages, fields, history, params, tools, translate};
+use crate::allowed_callers::ProgramDeclaration;
+use crate::client_wire::Body;
+use crate::conversation::WireCall;
+use crate::decoder::{ModelResponse, ResponseDecoder};
+use crate::model_message::{ModelCall, ModelMessage};
+use crate::neutral::{NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
+use crate::provider_wire::{
+    AuthHeader, BodyOrigin, ModelRequest, ProviderCapabilities, ProviderWire, StopSequences, StreamedDeltas, TextTools,
+};
+use crate::turn::{CallsPerMessage, Delivery, ToolChoice};
+use crate::usage::TokenCounts;
+use crate::wire::Wire;
+
+impl ProviderWire for Messages {
+    fn wire(&self) -> Wire {
+        Wire::Messages
+    }
+
+    fn capabilities(&self) -> ProviderCapabilities {
+        ProviderCapabilities {
+            call_id_chars_max: 64,
+            stop_sequences: StopSequences::Supported,
+            auth: AuthHeader::XApiKey,
+            version_header: Some(("anthropic-version", "2023-06-01")),
+            token_count_path: Some("/messages/count_tokens"),
+            text_tools: TextTools::No,
+            deltas: StreamedDeltas::Separate,
+        }
+    }
+
+    fn endpoint(&self, _model: &str, _: Delivery) -> Cow<'static, str> {
+        Cow::Borrowed("/messages")
+    }
+
+    fn write_entry(&self, message: &NeutralMessage) -> Vec<Value> {
+        translate::write(message)
+    }
+
+    fn write_model_message(
+        &self,
+        message: &ModelMessage,
+        ids: &[String],
+        results: &[String],
+        direct: &[WireCall],
+    ) -> Vec<Value> {
+        history::model_message(message, ids, results, direct)
+    }
+
+    fn write_call(&self, call: &ModelCall, result: Option<&ToolResult>) -> WireCall {
+        WireCall { call: fields::written(&call.id, call), answer: result.map(translate::write_result) }
+    }
+
+    fn write_tool(&self, tool: &ToolDeclaration) -> Value {
+        tools::write(tool)
+    }
+
+    fn write_params(&self, params: &RequestParams) -> Body {
+        params::write(params)
+    }
+
+    fn read_params(&self, body: &Body) -> RequestParams {
+        params::read(body)
+    }
+
+    fn request(&self, mut body: Body, request: ModelRequest<'_>) -> Value {
+        let mut tools = request.tools;
+        let history = request.history.to_vec();
+        let is_forced = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Program | ToolChoice::Tool(_));
+        let history = if request.origin == BodyOrigin::SameWire {
+            tools::keep_cache_breakpoint(request.client, &mut tools);
+            if tools::program_declaration(request.client) == ProgramDeclaration::Declared || has_our_container(&body) {
+                body.shift_remove("container");
+            }
+            history.into_iter().filter_map(history::without_carriers).collect()
+        } else {
+            if let Some(last) = tools.last_mut() {
+                last["cache_control"] = json!({"type": "ephemeral"});
+            }
+            let (system, history) = lifted(history);
+            if !system.is_empty() {
+                body.insert("system".to_owned(), Value::Array(system));
+            }
+            if is_forced {
+                body.shift_remove("thinking");
+            }
+            history
+        };
+        if requires_reasoning_first(&body) && lacks_reasoning_first(&history) {
+            body.shift_remove("thinking");
+        }
+        body.shift_remove("thread");
+        body.insert("messages".to_owned(), Value::Array(history));
+        if !tools.is_empty() {
+            let given = body.get("tool_choice");
+            let calls = match (given, request.origin) {
+                (Some(given), _) => params::calls_per_message(given),
+                (None, BodyOrigin::Translated) => request.calls,
+                (None, BodyOrigin::SameWire) => CallsPerMessage::Any,
+            };
+            if given.is_none() || request.tool_choice != ToolChoice::Auto {
+                let choice = choice(&request.tool_choice, calls);
+                choice.map(|choice| body.insert("tool_choice".to_owned(), choice));
+            }
+        }
+        if request.origin == BodyOrigin::SameWire || !tools.is_empty() {
+            body.insert("tools".to_owned(), Value::Array(tools));
+        }
+        if request.delivery.is_streamed() {
+            body.insert("stream".to_owned(), Value::Bool(true));
+        }
+        Value::Object(body)
+    }
+
+    fn decoder(&self) -> Box<dyn ResponseDecoder> {
+        Box::new(MessagesDecoder::default())
+    }
+
+    fn decode_response(&self, body: Value) -> Result<ModelResponse, String> {
+        decode::decode_response(body)
+    }
+
+    fn read_usage(&self, usage: &Body) -> TokenCounts {
+        params::read_usage(usage)
+    }
+}
+
+/// What has to stand in the body, unless what is there already says it.
+fn choice(tool_choice: &ToolChoice, calls: CallsPerMessage) -> Option<Value> {
+    let mut choice = match tool_choice {
+        ToolChoice::None => return Some(json!({"type": "none"})),
+        ToolChoice::Auto if calls == CallsPerMessage::One => json!({"type": "auto"}),
+        ToolChoice::Auto => return None,
+        ToolChoice::Required | ToolChoice::Program => json!({"type": "any"}),
+        ToolChoice::Tool(name) => json!({"type": "tool", "name": name}),
+    };
+    if calls == CallsPerMessage::One {
+        choice["disable_parallel_tool_use"] = Value::Bool(true);
+    }
+    Some(choice)
+}
+
+fn has_our_container(body: &Map<String, Value>) -> bool {
+    let container = body.get("container");
+    let id = container.and_then(|container| container.as_str().or_else(|| container.get("id")?.as_str()));
+    id.is_some_and(|id| id.starts_with(CONTAINER_PREFIX))
+}
+
+/// Such models refuse calls whose message does not begin with a thought. Those that decide for themselves when to
+/// think do not.
+fn requires_reasoning_first(body: &Map<String, Value>) -> bool {
+    body.get("thinking").is_some_and(|thinking| fields::kind(thinking) == "enabled")
+}
+
+/// The results at the end answer a message without thoughts.
+fn lacks_reasoning_first(history: &[Value]) -> bool {
+    let asked = history.iter().rposition(|message| fields::role(message) == "assistant");
+    let Some(asked) = asked else { return false };
+    let after = history[asked + 1..].iter().flat_map(fields::blocks);
+    let is_open = after.into_iter().any(|block| fields::kind(block) == fields::TOOL_RESULT);
+    is_open && !fields::blocks(&history[asked]).first().is_some_and(fields::is_reasoning)
+}
+
+/// A history from another wire: what its system messages say at its beginning, and the others. Neighbours of one role
+/// are one message, in which results come first.
+fn lifted(history: Vec<Value>) -> (Vec<Value>, Vec<Value>) {
+    let mut system = Vec::new();
+    let mut lifted: Vec<(&'static str, Vec<Value>)> = Vec::new();
+    for entry in history {
+        let content = fields::content(&entry).into_owned();
+        let role = match fields::role(&entry) {
+            "system" if lifted.is_empty() => {
+                system.extend(content);
+                continue;
+            }
+            "assistant" => "assistant",
+            _ => "user",
+        };
+        match lifted.last_mut() {
+            Some((last, known)) if *last == role => known.extend(content),
+            _ => lifted.push((role, content)),
+        }
+    }
+    for (role, content) in &mut lifted {
+        if *role == "user" {
+            // It keeps the order otherwise.
+            content.sort_by_key(|block| fields::kind(block) != fields::TOOL_RESULT);
+        }
+    }
+    let messages = lifted.into_iter().map(|(role, content)| json!({"role": role, "content": content}));
+    (system, messages.collect())
+}

@@ -1,0 +1,172 @@
+//! The history as the model sees it.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::client_wire::EntriesPerResponse;
+use crate::conversation::{LostCalls, WireCall};
+use crate::ids::short_id;
+use crate::model_message::{CallFormat, ModelMessage};
+use crate::neutral::{MessagePart, MessageRole, NeutralMessage};
+use crate::provider_wire::BodyOrigin;
+use crate::wire::{ClientSide, ProviderSide};
+
+/// A history for the model, in the entries of its wire. The same conversation gives the same bytes, so that providers'
+/// prompt caches keep hitting.
+#[derive(Debug, Clone)]
+pub struct ModelHistory {
+    client: ClientSide,
+    provider: ProviderSide,
+    entries: Vec<Value>,
+    /// How many calls were written so far.
+    calls: usize,
+    /// Ids of calls that took text.
+    text_calls: BTreeSet<String>,
+    /// The last message if it was the model's, and where its entries begin.
+    last: Option<(usize, NeutralMessage)>,
+}
+
+/// Stands for a tool result that never came.
+pub(crate) const UNANSWERED: &str = "(no answer came back)";
+const LOST: &str = "(These calls were made by a program whose state was lost on its way back, so it did not go on.)";
+
+/// Bounds the work of joining entries that one response of the model made.
+const JOINED_PARTS_MAX: usize = 128;
+
+impl ModelHistory {
+    pub(crate) fn new(client: ClientSide, provider: ProviderSide) -> ModelHistory {
+        ModelHistory { client, provider, entries: Vec::new(), calls: 0, last: None, text_calls: BTreeSet::new() }
+    }
+
+    pub fn entries(&self) -> &[Value] {
+        &self.entries
+    }
+
+    pub(crate) fn into_entries(self) -> Vec<Value> {
+        self.entries
+    }
+
+    fn origin(&self) -> BodyOrigin {
+        BodyOrigin::between(self.client, self.provider)
+    }
+
+    /// Appends an entry of the client's history that is not part of a program.
+    pub fn push_entry(&mut self, entry: Value) {
+        if self.origin() == BodyOrigin::SameWire {
+            self.entries.push(entry);
+            return;
+        }
+        for mut message in self.client.0.read_entry(&entry) {
+            message.parts.iter_mut().for_each(|part| self.adapt(part));
+            let joins = self.client.0.capabilities().entries == EntriesPerResponse::Many;
+            if joins && message.role == MessageRole::Assistant {
+                self.join(message);
+            } else {
+                self.push_messages(&[message]);
+            }
+        }
+    }
+
+    /// Appends to the model's last message: calls that it made together stay together.
+    fn join(&mut self, message: NeutralMessage) {
+        let last = self.last.take().filter(|(_, joined)| joined.parts.len() < JOINED_PARTS_MAX);
+        let empty = || NeutralMessage { role: MessageRole::Assistant, parts: Vec::new() };
+        let (at, mut joined) = last.unwrap_or_else(|| (self.entries.len(), empty()));
+        joined.parts.extend(message.parts);
+        self.entries.truncate(at);
+        self.entries.extend(self.provider.0.write_entry(&joined));
+        self.last = Some((at, joined));
+    }
+
+    pub(crate) fn push_messages(&mut self, messages: &[NeutralMessage]) {
+        self.last = None;
+        for message in messages {
+            self.entries.extend(self.provider.0.write_entry(message));
+        }
+    }
+
+    /// Appends a message of the model with the results of its calls, and the calls beside them that the client executed.
+    pub fn push_model_message(&mut self, message: &ModelMessage, results: &[String], direct: &[WireCall]) {
+        self.last = None;
+        let ids = message.short_ids(self.calls);
+        self.calls += ids.len();
+        let entries = match self.origin() {
+            BodyOrigin::SameWire => self.provider.0.write_model_message(message, &ids, results, direct),
+            BodyOrigin::Translated => {
+                let direct: Vec<WireCall> = direct.iter().map(|call| self.translated(call)).collect();
+                self.provider.0.write_model_message(message, &ids, results, &direct)
+            }
+        };
+        self.entries.extend(entries);
+    }
+
+    /// Appends calls of a program whose state was lost, as ordinary calls with a line that says so.
+    pub fn push_lost_calls(&mut self, lost: &LostCalls) {
+        self.push_ordinary_calls(lost, Some(LOST));
+    }
+
+    /// Appends calls of a program as ordinary calls, for a request without code mode.
+    pub(crate) fn push_calls_without_program(&mut self, calls: &LostCalls) {
+        self.push_ordinary_calls(calls, None);
+    }
+
+    fn push_ordinary_calls(&mut self, lost: &LostCalls, note: Option<&str>) {
+        let client = self.client.0;
+        let ids: Vec<String> = lost
+            .calls
+            .iter()
+            .zip(self.calls..)
+            .map(|(call, position)| {
+                let (call, _) = client.read_call(call);
+                short_id(&call.name, &call.arguments, position)
+            })
+            .collect();
+        self.calls += ids.len();
+        for entry in client.ordinary_calls(&lost.message, &lost.calls, &ids, note) {
+            self.push_entry(entry);
+        }
+    }
+
+    /// A call and its result on the model's wire.
+    fn translated(&self, call: &WireCall) -> WireCall {
+        let (mut call, mut result) = self.client.0.read_call(call);
+        call.id = self.accepted_id(std::mem::take(&mut call.id));
+        if let Some(result) = &mut result {
+            result.id = self.accepted_id(std::mem::take(&mut result.id));
+            if call.format == CallFormat::Text {
+                result.format = CallFormat::Text;
+            }
+        }
+        self.provider.0.write_call(&call, result.as_ref())
+    }
+
+    /// Replaces ids that the provider would refuse, and gives results the format of their calls.
+    fn adapt(&mut self, part: &mut MessagePart) {
+        match part {
+            MessagePart::Call(call) => {
+                call.id = self.accepted_id(std::mem::take(&mut call.id));
+                if call.format == CallFormat::Text {
+                    self.text_calls.insert(call.id.clone());
+                }
+            }
+            MessagePart::Result(result) => {
+                result.id = self.accepted_id(std::mem::take(&mut result.id));
+                if self.text_calls.contains(&result.id) {
+                    result.format = CallFormat::Text;
+                }
+            }
+            MessagePart::Text(_) | MessagePart::Media(_) | MessagePart::Reasoning { .. } => {}
+        }
+    }
+
+    /// An id that the model's provider accepts: the same for a call and its result.
+    fn accepted_id(&self, id: String) -> String {
+        let chars_max = self.provider.0.capabilities().call_id_chars_max;
+        let is_accepted = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'_' | b'-');
+        if !id.is_empty() && id.len() <= chars_max && id.bytes().all(is_accepted) {
+            return id;
+        }
+        short_id(&id, "", 0)
+    }
+}

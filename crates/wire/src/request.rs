@@ -1,0 +1,388 @@
+//! Reading a client's request: whether code mode applies to it, and what is to be done.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use dacapo_replay::{Toolbox, Toolboxes};
+use serde_json::{Map, Value};
+
+use crate::allowed_callers::{Extensions, ProgramDeclaration, ToolSplit};
+use crate::client_wire::{Body, CallIds, ExplicitState, HistoryReading, ProgramHistory, RequestSurvey};
+use crate::conversation::{Conversation, ConversationItem};
+use crate::model_history::ModelHistory;
+use crate::neutral::{ReasoningEffort, ToolDeclaration, ToolInput};
+use crate::plain_mode::{StateOpener, StoredStates};
+use crate::prompt::ModelTools;
+use crate::provider_wire::{BodyOrigin, StopSequences, TextTools};
+use crate::seal::{Sealer, tools_digest};
+use crate::turn::{ProgramMode, ToolChoice, Turn};
+use crate::wire::{ClientSide, ProviderSide};
+
+/// A request that cannot be served, and where it is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{param}: {message}")]
+pub struct BadRequest {
+    pub param: String,
+    pub message: String,
+}
+
+impl BadRequest {
+    pub(crate) fn new(param: impl Into<String>, message: impl Into<String>) -> BadRequest {
+        BadRequest { param: param.into(), message: message.into() }
+    }
+}
+
+/// The entries of a history that must be there.
+pub(crate) fn entries<'a>(body: &'a Body, key: &str) -> Result<&'a [Value], BadRequest> {
+    let entries = match body.get(key) {
+        Some(Value::Array(entries)) => entries,
+        Some(_) => return Err(BadRequest::new(key, "must be an array")),
+        None => return Err(BadRequest::new(key, "is missing")),
+    };
+    match entries.iter().position(|entry| !entry.is_object()) {
+        Some(at) => Err(BadRequest::new(format!("{key}[{at}]"), "must be an object")),
+        None => Ok(entries),
+    }
+}
+
+/// How code mode is switched, by the header `x-dacapo-mode` or the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodeMode {
+    Off,
+    Plain,
+    Explicit,
+    /// Clients that declare programs get those of the model's provider; for others it is [`CodeMode::Plain`].
+    Native,
+}
+
+impl CodeMode {
+    pub fn parse(text: &str) -> Option<CodeMode> {
+        match text {
+            "off" => Some(CodeMode::Off),
+            "plain" => Some(CodeMode::Plain),
+            "explicit" => Some(CodeMode::Explicit),
+            "native" => Some(CodeMode::Native),
+            _ => None,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            CodeMode::Off => "off",
+            CodeMode::Plain => "plain",
+            CodeMode::Explicit => "explicit",
+            CodeMode::Native => "native",
+        }
+    }
+}
+
+/// What holds where a request says nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct CodeModeDefaults {
+    pub mode: CodeMode,
+    pub declarations_tokens_max: usize,
+    /// Whether models write programs as plain text, where their wire has tools for that.
+    pub execute_input: TextTools,
+}
+
+/// Reads requests for one model.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestReader<'a> {
+    /// Of the model that will be asked.
+    pub provider: ProviderSide,
+    /// The value of `x-dacapo-mode`.
+    pub header: Option<CodeMode>,
+    pub defaults: CodeModeDefaults,
+    pub sealer: &'a Sealer,
+    pub stored: &'a StoredStates,
+    pub toolboxes: &'a Toolboxes,
+}
+
+/// What is to be done for a request.
+#[derive(Debug)]
+pub enum ParsedRequest {
+    /// Code mode does not apply, and the model is on the client's wire. `None`: the body is forwarded byte for byte.
+    PassThrough(Option<Value>),
+    Turn(Box<Turn>),
+}
+
+const CODE_MODE: &str = "code_mode";
+
+/// A request without code mode, as far as it has been looked at.
+struct PlainRequest {
+    body: Body,
+    survey: RequestSurvey,
+    /// Whether tools say who may call them.
+    marked_tools: Extensions,
+    /// Whether the body itself switched code mode.
+    switch: Extensions,
+}
+
+/// The tools of a request in code mode.
+struct ProgramTools {
+    toolbox: Arc<Toolbox>,
+    digest: [u8; 8],
+    model_tools: ModelTools,
+    passed: Vec<Value>,
+    search_tool: Option<String>,
+}
+
+impl RequestReader<'_> {
+    /// Reads a request body.
+    pub fn read(&self, client: ClientSide, body: Value) -> Result<ParsedRequest, BadRequest> {
+        let Value::Object(mut body) = body else {
+            return Err(BadRequest::new("body", "must be a JSON object"));
+        };
+        let origin = BodyOrigin::between(client, self.provider);
+        let mode = code_mode(&body, self.header, self.defaults.mode)?;
+        let switch = body.shift_remove(CODE_MODE).map_or(Extensions::None, |_| Extensions::Found);
+        if origin == BodyOrigin::Translated {
+            check_params(&body)?;
+        }
+        let survey = client.0.survey(&body)?;
+        let is_declared = survey.declaration == ProgramDeclaration::Declared;
+        let has_programs = survey.history == ProgramHistory::HasPrograms;
+        let is_native = mode == CodeMode::Native && is_declared && origin == BodyOrigin::SameWire;
+        let split = client.0.split_tools(&body, survey.declaration)?;
+        let incompatible = self.incompatible_with_programs(client, &body);
+        let needs_programs = has_programs || is_declared && mode != CodeMode::Off && !is_native;
+        if let Some(key) = incompatible.filter(|_| needs_programs) {
+            return Err(BadRequest::new(
+                key,
+                "cannot be had together with programs, which cannot promise it; leave it out, or switch code mode off",
+            ));
+        }
+        if is_native {
+            return Ok(ParsedRequest::PassThrough((switch == Extensions::Found).then_some(Value::Object(body))));
+        }
+        let is_off = mode == CodeMode::Off || split.tools.is_empty() && !is_declared || incompatible.is_some();
+        if has_programs && !is_declared {
+            if mode == CodeMode::Off {
+                return Err(BadRequest::new(CODE_MODE, "is off, but the history has programs"));
+            }
+        } else if is_off {
+            let marked_tools = split.extensions;
+            return self.without_code_mode(client, PlainRequest { body, survey, marked_tools, switch });
+        }
+        // A conversation that began in plain mode stays in it, unless call ids carry the state in both modes.
+        let may_start =
+            survey.call_ids == CallIds::Ordinary || client.0.capabilities().explicit_state == ExplicitState::CallIds;
+        let is_explicit = has_programs || is_declared || mode == CodeMode::Explicit && may_start;
+        let mode = if is_explicit { ProgramMode::Explicit } else { ProgramMode::Plain };
+        let tools = self.program_tools(split)?;
+        self.with_code_mode(client, body, mode, tools)
+    }
+
+    /// The first field whose guarantee a program cannot give.
+    fn incompatible_with_programs(&self, client: ClientSide, body: &Body) -> Option<&'static str> {
+        let has_stops = self.provider.capabilities().stop_sequences == StopSequences::Supported;
+        // Where the model's wire has no stop sequences, `stop` is dropped and needs no guarantee.
+        client.0.incompatible_with_programs(body).filter(|key| has_stops || !key.starts_with("stop"))
+    }
+
+    fn with_code_mode(
+        &self,
+        client: ClientSide,
+        mut body: Body,
+        mode: ProgramMode,
+        tools: ProgramTools,
+    ) -> Result<ParsedRequest, BadRequest> {
+        let opener = StateOpener { sealer: self.sealer, stored: self.stored, catalog: tools.toolbox.catalog() };
+        let (reading, tools_digest) = match mode {
+            ProgramMode::Plain => (HistoryReading::Plain(&opener), tools.digest),
+            ProgramMode::Explicit => (HistoryReading::Explicit(&opener), [0; 8]),
+        };
+        let conversation = client.0.conversation(&mut body, reading)?;
+        Ok(ParsedRequest::Turn(Box::new(Turn {
+            search_tool: tools.search_tool,
+            tools_digest,
+            mode,
+            ..self.turn(client, body, conversation, tools.model_tools, tools.passed)
+        })))
+    }
+
+    fn program_tools(&self, split: ToolSplit<'_>) -> Result<ProgramTools, BadRequest> {
+        let tools = serde_json::to_string(&split.tools).unwrap_or_default();
+        let toolbox = self
+            .toolboxes
+            .get(&tools)
+            .map_err(|error| BadRequest::new(split.request_path(&error.path), error.message))?;
+        let tokens_max = self.defaults.declarations_tokens_max;
+        let mut model_tools =
+            ModelTools::new(Arc::clone(&toolbox), split.direct, tokens_max).with_toolsets(split.toolsets);
+        if !split.deferred.is_empty() {
+            let declared = split.tools.iter().enumerate().filter(|(at, _)| !split.deferred.contains(at));
+            let declared: Vec<&Value> = declared.map(|(_, tool)| tool.as_ref()).collect();
+            let declared = serde_json::to_string(&declared).unwrap_or_default();
+            let declared = self.toolboxes.get(&declared).map_err(|error| BadRequest::new("tools", error.message))?;
+            model_tools = model_tools.declaring(declared, tokens_max);
+        }
+        Ok(ProgramTools {
+            toolbox,
+            digest: tools_digest(&tools),
+            model_tools,
+            passed: split.passed,
+            search_tool: split.search_tool,
+        })
+    }
+
+    fn turn(
+        &self,
+        client: ClientSide,
+        body: Body,
+        conversation: Conversation,
+        model_tools: ModelTools,
+        passed_tools: Vec<Value>,
+    ) -> Turn {
+        let (text_tools, dropped) = match BodyOrigin::between(client, self.provider) {
+            BodyOrigin::SameWire => (BTreeSet::new(), Vec::new()),
+            BodyOrigin::Translated => {
+                let takes_text = |tool: &ToolDeclaration| matches!(tool.input, ToolInput::Text { .. });
+                let tools = passed_tools.iter().filter_map(|entry| client.0.read_tool(entry)).filter(takes_text);
+                (tools.map(|tool| tool.name).collect(), self.dropped(client, &body, &passed_tools))
+            }
+        };
+        let execute_input = match self.provider.capabilities().text_tools {
+            TextTools::ForPrograms => self.defaults.execute_input,
+            TextTools::No => TextTools::No,
+        };
+        Turn {
+            client,
+            provider: self.provider,
+            conversation,
+            model_tools,
+            tools_digest: [0; 8],
+            mode: ProgramMode::Plain,
+            prefs: client.0.response_prefs(&body),
+            body,
+            passed_tools,
+            dropped,
+            search_tool: None,
+            text_tools,
+            execute_input,
+        }
+    }
+
+    /// On the same wire the body is forwarded, without what only the gateway understands.
+    fn without_code_mode(&self, client: ClientSide, request: PlainRequest) -> Result<ParsedRequest, BadRequest> {
+        let PlainRequest { mut body, survey, marked_tools, switch } = request;
+        if let ToolChoice::Tool(name) = client.0.response_prefs(&body).tool_choice
+            && !client.0.ordinary_tools(&body, survey.declaration).iter().any(|tool| has_name(tool, &name))
+            && marked_tools == Extensions::Found
+        {
+            let message = format!("`{name}` may only be called by programs, so that the model cannot be made to");
+            return Err(BadRequest::new("tool_choice", message));
+        }
+        if BodyOrigin::between(client, self.provider) == BodyOrigin::Translated {
+            let tools = client.0.ordinary_tools(&body, survey.declaration);
+            let conversation = client.0.conversation(&mut body, HistoryReading::WithoutPrograms)?;
+            let no_tools = self.toolboxes.get("[]").map_err(|error| BadRequest::new("tools", error.message))?;
+            let turn = self.turn(client, body, conversation, ModelTools::off(no_tools), tools);
+            return Ok(ParsedRequest::Turn(Box::new(turn)));
+        }
+        let history = match survey.call_ids {
+            CallIds::Ordinary if marked_tools == Extensions::None && switch == Extensions::None => {
+                return Ok(ParsedRequest::PassThrough(None));
+            }
+            CallIds::Ordinary => None,
+            CallIds::Sealed => {
+                let mut history = ModelHistory::new(client, self.provider);
+                for item in client.0.conversation(&mut body, HistoryReading::WithoutPrograms)?.items {
+                    match item {
+                        ConversationItem::Entry(entry) => history.push_entry(entry),
+                        ConversationItem::LostCalls(calls) => history.push_calls_without_program(&calls),
+                        ConversationItem::Program(_) | ConversationItem::Search(_) => {}
+                    }
+                }
+                Some(history.into_entries())
+            }
+        };
+        Ok(ParsedRequest::PassThrough(Some(client.0.without_code_mode(body, history))))
+    }
+
+    /// Fields and tools that the model's wire cannot carry.
+    fn dropped(&self, client: ClientSide, body: &Body, passed_tools: &[Value]) -> Vec<String> {
+        let params = client.0.read_params(body);
+        // Whatever is missing when it is read back has no place on the model's wire.
+        let carried = self.provider.0.read_params(&self.provider.0.write_params(&params));
+        let lost = [
+            (params.temperature.is_some() && carried.temperature.is_none(), "temperature"),
+            (params.top_p.is_some() && carried.top_p.is_none(), "top_p"),
+            (params.stops != carried.stops, "stop"),
+            (params.effort > Some(ReasoningEffort::None) && carried.effort.is_none(), "reasoning effort"),
+            (params.format.is_some() && carried.format.is_none(), "response format"),
+            (params.user.is_some() && carried.user.is_none(), "user"),
+        ];
+        let choice = body.get("tool_choice");
+        let is_choice_lost = choice.is_some_and(Value::is_object)
+            && client.0.response_prefs(body).tool_choice == ToolChoice::Auto
+            && choice.is_some_and(|choice| choice["type"] != "auto");
+        let lost = lost.into_iter().chain([(is_choice_lost, "tool_choice")]);
+        let lost = lost.filter(|(is_lost, _)| *is_lost).map(|(_, name)| name.to_owned());
+        let tools = passed_tools.iter().filter(|entry| client.0.read_tool(entry).is_none());
+        let tools = tools.map(|entry| {
+            let name = entry.get("type").or_else(|| entry.get("name")).and_then(Value::as_str).unwrap_or("?");
+            format!("tools: {name}")
+        });
+        params.dropped.iter().cloned().chain(lost).chain(tools).collect()
+    }
+}
+
+fn has_name(tool: &Value, name: &str) -> bool {
+    let names = [tool.get("name"), tool.pointer("/function/name"), tool.pointer("/custom/name")];
+    names.into_iter().flatten().any(|known| known == name)
+}
+
+/// Refuses wrong values. A request that is forwarded as it came is checked by its provider; a translated one is not.
+fn check_params(body: &Map<String, Value>) -> Result<(), BadRequest> {
+    let is_wrong = |key: &&str, is_right: fn(&Value) -> bool| {
+        body.get(*key).is_some_and(|value| !value.is_null() && !is_right(value))
+    };
+    let tokens = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+    let is_count = |value: &Value| value.as_u64().is_some_and(|count| count > 0);
+    if let Some(key) = tokens.into_iter().find(|key| is_wrong(key, is_count)) {
+        return Err(BadRequest::new(key, "must be a whole number above 0"));
+    }
+    if let Some(key) = ["temperature", "top_p"].into_iter().find(|key| is_wrong(key, Value::is_number)) {
+        return Err(BadRequest::new(key, "must be a number"));
+    }
+    if is_wrong(&"stream", Value::is_boolean) {
+        return Err(BadRequest::new("stream", "must be true or false"));
+    }
+    let inner = |key: &str, name: &str| body.get(key).and_then(|value| value.get(name));
+    let efforts = [
+        ("reasoning_effort", body.get("reasoning_effort")),
+        ("reasoning.effort", inner("reasoning", "effort")),
+        ("output_config.effort", inner("output_config", "effort")),
+    ];
+    let is_unknown = |value: &Value| !value.is_null() && value.as_str().and_then(ReasoningEffort::parse).is_none();
+    match efforts.into_iter().find(|(_, value)| value.is_some_and(is_unknown)) {
+        Some((key, _)) => Err(BadRequest::new(key, "must be none, minimal, low, medium, high, xhigh or max")),
+        None => Ok(()),
+    }
+}
+
+/// What the request itself says goes before the header, and that before the configuration.
+fn code_mode(body: &Map<String, Value>, header: Option<CodeMode>, default: CodeMode) -> Result<CodeMode, BadRequest> {
+    let on = || match header.unwrap_or(default) {
+        CodeMode::Off => CodeMode::Plain,
+        on => on,
+    };
+    match body.get(CODE_MODE) {
+        None | Some(Value::Null) => Ok(header.unwrap_or(default)),
+        Some(Value::Bool(false)) => Ok(CodeMode::Off),
+        Some(Value::Bool(true)) => Ok(on()),
+        Some(Value::Object(fields)) => {
+            if let Some(key) = fields.keys().find(|key| *key != "explicit") {
+                return Err(BadRequest::new(format!("{CODE_MODE}.{key}"), "is not known; the only key is `explicit`"));
+            }
+            match fields.get("explicit") {
+                Some(Value::Bool(true)) => Ok(CodeMode::Explicit),
+                Some(Value::Bool(false)) => Ok(CodeMode::Plain),
+                None => Ok(on()),
+                Some(_) => Err(BadRequest::new("code_mode.explicit", "must be true or false")),
+            }
+        }
+        Some(_) => Err(BadRequest::new(CODE_MODE, "must be true, false or {\"explicit\": true}")),
+    }
+}

@@ -1,0 +1,97 @@
+//! What stands around an answer.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::client::RESPONSE_ID_PREFIX;
+use super::{fields, tools};
+use crate::decoder::{FinishReason, ModelResponse, ResponseMeta};
+use crate::wire::Wire;
+
+/// Fields of the request that a response repeats, and what they are if the request has none.
+const REPEATED: [(&str, &str); 14] = [
+    ("instructions", "null"),
+    ("max_output_tokens", "null"),
+    ("metadata", "{}"),
+    ("parallel_tool_calls", "true"),
+    ("reasoning", "{\"effort\":null,\"summary\":null}"),
+    ("service_tier", "\"default\""),
+    ("temperature", "null"),
+    ("text", "{\"format\":{\"type\":\"text\"}}"),
+    ("tool_choice", "\"auto\""),
+    ("tools", "[]"),
+    ("top_p", "null"),
+    ("truncation", "\"disabled\""),
+    ("user", "null"),
+    ("background", "false"),
+];
+/// Of these the model's provider knows only what we asked it with.
+const CLIENTS: [&str; 4] = ["instructions", "parallel_tool_calls", "tool_choice", "tools"];
+
+/// What a response repeats of its request.
+#[derive(Debug, Default)]
+pub(super) struct RequestEcho(Map<String, Value>);
+
+impl RequestEcho {
+    pub(super) fn of(body: &Map<String, Value>) -> RequestEcho {
+        let repeated = REPEATED.iter().filter_map(|(key, _)| Some(((*key).to_owned(), body.get(*key)?.clone())));
+        RequestEcho(repeated.filter(|(_, value)| !value.is_null()).collect())
+    }
+
+    /// The client's functions of these names.
+    pub(super) fn functions(&self, names: &[String]) -> Vec<Value> {
+        let Some(declared) = self.0.get("tools") else { return Vec::new() };
+        let declared: BTreeMap<String, &Value> = tools::functions(declared).collect();
+        names.iter().filter_map(|name| declared.get(name).copied().cloned()).collect()
+    }
+
+    /// The response, without what it came to.
+    pub(super) fn response(&self, meta: &ResponseMeta) -> Map<String, Value> {
+        let mut response = Map::new();
+        if meta.wire == Wire::Responses {
+            response.clone_from(&meta.fields);
+            for key in CLIENTS {
+                response.shift_remove(key);
+            }
+        }
+        response.insert("id".to_owned(), Value::from(meta.prefixed_id(RESPONSE_ID_PREFIX)));
+        response.insert("object".to_owned(), Value::from("response"));
+        response.entry("created_at").or_insert_with(|| Value::from(meta.created.unwrap_or_default()));
+        response.insert("model".to_owned(), Value::from(meta.model.as_str()));
+        response.insert("error".to_owned(), Value::Null);
+        response.insert("incomplete_details".to_owned(), Value::Null);
+        for (key, default) in REPEATED {
+            let value =
+                || self.0.get(key).cloned().unwrap_or_else(|| serde_json::from_str(default).unwrap_or_default());
+            response.entry(key).or_insert_with(value);
+        }
+        response.insert("previous_response_id".to_owned(), Value::Null);
+        response.insert("store".to_owned(), Value::Bool(false));
+        response
+    }
+}
+
+/// Why an answer is not complete; `None` if it is.
+pub(super) fn incomplete(response: &ModelResponse) -> Option<Value> {
+    let reason = match response.finish {
+        FinishReason::Length => "max_output_tokens",
+        FinishReason::Filter => "content_filter",
+        FinishReason::Stop | FinishReason::Calls => return None,
+    };
+    let native = response.native.get("incomplete_details").filter(|_| response.meta.wire == Wire::Responses);
+    Some(native.filter(|details| details.is_object()).cloned().unwrap_or_else(|| json!({"reason": reason})))
+}
+
+/// An error in a stream: some clients read its fields here, others there.
+pub(super) fn error(body: &Value) -> Value {
+    let error = body.get("error").filter(|error| error.is_object()).unwrap_or(body);
+    let message = match fields::text_of(error, "message") {
+        "" => "the answer failed",
+        message => message,
+    };
+    let kind = Some(fields::text_of(error, "type")).filter(|kind| !kind.is_empty()).unwrap_or("server_error");
+    let (param, code) = (error.get("param"), error.get("code"));
+    let error = json!({"message": message, "type": kind, "param": param, "code": code});
+    json!({"code": code, "message": message, "param": param, "error": error})
+}

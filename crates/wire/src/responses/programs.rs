@@ -1,0 +1,280 @@
+//! Explicit mode: programs and their results are items of the history.
+
+use serde_json::{Value, json};
+
+use super::open_program::OpenProgramItem;
+use super::{client_echo, fields, history, item_ids};
+use crate::conversation::{Conversation, ConversationItem, LostCalls, ProgramBlock, WireCall};
+use crate::model_message::ModelMessage;
+use crate::plain_mode::StateOpener;
+use crate::reasoning::Reasoning;
+use crate::request::BadRequest;
+use crate::seal::{Sealer, Unsealed};
+use crate::state::RunState;
+
+/// Reads items, each with its place in the request.
+pub(super) fn read(items: Vec<(usize, Value)>, opener: &StateOpener<'_>) -> Result<Conversation, BadRequest> {
+    let mut reader = ResponsesProgramReader::default();
+    for (at, item) in items {
+        reader.read(at, item, opener)?;
+    }
+    reader.conversation()
+}
+
+#[derive(Default)]
+struct ResponsesProgramReader {
+    entries: Vec<HistoryEntry>,
+    /// Where the program stands that no `program_output` has closed, and nothing has overtaken.
+    open: Option<usize>,
+}
+
+enum HistoryEntry {
+    /// Outside of programs.
+    Item(Value),
+    Program(Box<OpenProgramItem>),
+    /// Calls of a program that is not there any more.
+    Lost(LostCalls),
+}
+
+impl ResponsesProgramReader {
+    fn read(&mut self, at: usize, item: Value, opener: &StateOpener<'_>) -> Result<(), BadRequest> {
+        match fields::kind(&item) {
+            "program" => {
+                let block = self.program(at, &item, opener)?;
+                self.open = Some(self.entries.len());
+                self.entries.push(HistoryEntry::Program(Box::new(OpenProgramItem::new(block, at))));
+            }
+            "program_output" => self.result(at, &item),
+            _ if fields::is_call(&item) => self.call(at, item, opener),
+            _ if fields::is_output(&item) => self.answer(at, item),
+            _ => self.other(item),
+        }
+        Ok(())
+    }
+
+    fn other(&mut self, item: Value) {
+        let Some(open) = self.opened() else {
+            self.entries.push(HistoryEntry::Item(item));
+            return;
+        };
+        // What the client did for calls beside the program, and what it says beside their answers.
+        if fields::is_client_output(&item) || fields::is_instruction(&item) {
+            open.block.remarks.push(item);
+        } else if !fields::is_reasoning(&item) && !client_echo::is_known(&item, &open.block.state) {
+            // The conversation went on without its result.
+            self.open = None;
+            self.entries.push(HistoryEntry::Item(item));
+        }
+    }
+
+    fn opened(&mut self) -> Option<&mut OpenProgramItem> {
+        self.open.and_then(|at| self.program_at(at))
+    }
+
+    fn program_at(&mut self, at: usize) -> Option<&mut OpenProgramItem> {
+        match self.entries.get_mut(at) {
+            Some(HistoryEntry::Program(open)) => Some(open),
+            _ => None,
+        }
+    }
+
+    /// Where the last program stands of which this is true.
+    fn position(&self, is_meant: impl Fn(&OpenProgramItem) -> bool) -> Option<usize> {
+        self.entries.iter().rposition(|entry| matches!(entry, HistoryEntry::Program(open) if is_meant(open)))
+    }
+
+    fn call(&mut self, at: usize, item: Value, opener: &StateOpener<'_>) {
+        let id = fields::call_id(&item);
+        let caller = fields::caller_id(&item);
+        let owner = match caller {
+            Some(caller) => self.position(|open| open.block.id == caller),
+            None => self.position(|open| open.own_place(id).is_some()),
+        };
+        if let Some(open) = owner.and_then(|owner| self.program_at(owner)) {
+            open.call(at, &item, opener);
+        } else if caller.is_some() || Sealer::is_own_id(id) {
+            self.lost(item);
+        } else if let Some(open) = self.opened() {
+            open.direct(item);
+        } else {
+            self.entries.push(HistoryEntry::Item(item));
+        }
+    }
+
+    /// A call whose program was trimmed away.
+    fn lost(&mut self, item: Value) {
+        let end = self.open.unwrap_or(self.entries.len());
+        let given = WireCall { call: item, answer: None };
+        if let Some(HistoryEntry::Lost(lost)) = end.checked_sub(1).and_then(|last| self.entries.get_mut(last)) {
+            lost.calls.push(given);
+        } else {
+            self.insert(end, HistoryEntry::Lost(LostCalls { message: json!([]), calls: vec![given] }));
+        }
+    }
+
+    fn insert(&mut self, at: usize, entry: HistoryEntry) {
+        self.entries.insert(at, entry);
+        self.open = self.open.map(|open| if open >= at { open + 1 } else { open });
+    }
+
+    /// An answer belongs to its call, wherever that stands.
+    fn answer(&mut self, at: usize, item: Value) {
+        let id = fields::call_id(&item).to_owned();
+        if let Some(owner) = self.position(|open| open.knows(&id)) {
+            if let Some(open) = self.program_at(owner) {
+                open.answer(&id, item);
+            }
+            return;
+        }
+        let lost = self.entries.iter_mut().filter_map(|entry| match entry {
+            HistoryEntry::Lost(lost) => Some(lost),
+            _ => None,
+        });
+        if let Some(given) = lost.flat_map(|lost| &mut lost.calls).find(|given| fields::call_id(&given.call) == id) {
+            given.answer.get_or_insert(item);
+            return;
+        }
+        let caller = fields::caller_id(&item).map(str::to_owned);
+        let outside = self.entries.iter().rposition(
+            |entry| matches!(entry, HistoryEntry::Item(call) if fields::is_call(call) && fields::call_id(call) == id),
+        );
+        match (outside, self.opened()) {
+            (Some(call), Some(_)) => self.answer_outside(call, &id, item),
+            (None, Some(open)) => {
+                if caller.is_none_or(|caller| caller == open.block.id) {
+                    open.stray(at, &item);
+                }
+            }
+            // No provider takes the answer to a call that was trimmed away.
+            (None, None) if caller.is_some() || item_ids::open_call(&id).is_some() => {}
+            (_, None) => self.entries.push(HistoryEntry::Item(item)),
+        }
+    }
+
+    /// The answer to a call that stands before the program that is open.
+    fn answer_outside(&mut self, call: usize, id: &str, item: Value) {
+        let is_of =
+            |entry: &HistoryEntry, test: fn(&Value) -> bool| matches!(entry, HistoryEntry::Item(item) if test(item));
+        let is_answer = |entry: &HistoryEntry| matches!(entry, HistoryEntry::Item(item) if fields::is_output(item) && fields::call_id(item) == id);
+        if self.entries[call..].iter().any(is_answer) {
+            return;
+        }
+        let after = self.entries[call..]
+            .iter()
+            .take_while(|entry| is_of(entry, fields::is_call) || is_of(entry, fields::is_output));
+        let at = call + after.count();
+        self.insert(at, HistoryEntry::Item(item));
+    }
+
+    fn result(&mut self, at: usize, item: &Value) {
+        let id = fields::call_id(item);
+        let shown = item.get("result").map(result);
+        let owner = self.position(|open| open.block.id == id);
+        // Who refers to it by its id only knows no result.
+        let owner = owner.or(self.open.filter(|_| shown.is_none()));
+        if let Some(owner) = owner {
+            if self.open == Some(owner) {
+                self.open = None;
+            }
+            if let Some(open) = self.program_at(owner)
+                && !open.block.is_closed
+            {
+                open.block.result = shown;
+                open.block.is_closed = true;
+            }
+        } else if let Some(open) = self.opened() {
+            let message = format!("`{id}` is not the program that is open here: that is `{}`", open.place());
+            open.fault(wrong(at, "call_id", &message));
+        }
+    }
+
+    /// Only the program that goes on now can be wrong: what others lack is a matter of the past.
+    fn conversation(self) -> Result<Conversation, BadRequest> {
+        let mut conversation = Conversation::default();
+        let mut items = Vec::new();
+        let end = self.entries.len();
+        for (at, entry) in self.entries.into_iter().enumerate() {
+            let item = match entry {
+                HistoryEntry::Item(item) => {
+                    items.push(item);
+                    continue;
+                }
+                HistoryEntry::Program(open) => ConversationItem::Program(open.ended(at + 1 == end)?),
+                HistoryEntry::Lost(lost) => ConversationItem::LostCalls(lost),
+            };
+            // A client may have brought ids of plain mode along, which no provider takes.
+            conversation.items.extend(history::read(std::mem::take(&mut items), None).items);
+            conversation.items.push(item);
+        }
+        conversation.items.extend(history::read(items, None).items);
+        Ok(conversation)
+    }
+
+    /// What the model said right before.
+    fn said_before(&mut self) -> Vec<Value> {
+        let is_model_output =
+            |entry: &HistoryEntry| matches!(entry, HistoryEntry::Item(item) if fields::is_model_output(item));
+        let begin = self.entries.iter().rposition(|entry| !is_model_output(entry)).map_or(0, |last| last + 1);
+        let items = self.entries.split_off(begin).into_iter().filter_map(|entry| match entry {
+            HistoryEntry::Item(item) => Some(item),
+            _ => None,
+        });
+        items.collect()
+    }
+
+    fn program(&mut self, at: usize, item: &Value, opener: &StateOpener<'_>) -> Result<ProgramBlock, BadRequest> {
+        let text = |key: &str| match item.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.as_str())),
+            Some(_) => Err(wrong(at, key, "must be a string")),
+        };
+        let (id, code) = (text("call_id")?, text("code")?);
+        let unsealed = text("fingerprint")?.and_then(|fingerprint| opener.sealer.unseal(fingerprint));
+        let before = self.said_before();
+        let (state, run, id) = match unsealed {
+            Some(Unsealed::Round { state, run, .. }) if code.is_none_or(|code| code == state.code) => {
+                self.entries.extend(client_echo::unknown(before, &state).into_iter().map(HistoryEntry::Item));
+                (*state, run, id.map_or_else(|| item_ids::program_call(run), str::to_owned))
+            }
+            _ => {
+                let id = id.ok_or_else(|| wrong(at, "call_id", "a `program` item needs a `call_id`"))?;
+                let code = code.ok_or_else(|| wrong(at, "code", "a `program` item needs `code`: the program"))?;
+                let state = written(id, code, before);
+                let run = state.run();
+                (state, run, id.to_owned())
+            }
+        };
+        Ok(ProgramBlock { run, ..ProgramBlock::new(&id, state) })
+    }
+}
+
+/// The state of a program that somebody else wrote down.
+fn written(id: &str, code: &str, before: Vec<Value>) -> RunState {
+    let text: String = before.iter().filter(|item| fields::is_message(item)).map(fields::message_text).collect();
+    let mut reasoning = Reasoning::default();
+    let mut items = Vec::new();
+    for item in before {
+        match Reasoning::from_carried(fields::text_of(&item, "encrypted_content")) {
+            Some(carried) => reasoning.extend(carried),
+            None => items.push(item),
+        }
+    }
+    if items.iter().any(|item| !fields::is_message(item)) {
+        reasoning.extend(Reasoning::from_items(items));
+    }
+    let text = Some(text).filter(|text| !text.is_empty());
+    RunState::written(id, code, ModelMessage { text, reasoning, ..ModelMessage::default() })
+}
+
+/// What the model was shown. Results of others need not have our form.
+fn result(result: &Value) -> Value {
+    let parsed = match result {
+        Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| result.clone()),
+        other => other.clone(),
+    };
+    if parsed.get("status").is_some() { parsed } else { json!({"status": "success", "data": parsed}) }
+}
+
+pub(super) fn wrong(at: usize, key: &str, message: &str) -> BadRequest {
+    BadRequest { param: format!("input[{at}].{key}"), message: message.to_owned() }
+}

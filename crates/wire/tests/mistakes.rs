@@ -1,0 +1,41 @@
+//! What models say, made fit to be carried.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use dacapo_replay::Toolbox;
+use dacapo_wire::{CallReply, ModelCall, ModelMessage, ModelTools};
+
+#[test]
+fn a_message_that_was_made_fit_stays_as_it_is() {
+    let toolbox = Toolbox::read(r#"[{"name": "get_weather"}]"#).expect("a tool");
+    let model_tools = ModelTools::new(Arc::new(toolbox), BTreeSet::new(), 1_000);
+    let call = |arguments: &str| ModelCall {
+        name: "execute".to_owned(),
+        arguments: arguments.to_owned(),
+        ..ModelCall::default()
+    };
+    let calls = vec![call("{\"code"), call("return 1"), call(r#"{"code": "return 1"}"#)];
+    let once = ModelMessage { calls, ..ModelMessage::default() }.normalized(&model_tools, &[]);
+    let arguments: Vec<&str> = once.calls.iter().map(|call| call.arguments.as_str()).collect();
+    assert_eq!(arguments, [r#"{"not_json":"{\"code"}"#, r#"{"code":"return 1"}"#, r#"{"code":"return 1"}"#]);
+    assert_eq!(once.clone().normalized(&model_tools, &[]), once);
+}
+
+#[test]
+fn a_search_that_asks_for_a_wrong_number_is_told_so() {
+    let toolbox = Toolbox::read(r#"[{"name": "get_weather"}]"#).expect("a tool");
+    let model_tools = ModelTools::new(Arc::new(toolbox), BTreeSet::new(), 0);
+    let search = |limit: &str| {
+        let arguments = format!(r#"{{"query": "sky"{limit}}}"#);
+        let calls = vec![ModelCall { name: "search".to_owned(), arguments, ..ModelCall::default() }];
+        let message = ModelMessage { calls, ..ModelMessage::default() };
+        message.replies(&model_tools, &|query| format!("{} of {}", query.limit(), query.query)).remove(0)
+    };
+    let found = |limit: usize| CallReply::Text(format!("{limit} of sky"));
+    assert_eq!([search(""), search(r#", "limit": null"#), search(r#", "limit": 50"#)], [found(5), found(5), found(50)]);
+    let error = r#"{"status":"error","error":{"kind":"mistake","message":"search needs {\"query\": \"what the tool should do\"}, and takes \"limit\" from 1 to 50"}}"#;
+    for wrong in ["0", "51", "-1", "\"5\""] {
+        assert_eq!(search(&format!(r#", "limit": {wrong}"#)), CallReply::Text(error.to_owned()), "{wrong}");
+    }
+}
