@@ -67,8 +67,8 @@ fn quickjs_sources(here: &Path) -> Result<PathBuf, Box<dyn Error>> {
         .ok_or_else(|| "Cargo.lock does not hold rquickjs-sys".into())
 }
 
-/// What we change in the engine's source, so that errors and programs that ran out of fuel are told at the right place.
-/// As it stands, a function notes where it is only at calls, and knows the lines of few kinds of expressions.
+/// Changes to the engine's source, so that errors and programs that ran out of fuel are reported at the right position.
+/// Unchanged, the engine updates the position of a function only at calls, and has lines for few kinds of expressions.
 const CHANGES: [(&str, &str); 3] = [
     ("switch (opcode = *pc++)", "sf->cur_pc = pc + 1; switch (opcode = *pc++)"),
     ("/* specific label handling */", "emit_source_loc(s);"),

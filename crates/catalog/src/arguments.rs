@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::identifier::is_identifier;
-use crate::schema::{Schema, Verdict, is_deeper_than, kind_of};
+use crate::schema::{Schema, SchemaVerdict, is_deeper_than, kind_of};
 use crate::violation::{Violation, explain, found};
 
 /// Common JSON parsers, which tools read their arguments with, refuse deeper nesting.
@@ -81,10 +81,10 @@ pub(crate) fn check(
         return Ok(());
     };
     match compiled.verdict(json, args) {
-        Verdict::Valid => Ok(()),
-        Verdict::Invalid(errors) => refuse(explain(json, &errors)),
-        Verdict::Unexplained => at_root("arguments that match the schema", found(args)),
-        Verdict::TooMuchWork => at_root("arguments small enough to check against the schema", found(args)),
+        SchemaVerdict::Valid => Ok(()),
+        SchemaVerdict::Invalid(errors) => refuse(explain(json, &errors)),
+        SchemaVerdict::Unexplained => at_root("arguments that match the schema", found(args)),
+        SchemaVerdict::TooMuchWork => at_root("arguments small enough to check against the schema", found(args)),
     }
 }
 

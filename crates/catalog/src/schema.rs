@@ -29,7 +29,7 @@ pub(crate) struct CompiledSchema {
     kinds: JsonTypeSet,
 }
 
-pub(crate) enum Verdict<'i> {
+pub(crate) enum SchemaVerdict<'i> {
     Valid,
     Invalid(Vec<ValidationError<'i>>),
     /// Invalid, but finding out why is too much work.
@@ -77,16 +77,16 @@ impl CompiledSchema {
     }
 
     pub(crate) fn is_valid(&self, json: &Value, instance: &Value) -> bool {
-        matches!(self.verdict(json, instance), Verdict::Valid)
+        matches!(self.verdict(json, instance), SchemaVerdict::Valid)
     }
 
-    pub(crate) fn verdict<'i>(&'i self, json: &Value, instance: &'i Value) -> Verdict<'i> {
+    pub(crate) fn verdict<'i>(&'i self, json: &Value, instance: &'i Value) -> SchemaVerdict<'i> {
         let work = if self.has_references { references::work(json, instance) } else { Work::Little };
         match work {
-            Work::TooMuch => Verdict::TooMuchWork,
-            _ if self.validator.is_valid(instance) => Verdict::Valid,
-            Work::Much => Verdict::Unexplained,
-            Work::Little => Verdict::Invalid(self.validator.iter_errors(instance).collect()),
+            Work::TooMuch => SchemaVerdict::TooMuchWork,
+            _ if self.validator.is_valid(instance) => SchemaVerdict::Valid,
+            Work::Much => SchemaVerdict::Unexplained,
+            Work::Little => SchemaVerdict::Invalid(self.validator.iter_errors(instance).collect()),
         }
     }
 }

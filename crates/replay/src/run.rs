@@ -26,7 +26,7 @@ pub(crate) struct ProgramRun {
 }
 
 /// Why a run goes no further.
-enum RunEnd {
+enum StepEnd {
     Paused(Vec<Call>),
     Finished,
     Deadlock,
@@ -34,9 +34,9 @@ enum RunEnd {
     Stopped(Stop),
 }
 
-impl From<Stop> for RunEnd {
-    fn from(stop: Stop) -> RunEnd {
-        RunEnd::Stopped(stop)
+impl From<Stop> for StepEnd {
+    fn from(stop: Stop) -> StepEnd {
+        StepEnd::Stopped(stop)
     }
 }
 
@@ -72,7 +72,7 @@ impl ProgramRun {
         self.vm.memory_bytes()
     }
 
-    fn walk(&mut self, journal: &Journal, inputs: &RunInputs<'_>) -> RunEnd {
+    fn walk(&mut self, journal: &Journal, inputs: &RunInputs<'_>) -> StepEnd {
         loop {
             match self.advance_once(journal, inputs) {
                 Ok(rest) => self.rest = Ok(rest),
@@ -82,10 +82,10 @@ impl ProgramRun {
     }
 
     /// Does the one thing that comes next when the job queue is empty.
-    fn advance_once(&mut self, journal: &Journal, inputs: &RunInputs<'_>) -> Result<IdleState, RunEnd> {
+    fn advance_once(&mut self, journal: &Journal, inputs: &RunInputs<'_>) -> Result<IdleState, StepEnd> {
         let rest = self.rest.clone()?;
         if rest == IdleState::Rejected {
-            return Err(RunEnd::Finished);
+            return Err(StepEnd::Finished);
         }
         if let Some(call) = self.vm.host_mut().at_hand.pop_front() {
             let answer = self.vm.host().answer(call);
@@ -93,18 +93,18 @@ impl ProgramRun {
         }
         if self.needed_calls(rest).next().is_none() {
             return match rest {
-                IdleState::Fulfilled => Err(RunEnd::Finished),
+                IdleState::Fulfilled => Err(StepEnd::Finished),
                 IdleState::WaitingForTimer => Ok(self.vm.tick(inputs.should_continue)?),
-                _ => Err(RunEnd::Deadlock),
+                _ => Err(StepEnd::Deadlock),
             };
         }
         if rest == IdleState::Fulfilled {
             self.warn_of_left_behind();
         }
         let Some(entry) = journal.entries().get(self.consumed) else {
-            return Err(RunEnd::Paused(self.calls(rest, inputs)));
+            return Err(StepEnd::Paused(self.calls(rest, inputs)));
         };
-        self.compare(entry).map_err(|actual| RunEnd::Diverged { entry: self.consumed, actual })?;
+        self.compare(entry).map_err(|actual| StepEnd::Diverged { entry: self.consumed, actual })?;
         self.consumed += 1;
         let recorder = self.vm.host_mut();
         recorder.epoch = self.consumed;
@@ -163,7 +163,7 @@ impl ProgramRun {
         Err(Some(ComparedCall { tool: tool.to_owned(), args: Some(issued.args()) }))
     }
 
-    fn settle(&mut self, call: CallIndex, answer: &Answer, inputs: &RunInputs<'_>) -> Result<IdleState, RunEnd> {
+    fn settle(&mut self, call: CallIndex, answer: &Answer, inputs: &RunInputs<'_>) -> Result<IdleState, StepEnd> {
         let recorder = self.vm.host_mut();
         recorder.close(call);
         let issued = &recorder.calls[call.0 as usize];
@@ -182,22 +182,22 @@ impl ProgramRun {
         Ok(self.vm.settle(call.0, kind, &text, inputs.should_continue)?)
     }
 
-    fn conclude(&mut self, end: RunEnd, journal: &Journal, inputs: &RunInputs<'_>) -> Result<Step, Interrupted> {
+    fn conclude(&mut self, end: StepEnd, journal: &Journal, inputs: &RunInputs<'_>) -> Result<Step, Interrupted> {
         let outcome = match end {
-            RunEnd::Paused(calls) => return Ok(self.step(Outcome::Paused { calls })),
-            RunEnd::Finished => match self.finish(inputs) {
+            StepEnd::Paused(calls) => return Ok(self.step(Outcome::Paused { calls })),
+            StepEnd::Finished => match self.finish(inputs) {
                 Ok(ending) => self.unused_entry(journal).map_or_else(
                     || report::ending(ending, inputs),
                     |(entry, actual)| Err(report::diverged(journal, entry, actual)),
                 ),
                 Err(stop) => Err(self.stopped(stop, inputs)?),
             },
-            RunEnd::Deadlock => match self.finish(inputs) {
+            StepEnd::Deadlock => match self.finish(inputs) {
                 Ok(_) => Err(report::deadlock()),
                 Err(stop) => Err(self.stopped(stop, inputs)?),
             },
-            RunEnd::Diverged { entry, actual } => Err(report::diverged(journal, entry, actual)),
-            RunEnd::Stopped(stop) => Err(self.stopped(stop, inputs)?),
+            StepEnd::Diverged { entry, actual } => Err(report::diverged(journal, entry, actual)),
+            StepEnd::Stopped(stop) => Err(self.stopped(stop, inputs)?),
         };
         let mut record = Vec::new();
         let result = outcome.map_err(|mut failure| {

@@ -1,4 +1,4 @@
-//! What the guest may ask of the host.
+//! The functions that the guest imports: all that it can reach outside its memory.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -8,19 +8,20 @@ use wasmtime::{Caller, Linker, Memory, ResourceLimiter, Trap};
 use crate::builtins::{self, Collation};
 use crate::vm::JsPosition;
 
-/// Who answers a program's questions and hears its logs.
+/// The host's side of a program: takes its calls and its logs.
 pub trait Host: Send + 'static {
-    /// The program calls a tool. Calls are numbered from zero in the order in which they are issued.
+    /// The program calls a tool. Issued calls are numbered from zero, in this order.
     fn call(&mut self, tool: u32, args: &str) -> CallDecision;
-    /// Fuel for what a call with arguments of this length costs the host beyond passing it on.
+    /// Fuel that a call with arguments of this length is charged for work of the host.
     fn effort(&self, _tool: u32, _args_bytes: u32) -> u64 {
         0
     }
-    /// A line of log; `Break` ends the program with [`Stop::ByHost`].
+    /// The program logs a line; `Break` ends it with [`Stop::ByHost`](crate::Stop::ByHost).
     fn log(&mut self, level: LogLevel, text: &str) -> ControlFlow<()>;
-    /// The message for a name that is no tool; namespace 0 is `tools`, the others count from 1 as installed.
+    /// The message of the error that a name which is no tool throws. Namespace 0 is `tools`, the others count from 1 in
+    /// the order in which they were installed.
     fn unknown_name(&self, namespace: u32, name: &str) -> String;
-    /// What is in a namespace: [`Names::members`](crate::Names::members).
+    /// The functions of a namespace: [`Names::members`](crate::Names::members).
     fn members(&self, _namespace: u32) -> &[u8] {
         &[]
     }
@@ -30,23 +31,29 @@ pub trait Host: Send + 'static {
     }
 }
 
-/// What becomes of a call.
+/// What the host does about a call.
 #[derive(Debug)]
 pub enum CallDecision {
-    /// It has the next number and stays open until it is settled.
+    /// It gets the next number and stays open until it is settled.
     Issued,
-    /// It never was a call: the program gets a `TypeError` with this message.
+    /// It gets no number: the program catches a `TypeError` with this message.
     Refused(String),
-    /// The program ends with [`Stop::ByHost`].
+    /// The program ends with [`Stop::ByHost`](crate::Stop::ByHost).
     Stop,
 }
 
+/// The function of `console` that wrote a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
+    /// `console.debug`
     Debug,
+    /// `console.log`
     Log,
+    /// `console.info`
     Info,
+    /// `console.warn`
     Warn,
+    /// `console.error`
     Error,
 }
 
@@ -82,7 +89,7 @@ impl<H> HostState<H> {
         }
     }
 
-    /// Keeps bytes until the guest has made room and reads them. Returns how many.
+    /// Keeps a reply until the guest has allocated memory for it and reads it. Returns its length.
     fn reply_with(&mut self, reply: impl Into<Vec<u8>>) -> i32 {
         self.reply = reply.into();
         i32::try_from(self.reply.len()).expect("replies are messages, names and parts of the guest's own text")
@@ -102,7 +109,7 @@ impl<H: Send> ResourceLimiter for HostState<H> {
     }
 }
 
-// Fuel for work that the host does on the guest's behalf, so that it is bounded like the guest's own.
+// Fuel for work that the host does for the guest, so that it is bounded like the guest's own.
 const FUEL_PER_QUESTION: u64 = 2_000;
 const FUEL_PER_BYTE: u64 = 20;
 
@@ -199,7 +206,7 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<HostState<H>>) -> wasmtime::Re
     Ok(())
 }
 
-/// Takes the fuel before the work is done, so that nothing is done for a program that cannot pay for it.
+/// Takes the fuel before the work is done, so that a program without fuel causes no work.
 fn charge<H>(caller: &mut Caller<'_, HostState<H>>, cost: u64) -> wasmtime::Result<()> {
     let left = caller.get_fuel()?.checked_sub(FUEL_PER_QUESTION + cost);
     caller.set_fuel(left.unwrap_or(0))?;

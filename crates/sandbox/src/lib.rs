@@ -1,13 +1,16 @@
-//! Runs one program at a time in a world of its own, and stops at its questions.
+//! Runs one JavaScript program in a memory of its own, and stops where it calls tools.
 //!
-//! A [`Sandbox`] holds the compiled guest (QuickJS in WebAssembly, set up at build time). [`Sandbox::new_vm`] gives
-//! a program its own memory, copy-on-write from that image; [`Vm::start`] runs it until its job queue is empty. Then it
-//! is at [`IdleState`]: the caller settles a call, lets a timer fire, or finishes it. Nothing here reads a
-//! clock, draws randomness or does I/O; what a program can see is a function of [`VmConfig`] and of the answers.
+//! A [`Sandbox`] holds the compiled guest: QuickJS in WebAssembly, initialised at build time. [`Sandbox::new_vm`] gives a
+//! program its own memory, copy-on-write from that image. [`Vm::start`] runs it until its job queue is empty. Then it is
+//! in an [`IdleState`], and the caller settles a call, lets a timer fire, or finishes it.
 //!
-//! Instructions are counted. A program that uses them up, or that its [`Host`] stops, ends with a [`Stop`].
+//! A program sees nothing but its [`VmConfig`], its tools and their answers: the crate reads no clock, draws no randomness
+//! and does no I/O. Instructions are counted. A program that uses them up, that grows beyond its memory, or that its
+//! [`Host`] stops, ends with a [`Stop`]. Which calls are allowed, and who executes them, is up to the host.
 //!
-//! Start reading at [`Vm`].
+//! Start reading at [`Vm`]; the guest's side is `guest/guest.c`.
+
+#![warn(missing_docs)]
 
 mod builtins;
 mod config;

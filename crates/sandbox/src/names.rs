@@ -1,7 +1,7 @@
-//! What a program may call, in the form the guest reads.
+//! The names of tools as functions, in the binary form that the guest reads.
 
-/// Names to be put into a world before its program runs; what is in a namespace, when the program first reads it. See
-/// `install` in guest.c for the form.
+/// Names that are defined before a program starts. The functions of a namespace are defined when the program first reads
+/// it. See `install` in guest.c for the binary form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
     globals: Vec<u8>,
@@ -28,16 +28,17 @@ impl Names {
 
     /// A function for tool number `tool`. Aliases and the exact name that follow are the same function.
     pub fn function(&mut self, tool: u16, identifier: &str) {
-        entry(self.place(), NameKind::Function, tool, identifier);
+        entry(self.current(), NameKind::Function, tool, identifier);
     }
 
+    /// Another name of the last function.
     pub fn alias(&mut self, identifier: &str) {
-        entry(self.place(), NameKind::Alias, 0, identifier);
+        entry(self.current(), NameKind::Alias, 0, identifier);
     }
 
-    /// A name that is reached by property access only, because it is no identifier.
+    /// A name of the last function that is no identifier, so that it is reached as `tools["name"]` only.
     pub fn exact(&mut self, name: &str) {
-        entry(self.place(), NameKind::Exact, 0, name);
+        entry(self.current(), NameKind::Exact, 0, name);
     }
 
     /// A global name that throws a `ReferenceError` with this message when it is read.
@@ -46,13 +47,13 @@ impl Names {
         text(&mut self.globals, message);
     }
 
-    /// A global function that is no tool: `tools` does not have it, and the arguments of its call are the list of what
-    /// it was given, two at most.
+    /// A global function that is no tool: it is not a property of `tools`, and the arguments of its call are an array of
+    /// its first two arguments.
     pub fn global(&mut self, tool: u16, identifier: &str) {
         entry(&mut self.globals, NameKind::Global, tool, identifier);
     }
 
-    /// What is in a namespace, for [`Host::members`](crate::Host::members). They count from 1.
+    /// The functions of a namespace, for [`Host::members`](crate::Host::members). Namespaces count from 1.
     pub fn members(&self, namespace: u32) -> &[u8] {
         let at = namespace.checked_sub(1).map(|at| at as usize);
         at.and_then(|at| self.members.get(at)).map_or(&[], Vec::as_slice)
@@ -62,7 +63,8 @@ impl Names {
         &self.globals
     }
 
-    fn place(&mut self) -> &mut Vec<u8> {
+    /// Where functions are added now.
+    fn current(&mut self) -> &mut Vec<u8> {
         self.members.last_mut().unwrap_or(&mut self.globals)
     }
 }

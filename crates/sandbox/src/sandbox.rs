@@ -16,7 +16,7 @@ pub const MEMORY_BYTES_CAP: usize = 256 << 20;
 /// Bytes of a released memory that are reset in place instead of being given back, which saves page faults.
 const KEEP_RESIDENT_BYTES: usize = 2 << 20;
 
-/// Everything that programs share: code, and the pool of memories they start in.
+/// What programs share: the compiled guest, and the pool of memories that they run in.
 pub struct Sandbox<H: 'static> {
     pub(crate) guest: InstancePre<HostState<H>>,
     pub(crate) programs_max: u32,
@@ -28,15 +28,24 @@ impl<H> std::fmt::Debug for Sandbox<H> {
     }
 }
 
+/// Why there is no sandbox, or no room in it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SandboxError {
+    /// The operating system refused to reserve address space.
     #[error(
         "room for {programs} programs could not be reserved: {source}; lower the number of programs kept in memory"
     )]
-    Pool { programs: u32, source: wasmtime::Error },
+    Pool {
+        /// How many programs there should be room for.
+        programs: u32,
+        /// What the operating system said.
+        source: wasmtime::Error,
+    },
+    /// The machine code cannot be loaded.
     #[error("the compiled guest does not fit this machine: {0}; build dacapo on the machine that runs it")]
     Guest(wasmtime::Error),
+    /// All memories are in use.
     #[error("all {0} places for programs are taken; try again when others have finished")]
     Full(u32),
 }
@@ -58,7 +67,7 @@ fn engine(programs_max: u32) -> Result<Engine, SandboxError> {
     pool.total_core_instances(programs_max)
         .total_memories(programs_max)
         .total_tables(programs_max)
-        // A store keeps the stack of its last call: one that is paused has one too.
+        // A store keeps the stack of its last call, so paused programs have one too.
         .total_stacks(programs_max)
         .max_memory_size(MEMORY_BYTES_CAP)
         .table_elements(4096)

@@ -9,68 +9,79 @@ use crate::imports::{Host, HostState};
 use crate::names::Names;
 use crate::sandbox::{Sandbox, SandboxError};
 
-/// Everything a program's world depends on besides its answers.
+/// Everything that a program's run depends on besides its code, its tools and their answers.
 #[derive(Debug, Clone)]
 pub struct VmConfig {
+    /// Seeds of `Math.random` and `crypto`.
     pub entropy: [u8; 40],
+    /// Where the program's clock starts, in milliseconds since 1970.
     pub started_at_ms: f64,
+    /// Instructions that it may execute.
     pub fuel: u64,
+    /// Size that its memory may grow to; at most [`MEMORY_BYTES_CAP`](crate::MEMORY_BYTES_CAP).
     pub memory_bytes: usize,
+    /// Stack of the engine, which bounds recursion.
     pub stack_bytes: u32,
 }
 
-/// A program whose job queue is empty.
+/// What a program waits for when its job queue is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdleState {
-    /// It waits for calls, or for nothing at all.
+    /// Calls. If none is open, nothing will ever wake it.
     Pending,
-    /// It waits, and a timer could fire.
+    /// Calls or a timer.
     WaitingForTimer,
+    /// Nothing: its promise has a value, see [`Vm::finish`].
     Fulfilled,
+    /// Nothing: its promise was rejected, see [`Vm::finish`].
     Rejected,
 }
 
-/// Why a program ended before it came to rest.
+/// Why a program ended while it was running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// Its instructions are used up; the places tell where it was, innermost first.
+    /// Its fuel is used up. The positions are its stack, innermost first.
     OutOfFuel(Vec<JsPosition>),
-    /// The host said so.
+    /// The host stopped it, see [`CallDecision::Stop`](crate::CallDecision::Stop) and [`Host::log`].
     ByHost(Vec<JsPosition>),
-    /// It has no memory left, not even to report that.
+    /// It has no memory left, not even to throw an error.
     OutOfMemory,
-    /// It went deeper than even the host's stack allows.
+    /// It recursed deeper than the host's stack allows.
     StackExhausted,
     /// The caller's [`ShouldContinue`] returned `false`. Says nothing about the program.
     Interrupted,
-    /// The guest died of something that is nobody's limit.
+    /// The guest failed for a reason that is no limit: a defect of this crate.
     Fault(String),
 }
 
-/// A position in the JavaScript that runs, both 1-based.
+/// A position in the JavaScript that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JsPosition {
+    /// Counted from 1.
     pub line: u32,
+    /// Counted from 1, in bytes of UTF-8.
     pub column: u32,
 }
 
 /// How an answer's text becomes a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerKind {
+    /// The text is JSON.
     Json,
     /// JSON in which some integers are too large for a double: they become `BigInt`s.
     JsonWithBigIntegers,
+    /// The text is the value, a string.
     Text,
-    /// `{"message": …, "tool": …, "data": …}`
+    /// The call failed; the text is `{"message": …, "tool": …, "data": …}`, the fields of a `ToolError`.
     Error,
 }
 
-/// What a finished program left.
+/// What a finished program returned or threw.
 #[derive(Debug)]
 pub struct FinalReport {
-    /// JSON of the result, or of the error's description.
+    /// The result as JSON, or a description of the error as JSON: `name`, `message`, `stack` and more.
     pub outcome: Result<String, String>,
-    /// Descriptions of rejections that nobody handled.
+    /// Descriptions of promise rejections that the program did not handle.
     pub unhandled: Vec<String>,
     /// Some allocation failed because the memory limit was reached.
     pub memory_refused: bool,
@@ -85,13 +96,29 @@ const INBOX_BYTES: usize = 65536;
 
 /// Fuel that is burnt between two calls of [`ShouldContinue`]: a few milliseconds of work.
 const FUEL_PER_CHECK: u64 = 20_000_000;
-/// Enough to tell where a program was when it ran out.
+/// Fuel for finding out where a program was when its own fuel was used up.
 const POST_MORTEM_FUEL: u64 = 10_000_000;
 
 /// Called every few milliseconds of a run; the run stops with [`Stop::Interrupted`] once it returns `false`.
 pub type ShouldContinue<'a> = &'a dyn Fn() -> bool;
 
-/// A program at rest.
+/// One program in its own memory. Between two methods its job queue is empty.
+///
+/// ```
+/// # use dacapo_sandbox::{CallDecision, Host, LogLevel, Sandbox, VmConfig};
+/// # struct NoTools;
+/// # impl Host for NoTools {
+/// #     fn call(&mut self, _: u32, _: &str) -> CallDecision { CallDecision::Stop }
+/// #     fn log(&mut self, _: LogLevel, _: &str) -> std::ops::ControlFlow<()> { std::ops::ControlFlow::Continue(()) }
+/// #     fn unknown_name(&self, _: u32, name: &str) -> String { name.to_owned() }
+/// # }
+/// # let config = VmConfig { entropy: [7; 40], started_at_ms: 0.0, fuel: 1 << 30, memory_bytes: 16 << 20, stack_bytes: 256 << 10 };
+/// let sandbox = Sandbox::new(1)?;
+/// let mut vm = sandbox.new_vm(&config, NoTools)?;
+/// vm.start(&config, &[], "(async () => 6 * 7)()", &|| true).unwrap();
+/// assert_eq!(vm.finish(&|| true).unwrap().outcome.as_deref(), Ok("42"));
+/// # Ok::<(), dacapo_sandbox::SandboxError>(())
+/// ```
 pub struct Vm<H: 'static> {
     store: Store<HostState<H>>,
     memory: Memory,
@@ -115,9 +142,9 @@ impl<H> std::fmt::Debug for Vm<H> {
 }
 
 impl<H: Host> Sandbox<H> {
-    /// A fresh world in which nothing has run yet.
-    pub fn new_vm(&self, world: &VmConfig, host: H) -> Result<Vm<H>, SandboxError> {
-        let state = HostState::new(host, world.memory_bytes);
+    /// A fresh memory in which nothing has run yet; `Err` if all are taken.
+    pub fn new_vm(&self, config: &VmConfig, host: H) -> Result<Vm<H>, SandboxError> {
+        let state = HostState::new(host, config.memory_bytes);
         let mut store = Store::new(self.guest.module().engine(), state);
         store.limiter(|state| state);
         let instance = self.guest.instantiate(&mut store).map_err(|error| {
@@ -132,9 +159,9 @@ impl<H: Host> Sandbox<H> {
             .get_memory(&mut store, "memory")
             .ok_or_else(|| SandboxError::Guest(wasmtime::Error::msg("it exports no memory")))?;
         store.data_mut().memory = Some(memory);
-        store.set_fuel(world.fuel).map_err(SandboxError::Guest)?;
+        store.set_fuel(config.fuel).map_err(SandboxError::Guest)?;
         store.fuel_async_yield_interval(Some(FUEL_PER_CHECK)).map_err(SandboxError::Guest)?;
-        Ok(Vm { store, memory, fuel_max: world.fuel, exports })
+        Ok(Vm { store, memory, fuel_max: config.fuel, exports })
     }
 }
 
@@ -152,21 +179,21 @@ impl Exports {
 }
 
 impl<H: Host> Vm<H> {
-    /// Runs `javascript`, whose value must be a promise, until the job queue is empty. Once per world.
+    /// Runs `javascript`, whose value must be a promise, until the job queue is empty. To be called once.
     ///
     /// Of several `names`, only one may have namespaces.
     pub fn start(
         &mut self,
-        world: &VmConfig,
+        config: &VmConfig,
         names: &[&Names],
         javascript: &str,
         should_continue: ShouldContinue<'_>,
     ) -> Result<IdleState, Stop> {
         let names_bytes: usize = names.iter().map(|names| names.globals().len()).sum();
         let mut message = Vec::with_capacity(HEADER_BYTES + names_bytes + javascript.len() + 1);
-        message.extend(world.started_at_ms.to_le_bytes());
-        message.extend(world.entropy);
-        message.extend(world.stack_bytes.to_le_bytes());
+        message.extend(config.started_at_ms.to_le_bytes());
+        message.extend(config.entropy);
+        message.extend(config.stack_bytes.to_le_bytes());
         message.extend((names_bytes as u32).to_le_bytes());
         message.extend((javascript.len() as u32).to_le_bytes());
         message.resize(HEADER_BYTES, 0);
@@ -175,7 +202,7 @@ impl<H: Host> Vm<H> {
         }
         message.extend_from_slice(javascript.as_bytes());
         message.push(0);
-        let at = self.lay(&message, should_continue)?;
+        let at = self.write_message(&message, should_continue)?;
         let start = self.exports.start.clone();
         self.enter(&start, at, should_continue).map(rest)
     }
@@ -192,12 +219,12 @@ impl<H: Host> Vm<H> {
         let mut message = Vec::with_capacity(text.len() + 1);
         message.extend_from_slice(text.as_bytes());
         message.push(0);
-        let at = self.lay(&message, should_continue)?;
+        let at = self.write_message(&message, should_continue)?;
         let settle = self.exports.settle.clone();
         self.enter(&settle, (call, kind as u32, at, text.len() as u32), should_continue).map(rest)
     }
 
-    /// Lets the earliest timer fire; only when [`IdleState::WaitingForTimer`].
+    /// Moves the clock to the earliest timer and lets it fire; only when [`IdleState::WaitingForTimer`].
     pub fn tick(&mut self, should_continue: ShouldContinue<'_>) -> Result<IdleState, Stop> {
         let tick = self.exports.tick.clone();
         self.enter(&tick, (), should_continue).map(rest)
@@ -217,23 +244,28 @@ impl<H: Host> Vm<H> {
         Ok(FinalReport { outcome, unhandled, memory_refused: state.memory_refused })
     }
 
+    /// The host that was given to [`Sandbox::new_vm`].
     pub fn host(&self) -> &H {
         &self.store.data().host
     }
 
+    /// The host, to be changed between two runs.
     pub fn host_mut(&mut self) -> &mut H {
         &mut self.store.data_mut().host
     }
 
+    /// Instructions executed since the start, and work of the host on the program's behalf.
     pub fn fuel_used(&self) -> u64 {
         self.fuel_max - self.store.get_fuel().unwrap_or(0)
     }
 
+    /// Size of its memory, which never shrinks.
     pub fn memory_bytes(&self) -> usize {
         self.memory.data_size(&self.store)
     }
 
-    fn lay(&mut self, message: &[u8], should_continue: ShouldContinue<'_>) -> Result<u32, Stop> {
+    /// Copies a message into the guest's memory; large ones into memory that it allocates for them.
+    fn write_message(&mut self, message: &[u8], should_continue: ShouldContinue<'_>) -> Result<u32, Stop> {
         let at = if message.len() <= INBOX_BYTES {
             INBOX
         } else {
@@ -280,10 +312,10 @@ impl<H: Host> Vm<H> {
         let locate = self.exports.locate.clone();
         let left = self.store.get_fuel().unwrap_or(0);
         if self.store.set_fuel(POST_MORTEM_FUEL).is_ok() {
-            // What cannot be located stays unsaid; the verdict stands without it.
+            // The positions are a help and no more: without them the program is stopped all the same.
             drop(drive(locate.call_async(&mut self.store, ()), &|| true));
         }
-        // What the search took does not count.
+        // Fuel that the search took is not the program's.
         drop(self.store.set_fuel(left));
         std::mem::take(&mut self.store.data_mut().places)
     }

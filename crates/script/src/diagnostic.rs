@@ -1,10 +1,10 @@
-//! A mistake in the model's own source.
+//! Errors in the model's source.
 
 use std::fmt;
 
 use crate::position::{SourcePosition, code_frame};
 
-/// A mistake in the model's own source.
+/// An error in the model's source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     /// What is wrong and what to do about it.
@@ -16,9 +16,9 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    pub(crate) fn of(mistake: SourceError, source: &str) -> Self {
-        let at = SourcePosition::of(source, mistake.offset);
-        Self { message: mistake.message, at, frame: code_frame(source, at) }
+    pub(crate) fn of(error: SourceError, source: &str) -> Self {
+        let at = SourcePosition::of(source, error.offset);
+        Self { message: error.message, at, frame: code_frame(source, at) }
     }
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Diagnostic {
 
 impl std::error::Error for Diagnostic {}
 
-/// A mistake at a byte offset, not yet shown in its source.
+/// An error at a byte offset, before its line and column are known.
 #[derive(Debug)]
 pub(crate) struct SourceError {
     pub(crate) offset: usize,

@@ -54,8 +54,8 @@ pub(crate) fn compile(source: &str, mapping: Mapping) -> Result<CompiledScript, 
     if !starts_fenced {
         match compile_whole(source, mapping, &blocks) {
             Ok(compiled) => return Ok(compiled),
-            Err(CompileError::Program(mistake)) => return Err(diagnose(mistake)),
-            Err(CompileError::Syntax(mistake)) if blocks.is_empty() => return Err(diagnose(mistake)),
+            Err(CompileError::Program(error)) => return Err(diagnose(error)),
+            Err(CompileError::Syntax(error)) if blocks.is_empty() => return Err(diagnose(error)),
             Err(CompileError::Syntax(_)) => {}
         }
     }
@@ -67,7 +67,7 @@ pub(crate) fn compile(source: &str, mapping: Mapping) -> Result<CompiledScript, 
     }
     let content = blocks.first().map_or(0..source.len(), |block| block.content.clone());
     compile_text(&fence::blank_outside(source, &content), mapping, &[]).map_err(|refusal| match refusal {
-        CompileError::Syntax(mistake) | CompileError::Program(mistake) => diagnose(mistake),
+        CompileError::Syntax(error) | CompileError::Program(error) => diagnose(error),
     })
 }
 
@@ -155,7 +155,7 @@ fn parse<'a>(allocator: &'a Allocator, text: &'a str) -> Result<Program<'a>, Sou
             })
             .parse();
         match errors(&parsed.diagnostics).find(|error| !is_nameless_function(error, &parsed.program)) {
-            Some(error) => Err(mistake(error)),
+            Some(error) => Err(source_error(error)),
             None => Ok(parsed.program),
         }
     };
@@ -186,7 +186,7 @@ fn rewrite<'a>(
             .with_enum_eval(true)
             .build(program);
         if let Some(error) = errors(&analysed.diagnostics).next() {
-            return Err(mistake(error));
+            return Err(source_error(error));
         }
         let outline = Outline::of(&analysed.semantic)?;
         (outline, analysed.semantic.into_scoping())
@@ -194,7 +194,7 @@ fn rewrite<'a>(
     let transformed = Transformer::new(allocator, Path::new("program.ts"), &TransformOptions::default())
         .build_with_scoping(scoping, program);
     if let Some(error) = errors(&transformed.diagnostics).next() {
-        return Err(mistake(error));
+        return Err(source_error(error));
     }
     let start = entry::install(program, &outline, allocator)?;
     Ok((outline.unknown_calls, start))
@@ -204,7 +204,7 @@ fn errors(diagnostics: &Diagnostics) -> impl Iterator<Item = &OxcDiagnostic> {
     diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error)
 }
 
-fn mistake(error: &OxcDiagnostic) -> SourceError {
+fn source_error(error: &OxcDiagnostic) -> SourceError {
     let message = match &error.help {
         Some(help) => format!("{}; {help}", error.message),
         None => error.message.to_string(),
@@ -212,7 +212,7 @@ fn mistake(error: &OxcDiagnostic) -> SourceError {
     SourceError { offset: offset_of(error), message }
 }
 
-/// Of several places, a mistake is at the last: what came before was right until then.
+/// An error with several labels is at the last of them: the text before it was still valid.
 fn offset_of(error: &OxcDiagnostic) -> usize {
     error.labels.iter().map(|label| label.offset() as usize).max().unwrap_or(0)
 }

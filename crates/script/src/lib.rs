@@ -1,15 +1,16 @@
-//! What the model wrote, turned into what runs.
+//! Turns what a model wrote into JavaScript that runs.
 //!
-//! A model sends a program as a function body, as a `main` it forgot to call, as a default
-//! export, as a bare arrow function, or as any of these inside a Markdown fence. [`prepare`]
-//! takes them all as the same program: it strips the TypeScript, finds out what the program's
-//! result is, and yields one JavaScript [`PreparedScript`] whose value is a promise for that result.
-//! Where that is not possible it says why in a [`Diagnostic`], in terms of the text the model wrote.
+//! A model sends a program as a function body, as a `main` that it forgot to call, as a default export, as a bare arrow
+//! function, or as any of these in a Markdown code block. [`prepare`] treats them all as the same program: it strips the
+//! TypeScript, finds out what the program's result is, and returns a [`PreparedScript`] whose value is a promise for that
+//! result. Where that is not possible it explains why in a [`Diagnostic`], with positions in the text the model wrote.
 //!
-//! The crate does no I/O, runs nothing and checks no types. Modern JavaScript passes through
-//! unchanged; there are no modules, so imports are refused.
+//! The crate runs nothing, checks no types and does no I/O. Modern JavaScript passes through unchanged. There are no
+//! modules, so imports are refused.
 //!
 //! Start reading at [`prepare`].
+
+#![warn(missing_docs)]
 
 mod diagnostic;
 mod entry;
@@ -29,7 +30,7 @@ pub use source_map::SourceMap;
 use front_end::Mapping;
 use position::Cursor;
 
-/// What runs in place of what the model wrote.
+/// JavaScript that runs in place of what the model wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedScript {
     /// A JavaScript script (not a module) whose completion value is a promise for the program's
@@ -40,9 +41,10 @@ pub struct PreparedScript {
     pub unknown_calls: Vec<UnknownCall>,
 }
 
-/// A name that only the host can give a meaning to.
+/// A call of a function that the host has to define.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownCall {
+    /// The function's name.
     pub name: String,
     /// Where the program calls it first.
     pub at: SourcePosition,

@@ -1,4 +1,4 @@
-//! A place in a text, and how it is shown.
+//! Positions in a source text, and how they are shown.
 
 use std::fmt::Write;
 
@@ -7,10 +7,12 @@ const LINES_AFTER: usize = 1;
 const FRAME_COLUMNS_MAX: usize = 100;
 pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// 1-based line, and 1-based column counted in Unicode code points.
+/// A position in the text that the model wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourcePosition {
+    /// Counted from 1.
     pub line: u32,
+    /// Counted from 1, in Unicode code points.
     pub column: u32,
 }
 
@@ -48,6 +50,12 @@ impl<'s> Cursor<'s> {
 }
 
 /// The lines around a position, with line numbers, `>` on the line and `^` under the column.
+///
+/// ```
+/// use dacapo_script::{SourcePosition, code_frame};
+/// let frame = code_frame("let a\nlet b = ;", SourcePosition { line: 2, column: 9 });
+/// assert_eq!(frame, "  1 | let a\n> 2 | let b = ;\n    |         ^");
+/// ```
 pub fn code_frame(source: &str, at: SourcePosition) -> String {
     let line_index = at.line.saturating_sub(1) as usize;
     let column_index = at.column.saturating_sub(1) as usize;

@@ -1,4 +1,4 @@
-//! From a place in what runs back to what the model wrote.
+//! Maps positions in the JavaScript that runs back to what the model wrote.
 
 use crate::front_end::{self, Mapping};
 use crate::position::SourcePosition;
