@@ -36,15 +36,15 @@ impl Host for Counter {
 
 pub(crate) struct Bench {
     sandbox: Sandbox<Counter>,
-    world: VmConfig,
+    config: VmConfig,
     names: Names,
     cold: Stepper,
     warm: Stepper,
     toolbox: Arc<Toolbox>,
 }
 
-/// Keep waiting, however long it takes.
-const PATIENT: &dyn Fn() -> bool = &|| true;
+/// Never interrupts.
+const NEVER_INTERRUPT: &dyn Fn() -> bool = &|| true;
 
 impl Bench {
     pub(crate) fn new() -> anyhow::Result<Bench> {
@@ -54,7 +54,7 @@ impl Bench {
             "city": { "type": "string" }, "days": { "type": "integer", "minimum": 1, "maximum": 14 } } } }]))?;
         Ok(Bench {
             sandbox: Sandbox::new(16)?,
-            world: VmConfig {
+            config: VmConfig {
                 entropy: [7; 40],
                 started_at_ms: 1.76e12,
                 fuel: 20_000_000_000,
@@ -71,7 +71,7 @@ impl Bench {
     pub(crate) fn new_vm(&self, runs: usize) -> anyhow::Result<Sample> {
         Sample::take(runs, || {
             let start = Instant::now();
-            let vm = self.sandbox.new_vm(&self.world, Counter(0))?;
+            let vm = self.sandbox.new_vm(&self.config, Counter(0))?;
             let taken = start.elapsed();
             drop(vm);
             Ok(taken)
@@ -81,14 +81,14 @@ impl Bench {
     pub(crate) fn two_tools_in_sandbox(&self, runs: usize) -> anyhow::Result<Sample> {
         let javascript = format!("(async () => {{\n{}\n}})()", work::TWO_TOOLS);
         Sample::wall(runs, || {
-            let mut vm = self.sandbox.new_vm(&self.world, Counter(0))?;
-            let mut rest = vm.start(&self.world, &[&self.names], &javascript, PATIENT);
+            let mut vm = self.sandbox.new_vm(&self.config, Counter(0))?;
+            let mut rest = vm.start(&self.config, &[&self.names], &javascript, NEVER_INTERRUPT);
             for (call, answer) in work::TWO_TOOLS_ANSWERS.iter().enumerate() {
                 ensure!(rest == Ok(IdleState::Pending), "{rest:?}");
-                rest = vm.settle(call as u32, AnswerKind::Json, answer, PATIENT);
+                rest = vm.settle(call as u32, AnswerKind::Json, answer, NEVER_INTERRUPT);
             }
             ensure!(rest == Ok(IdleState::Fulfilled), "{rest:?}");
-            let ending = vm.finish(PATIENT).map_err(|stop| anyhow!("{stop:?}"))?;
+            let ending = vm.finish(NEVER_INTERRUPT).map_err(|stop| anyhow!("{stop:?}"))?;
             ensure!(ending.outcome.as_deref() == Ok(work::TWO_TOOLS_RESULT), "{ending:?}");
             Ok(())
         })
@@ -96,19 +96,19 @@ impl Bench {
 
     pub(crate) fn two_tools_cold(&self, runs: usize) -> anyhow::Result<Sample> {
         let mut request = self.request(work::TWO_TOOLS);
-        let paused = self.cold.step(&request, PATIENT)?;
+        let paused = self.cold.step(&request, NEVER_INTERRUPT)?;
         answer_all(&mut request, &paused, &work::TWO_TOOLS_ANSWERS);
-        Sample::wall(runs, || expect(&self.cold.step(&request, PATIENT)?, work::TWO_TOOLS_RESULT))
+        Sample::wall(runs, || expect(&self.cold.step(&request, NEVER_INTERRUPT)?, work::TWO_TOOLS_RESULT))
     }
 
     pub(crate) fn two_tools_resumed(&self, runs: usize) -> anyhow::Result<Sample> {
         let unanswered = self.request(work::TWO_TOOLS);
         let mut request = unanswered.clone();
-        answer_all(&mut request, &self.cold.step(&unanswered, PATIENT)?, &work::TWO_TOOLS_ANSWERS);
+        answer_all(&mut request, &self.cold.step(&unanswered, NEVER_INTERRUPT)?, &work::TWO_TOOLS_ANSWERS);
         Sample::take(runs, || {
-            self.warm.step(&unanswered, PATIENT)?;
+            self.warm.step(&unanswered, NEVER_INTERRUPT)?;
             let start = Instant::now();
-            expect(&self.warm.step(&request, PATIENT)?, work::TWO_TOOLS_RESULT)?;
+            expect(&self.warm.step(&request, NEVER_INTERRUPT)?, work::TWO_TOOLS_RESULT)?;
             Ok(start.elapsed())
         })
     }
@@ -140,12 +140,12 @@ impl Bench {
         let javascript = format!("(async () => {{\n{}\n}})()", work::BIG_ANSWER);
         let answer = work::big_answer();
         Sample::cpu(runs, || {
-            let mut vm = self.sandbox.new_vm(&self.world, Counter(0))?;
-            let started = vm.start(&self.world, &[&self.names], &javascript, PATIENT);
+            let mut vm = self.sandbox.new_vm(&self.config, Counter(0))?;
+            let started = vm.start(&self.config, &[&self.names], &javascript, NEVER_INTERRUPT);
             ensure!(started == Ok(IdleState::Pending), "{started:?}");
-            let rest = vm.settle(0, AnswerKind::Json, &answer, PATIENT);
+            let rest = vm.settle(0, AnswerKind::Json, &answer, NEVER_INTERRUPT);
             ensure!(rest == Ok(IdleState::Fulfilled), "{rest:?}");
-            vm.finish(PATIENT).map(drop).map_err(|stop| anyhow!("{stop:?}"))
+            vm.finish(NEVER_INTERRUPT).map(drop).map_err(|stop| anyhow!("{stop:?}"))
         })
     }
 
@@ -155,7 +155,7 @@ impl Bench {
         for i in 0..count {
             let mut request = self.request(work::TWO_TOOLS);
             request.program.seed = format!("{i}");
-            let step = stepper.step(&request, PATIENT)?;
+            let step = stepper.step(&request, NEVER_INTERRUPT)?;
             ensure!(matches!(step.outcome, Outcome::Paused { .. }), "{step:?}");
         }
         Ok(stepper)
@@ -168,12 +168,12 @@ impl Bench {
 
 fn chain(stepper: &Stepper, mut request: StepRequest, calls: usize) -> anyhow::Result<()> {
     for call in 0..calls {
-        let step = stepper.step(&request, PATIENT)?;
+        let step = stepper.step(&request, NEVER_INTERRUPT)?;
         let Outcome::Paused { calls } = &step.outcome else { return Err(anyhow!("{step:?}")) };
         ensure!(calls.len() == 1 && calls[0].call.0 as usize == call, "{calls:?}");
         answer_all(&mut request, &step, &["1"]);
     }
-    expect(&stepper.step(&request, PATIENT)?, &calls.to_string())
+    expect(&stepper.step(&request, NEVER_INTERRUPT)?, &calls.to_string())
 }
 
 fn answer_all(request: &mut StepRequest, step: &Step, answers: &[&str]) {

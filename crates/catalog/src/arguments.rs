@@ -68,7 +68,7 @@ pub(crate) fn check(
         return at_root(&expected, "more".to_owned());
     }
     let compiled = schema.compiled(json);
-    // A schema that says nothing about kinds was written for objects.
+    // A schema without a `type` was written for objects: tools take one object.
     let takes_this_kind = compiled
         .is_ok_and(|compiled| compiled.kinds() != JsonTypeSet::all() && compiled.kinds().contains(kind_of(args)));
     if !args.is_object() && !takes_this_kind {

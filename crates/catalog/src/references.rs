@@ -98,7 +98,7 @@ pub(crate) fn survey(root: &Value) -> Result<bool, String> {
 }
 
 /// Looks for references that lead back to themselves without entering a property or an item.
-/// They say nothing, and following them all is where validators get lost.
+/// They add no constraint, and validators that follow them all do not end.
 struct Loops<'a> {
     root: &'a Value,
     on_the_way: BTreeSet<*const Value>,

@@ -71,7 +71,7 @@ impl CompiledSchema {
         Ok(CompiledSchema { validator, has_references, kinds })
     }
 
-    /// The kinds of value that can be valid, as far as the schema says so openly.
+    /// The kinds of value that can be valid, as far as `type`, `const` and the like tell without validation.
     pub(crate) fn kinds(&self) -> JsonTypeSet {
         self.kinds
     }

@@ -1,7 +1,7 @@
 //! Schemas as TypeScript: what a model reads to know how a tool is called and what it answers.
 //!
-//! A type never promises what its schema does not: where TypeScript cannot say a thing, the type
-//! is the narrowest that still holds, and a comment says the rest.
+//! A type never promises more than its schema. Where TypeScript cannot express a constraint, the type is the narrowest one
+//! that accepts all valid values, and a comment states the constraint.
 
 mod comment;
 mod constraints;

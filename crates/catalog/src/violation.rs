@@ -264,7 +264,7 @@ fn flatten<'e>(
     }
 }
 
-/// The error that says a branch is about something else altogether.
+/// The error by which a branch of `anyOf` shows that it is meant for other values.
 fn mismatch<'e>(at: &Location, branch: &'e [ValidationError<'static>]) -> Option<&'e ValidationError<'static>> {
     branch.iter().find(|error| match error.kind() {
         ValidationErrorKind::Type { .. } => error.instance_path() == at,

@@ -1,4 +1,4 @@
-//! Which arguments leave a program, and what it is told about the others.
+//! Which arguments are accepted, and the messages for those that are not.
 
 use dacapo_catalog::{Catalog, InvalidArguments, Tool, ToolIndex, Violation};
 use serde_json::{Map, Value, json};

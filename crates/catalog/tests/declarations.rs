@@ -255,7 +255,7 @@ fn declarations_cost_fewer_tokens_than_the_tools_they_declare() {
     for source in DataSource::present() {
         let (mut of_json, mut of_declarations) = (0, 0);
         for list in source.tool_lists() {
-            // What a request would carry: annotations and titles stay at home.
+            // What a request would carry: no annotations and titles.
             let mut sent = list.json;
             for tool in sent.as_array_mut().unwrap() {
                 let known = [

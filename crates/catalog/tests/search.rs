@@ -1,4 +1,4 @@
-//! What a search finds, and what it says where it finds nothing.
+//! What a search finds, and what it answers if it finds nothing.
 
 use dacapo_catalog::{Likeness, Match, SearchIndex, SearchResults, Tool, ToolField, ToolIndex};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! What a search says to a model.
+//! The text that answers a model's search.
 
 use dacapo_catalog::{Catalog, SearchAnswer, SearchIndex, read_tools};
 use serde_json::json;

@@ -159,7 +159,7 @@ pub(crate) fn diverged(journal: &Journal, entry: usize, actual: Option<ComparedC
     failure(kind, "DivergenceError", message)
 }
 
-/// Lines for rejections that nobody handled.
+/// Log lines for rejections that the program did not handle.
 pub(crate) fn unhandled(described: &[String], program: &Program) -> Vec<LogLine> {
     let map = described.first().and_then(|_| SourceMap::new(&program.code));
     let line = |described: &String| {

@@ -95,7 +95,7 @@ impl Stepper {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// `should_continue` guards against a slow machine and is asked every few milliseconds. It does not change the
+    /// `should_continue` guards against a slow machine and is called every few milliseconds. It does not change the
     /// outcome of a step: a step that it stops is an `Err`, and the next attempt starts over.
     pub fn step(&self, request: &StepRequest, should_continue: ShouldContinue<'_>) -> Result<Step, StepError> {
         self.step_beyond(request, CallIndex(0), should_continue)
@@ -155,24 +155,24 @@ impl Stepper {
             Err(diagnostic) => return Ok(Err(unstarted(report::syntax(diagnostic), request))),
         };
         let limits = &request.limits;
-        let world = VmConfig {
+        let config = VmConfig {
             entropy: request.program.entropy(),
             started_at_ms: request.program.started_at_ms,
             fuel: limits.get(Limit::Fuel),
             memory_bytes: limits.get(Limit::MemoryBytes) as usize,
             stack_bytes: limits.get(Limit::StackBytes) as u32,
         };
-        let mut vm = self.new_vm(&world, request)?;
+        let mut vm = self.new_vm(&config, request)?;
         let unknown = request.toolbox.unknown_names(&prepared.unknown_calls);
         let started =
-            vm.start(&world, &[request.toolbox.names(), &unknown], &prepared.javascript, inputs.should_continue);
+            vm.start(&config, &[request.toolbox.names(), &unknown], &prepared.javascript, inputs.should_continue);
         Ok(Ok(ProgramRun::new(vm, started)))
     }
 
-    fn new_vm(&self, world: &VmConfig, request: &StepRequest) -> Result<Vm<CallRecorder>, SandboxError> {
+    fn new_vm(&self, config: &VmConfig, request: &StepRequest) -> Result<Vm<CallRecorder>, SandboxError> {
         loop {
             let recorder = CallRecorder::new(Arc::clone(&request.toolbox), request.limits.clone(), &request.reuse);
-            match self.sandbox.new_vm(world, recorder) {
+            match self.sandbox.new_vm(config, recorder) {
                 // A program that runs now goes before one that is only kept.
                 Err(SandboxError::Full(places)) => {
                     let evicted = self.warm().evict();

@@ -139,7 +139,7 @@ impl Toolbox {
         Some((namespace as u32 + 1, &function.identifier))
     }
 
-    /// Errors for names that the program calls and nobody defines.
+    /// Names that the program calls and nothing defines, with the error that each throws.
     pub(crate) fn unknown_names(&self, calls: &[UnknownCall]) -> Names {
         let mut names = Names::default();
         for call in calls.iter().filter(|call| !self.globals.contains(&call.name)) {

@@ -1,4 +1,5 @@
-//! Programs that attack the sandbox. Each gets its verdict, the same one every time, and harms nobody else.
+//! Programs that attack the sandbox. Each ends with an error or at a limit, the same one every time, and affects no other
+//! program.
 
 use std::sync::LazyLock;
 
@@ -376,7 +377,7 @@ return new TextDecoder().decode(new Uint8Array(1e5).fill(0xff)).length
 => gives 100000
 "#;
 
-/// What a program may do to the world before it goes on. None of it may change what [`UNMOVED`] and [`UNMOVED_ERROR`] give.
+/// What a program may do to its globals before it goes on. None of it may change what [`UNMOVED`] and [`UNMOVED_ERROR`] give.
 const POLLUTIONS: &[&str] = &[
     "Object.prototype.get = Object.prototype.set = () => 1; Object.prototype.value = Object.prototype.writable = 2",
     "Object.prototype.data = Object.prototype.tool = Object.prototype.cause = Object.prototype.thrown = 'evil'",

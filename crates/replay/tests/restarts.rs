@@ -2,7 +2,7 @@
 //!
 //! [`programs`] is the grammar of the programs. A [`RecordedRun`] is one program with a client that answers some of its open
 //! calls at a time, in some order; it holds the step of every beginning of the journal, each replayed from the start.
-//! The properties compare them with what other steppers say.
+//! The properties compare them with the steps of other steppers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -187,7 +187,7 @@ fn choices() -> impl Strategy<Value = Choices> {
     vec(any::<u8>(), 0..60).prop_map(|bytes| Choices(bytes.into_iter()))
 }
 
-/// What the tools of one world answer: a number, a list, text or an error, which depends on the call alone.
+/// What the tools answer in test run `world`: a number, a list, text or an error, which depends on the call alone.
 fn answer(world: u64, call: &Call) -> Answer {
     let asked = format!("{} {}", call.tool, call.args);
     let hash = asked.bytes().fold(world, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));

@@ -1,5 +1,5 @@
-//! Boots the guest once and bakes the memory it leaves behind into the module, so that a program starts from a
-//! world that is already set up.
+//! Boots the guest once and writes the memory that it leaves behind into the module's data, so that a program starts with
+//! an engine that is already initialised.
 
 use std::error::Error;
 

@@ -157,10 +157,10 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<HostState<H>>) -> wasmtime::Re
         }
     })?;
     linker.func_wrap("host", "ask", |mut caller: Caller<'_, HostState<H>>, question: u32, at: u32, length: u32| {
-        let effort = builtins::url_effort(asked(&mut caller, at, length)?);
+        let effort = builtins::url_effort(guest_bytes(&mut caller, at, length)?);
         charge(&mut caller, FUEL_PER_BYTE * u64::from(length) + effort)?;
         if question == builtins::MEMBERS {
-            let namespace = asked(&mut caller, at, length)?.first_chunk().ok_or_else(misused)?;
+            let namespace = guest_bytes(&mut caller, at, length)?.first_chunk().ok_or_else(misused)?;
             let namespace = u32::from_le_bytes(*namespace);
             let members = caller.data().host.members(namespace).to_vec();
             charge(&mut caller, members.len() as u64)?;
@@ -196,7 +196,7 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<HostState<H>>) -> wasmtime::Re
         "compare",
         |mut caller: Caller<'_, HostState<H>>, a: u32, a_length: u32, b: u32, b_length: u32, options: u32| {
             let effort = |text: &[u8]| FUEL_PER_BYTE * text.len() as u64 + builtins::collation_effort(text, options);
-            let cost = effort(asked(&mut caller, a, a_length)?) + effort(asked(&mut caller, b, b_length)?);
+            let cost = effort(guest_bytes(&mut caller, a, a_length)?) + effort(guest_bytes(&mut caller, b, b_length)?);
             charge(&mut caller, cost)?;
             let (bytes, state) = split(&mut caller)?;
             let order = state.collation.compare(slice(bytes, a, a_length)?, slice(bytes, b, b_length)?, options);
@@ -213,7 +213,7 @@ fn charge<H>(caller: &mut Caller<'_, HostState<H>>, cost: u64) -> wasmtime::Resu
     left.map(|_| ()).ok_or_else(|| Trap::OutOfFuel.into())
 }
 
-fn asked<'a, H>(caller: &'a mut Caller<'_, HostState<H>>, at: u32, length: u32) -> wasmtime::Result<&'a [u8]> {
+fn guest_bytes<'a, H>(caller: &'a mut Caller<'_, HostState<H>>, at: u32, length: u32) -> wasmtime::Result<&'a [u8]> {
     let (bytes, _) = split(caller)?;
     slice(bytes, at, length)
 }

@@ -39,7 +39,7 @@ pub enum SandboxError {
     Pool {
         /// How many programs there should be room for.
         programs: u32,
-        /// What the operating system said.
+        /// Why it refused.
         source: wasmtime::Error,
     },
     /// The machine code cannot be loaded.

@@ -48,7 +48,7 @@ enum CompileError {
 }
 
 pub(crate) fn compile(source: &str, mapping: Mapping) -> Result<CompiledScript, Diagnostic> {
-    let diagnose = |mistake: SourceError| Diagnostic::of(mistake, source);
+    let diagnose = |error: SourceError| Diagnostic::of(error, source);
     let blocks = fence::blocks(source);
     let starts_fenced = blocks.first().is_some_and(|block| source[..block.opening].trim_matches(is_blank).is_empty());
     if !starts_fenced {
@@ -127,7 +127,7 @@ fn compile_on_this_stack(text: &str, mapping: Mapping, blocks: &[CodeBlock]) -> 
     Ok(CompiledScript { javascript, unknown_calls, marks })
 }
 
-/// Whether a fence was taken for template literals, as in `Program:` and a fence below it.
+/// Whether the parser read a code fence as template literals, as in `Program:` with a fence below it.
 fn is_template(block: &CodeBlock, program: &Program<'_>) -> bool {
     let at = block.opening as u32;
     let comments = &program.comments[..program.comments.partition_point(|comment| comment.span.start <= at)];

@@ -17,7 +17,7 @@ const COST_MAX: usize = 4_000;
 const STACK_BYTES_PER_COST: usize = if cfg!(debug_assertions) { 8 << 10 } else { 4 << 10 };
 /// How far to look for the end of what may be a regular expression.
 const UNCLEAR_BYTES_MAX: usize = 256;
-/// What is taken for granted of the caller's stack.
+/// Stack that every caller is assumed to have left.
 const CALLER_STACK_BYTES: usize = 1 << 20;
 const COST_ON_CALLER_STACK_MAX: usize = CALLER_STACK_BYTES / STACK_BYTES_PER_COST;
 
@@ -63,7 +63,7 @@ enum Before {
     Dot,
     /// A `}`: what a `/` is depends on what it closes, but a line break may end the statement.
     Brace,
-    /// An operand or an operator, as only the grammar can tell.
+    /// An operand or an operator; only the grammar decides.
     Unclear,
 }
 
@@ -100,7 +100,7 @@ struct Scan<'t> {
     /// What the word before is to a `(`.
     header: Before,
     line_break: bool,
-    /// What is code and what is not cannot be told any more, so all counts and nothing is closed.
+    /// The scan cannot tell code from text any more, so that every token counts and no bracket closes.
     lost: bool,
 }
 

@@ -16,7 +16,7 @@ use crate::globals;
 /// What has to be known about a program before its types are stripped.
 #[derive(Debug, Default)]
 pub(crate) struct Outline {
-    /// A `return` outside every function: the program says itself what its result is.
+    /// There is a `return` outside every function, so that is the program's result.
     pub(crate) returns: bool,
     /// Nothing but declarations at the top level.
     pub(crate) only_declares: bool,
@@ -158,7 +158,7 @@ fn refuse_unsupported(node: &AstNode<'_>) -> Result<(), SourceError> {
     Err(SourceError::at(node.kind().span().start, message))
 }
 
-/// What to tell a program that imports.
+/// The message for a program that imports.
 pub(crate) fn no_modules(names: &[&str], module: &str) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     let what =

@@ -47,7 +47,7 @@ pub(crate) struct Utf16Position {
     pub(crate) column: u32,
 }
 
-/// What a source map of the printed body says, in terms of the script.
+/// The entries of the printed body's source map, with positions in the whole script.
 pub(crate) fn marks(
     places: impl Iterator<Item = (Utf16Position, Utf16Position)>,
     text: &str,

@@ -1,4 +1,4 @@
-//! A program that cannot run is told why, in its own lines.
+//! A program that cannot run gets an error with positions in its own source.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,6 +1,6 @@
 //! Identifiers that depend on nothing but the request.
 
-use dacapo_wire::Wire;
+use dacapo_wire::{BASE62, Wire};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -8,8 +8,6 @@ use sha2::{Digest, Sha256};
 pub(super) struct Ids {
     request: [u8; 32],
 }
-
-const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 impl Ids {
     pub(super) fn of(request: &Value) -> Ids {
@@ -50,6 +48,6 @@ impl Ids {
 
 /// At most as many as the digest has bytes.
 pub(super) fn letters(digest: &[u8], length: usize) -> String {
-    let letter = |byte: &u8| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()]);
+    let letter = |byte: &u8| char::from(BASE62[usize::from(*byte) % BASE62.len()]);
     digest.iter().take(length).map(letter).collect()
 }

@@ -4,7 +4,8 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/// Digits of ids that contain only letters and digits, which every provider accepts.
+pub const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// Stands for one run of one program, with all that its state holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +52,6 @@ fn alphanumerics<const N: usize>(hash: Sha256) -> [u8; N] {
     std::array::from_fn(|_| {
         let digit = (number % 62) as usize;
         number /= 62;
-        ALPHABET[digit]
+        BASE62[digit]
     })
 }

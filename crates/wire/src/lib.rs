@@ -41,7 +41,7 @@ pub use encoder::{
     AnswerParts, ApiError, CallDeltas, CallsIssued, EncoderOptions, ProgramFinished, ProgramName, ProgramProgress,
     ProgramStarted, ResponseEncoder, ToolsSearched,
 };
-pub use ids::RunId;
+pub use ids::{BASE62, RunId};
 pub use model_history::ModelHistory;
 pub use model_message::{CallExtra, CallFormat, CallReply, ClientEcho, Intent, ModelCall, ModelMessage, SearchQuery};
 pub use plain_mode::StoredStates;

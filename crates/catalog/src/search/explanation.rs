@@ -24,7 +24,7 @@ pub struct Match {
     pub fields: Vec<(ToolField, f64)>,
 }
 
-/// Why a word of the query and a word of a tool are taken for the same.
+/// How a word of the query and a word of a tool are related.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Likeness {
     /// They are the same up to their endings.

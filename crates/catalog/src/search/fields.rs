@@ -17,9 +17,9 @@ pub enum ToolField {
     Description,
     /// The names of the parameters.
     Parameter,
-    /// What is said about the parameters, and what they may be.
+    /// The descriptions of the parameters, and the values that they may have.
     ParameterText,
-    /// Names in the answer, and what is said about them.
+    /// Names in the answer, and their descriptions.
     Output,
 }
 
@@ -113,7 +113,7 @@ impl<E: FnMut(ToolField, &str, WordPlace)> Walk<'_, E> {
     }
 
     fn properties(&mut self, properties: &Map<String, Value>, depth: u32) {
-        // The names a caller sees first say what the tool is about; those deeper down say how it is told.
+        // Names at the top level say what the tool does; deeper ones only how its arguments are structured.
         let field = if depth <= 1 { self.names } else { self.texts };
         for (name, inner) in properties {
             if self.nodes_left == 0 {

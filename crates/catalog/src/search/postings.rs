@@ -1,4 +1,4 @@
-//! Which tools a term stands in, and how much it says about each.
+//! Which tools have a term, and how strongly it characterises each.
 
 use super::fields::{ToolField, for_each_word_of};
 use super::vocabulary::{Known, Learner, TermId, Vocabulary};
@@ -21,9 +21,9 @@ const RARITY_MIN: f64 = 1.0;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Posting {
     pub(super) tool: u32,
-    /// From 0 to 1: how much the term says about the tool.
+    /// From 0 to 1: how strongly the term characterises the tool.
     strength: f32,
-    /// The same by what the tool says of itself: its name, server and description.
+    /// The same, by the tool's name, server and description only.
     own_strength: f32,
     counts: [u8; FIELDS],
 }
@@ -32,8 +32,8 @@ pub(super) struct Posting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FieldReach {
     AllFields,
-    /// A word that was not in the query counts only where the tool speaks of itself: what is
-    /// said about parameters mentions everything under the sun.
+    /// Name, server and description. Words that are only similar to those of the query count here alone: descriptions of
+    /// parameters mention too many other things.
     OwnFields,
 }
 
@@ -139,7 +139,7 @@ impl Postings {
         shares.filter(|(_, share)| *share > 0.0).collect()
     }
 
-    /// How much it says that a tool has this term.
+    /// Weight of the term: the rarer, the higher.
     pub(super) fn rarity(&self, term: TermId) -> f64 {
         let found = f64::from(self.of(term).len() as u32);
         let all = f64::from(self.lengths.of_tools.len() as u32);

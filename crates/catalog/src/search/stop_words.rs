@@ -1,4 +1,4 @@
-//! Words that say nothing about which tool is meant, or little.
+//! Words that say little or nothing about which tool is meant.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;

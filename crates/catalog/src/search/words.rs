@@ -1,5 +1,5 @@
-//! How a text falls into words: identifiers are split, letters folded, scripts without spaces cut
-//! into pairs.
+//! Splits texts into words: identifiers are split, letters folded, and texts in scripts without spaces cut into pairs of
+//! letters.
 
 /// Longer runs of letters are hashes and encoded data, not words.
 const WORD_BYTES_MAX: usize = 40;

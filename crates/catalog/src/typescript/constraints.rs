@@ -10,7 +10,7 @@ const VALUE_BYTES_MAX: usize = 60;
 /// The largest whole number that JavaScript counts to exactly: as a bound it says nothing.
 const SAFE_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
 
-/// What the schema says in words, and what it demands that no type can say.
+/// The schema's description, and the constraints that no type can express.
 pub(super) fn words(fields: &Map<String, Value>, title: Title, kinds: Kinds) -> String {
     let mut words = fields.get("description").and_then(Value::as_str).map(one_line).unwrap_or_default();
     if words.is_empty()
@@ -36,7 +36,7 @@ pub(super) fn words(fields: &Map<String, Value>, title: Title, kinds: Kinds) -> 
 pub(super) enum Title<'a> {
     /// On a property, whose name most titles only repeat.
     OfProperty(&'a str),
-    /// Where the words around it say what it would.
+    /// Left out, because the surrounding words say the same.
     Redundant,
 }
 
@@ -52,11 +52,11 @@ impl Title<'_> {
     }
 }
 
-/// Leaves out what the description, in lower case, says already: every reader pays for each word.
+/// Leaves out what the description, in lower case, contains already: each word costs tokens.
 fn constraints(fields: &Map<String, Value>, kinds: Kinds, described: &str) -> String {
     let mut found = Vec::new();
     for (keyword, value) in fields {
-        let told = match (keyword.as_str(), value) {
+        let words = match (keyword.as_str(), value) {
             ("minimum" | "maximum", Value::Number(bound)) if is_technical(bound.as_f64()) => None,
             ("minimum", Value::Number(bound)) => Some(format!("min {bound}")),
             ("maximum", Value::Number(bound)) => Some(format!("max {bound}")),
@@ -86,7 +86,7 @@ fn constraints(fields: &Map<String, Value>, kinds: Kinds, described: &str) -> St
             ("deprecated", Value::Bool(true)) => Some("deprecated".to_owned()),
             _ => None,
         };
-        found.extend(told);
+        found.extend(words);
     }
     found.join(", ")
 }
@@ -96,7 +96,7 @@ fn is_technical(bound: Option<f64>) -> bool {
     bound.is_some_and(|bound| bound.abs() >= SAFE_INTEGER_MAX)
 }
 
-/// What leaving the property out would mean to anybody.
+/// Defaults that are the same as leaving the property out.
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -117,7 +117,7 @@ fn tells_default(described: &str, value: &Value) -> bool {
     !text.is_empty() && described.find("default").is_some_and(|at| described[at..].contains(&text))
 }
 
-/// Longer defaults are left out: half a value helps nobody.
+/// Longer defaults are left out: a part of a value would be of no use.
 fn default(value: &Value) -> Option<String> {
     if let Value::Array(_) | Value::Object(_) = value
         && crate::schema::is_deeper_than(value, 4)

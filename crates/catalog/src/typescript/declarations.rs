@@ -50,7 +50,7 @@ pub struct Declarations {
 }
 
 impl Declarations {
-    /// What to say once wherever [`of`](Self::of) shows a tool that has no output schema.
+    /// A comment to put once above declarations from [`of`](Self::of) if one of their tools has no output schema.
     pub const UNKNOWN_NOTE: &str = "// Check the shape of an unknown result before use.\n";
 
     pub(crate) fn new(tools: Arc<Vec<Tool>>, functions: Arc<Vec<Function>>) -> Declarations {

@@ -94,7 +94,8 @@ impl Definitions {
     }
 }
 
-/// A definition that is itself, or itself and more, says nothing; TypeScript refuses it.
+/// A definition that contains itself for the same value, such as `type A = A | B`, has no meaning, and TypeScript refuses
+/// it.
 fn break_loops(read: &mut Read) {
     let edges = edges(read.definitions.iter().map(|(_, body)| body), DefinitionReach::SameValue);
     for (index, from) in edges.iter().enumerate() {

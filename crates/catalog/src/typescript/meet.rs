@@ -1,6 +1,6 @@
 //! The values that belong to two types at once, as one readable type.
 //!
-//! Where that would repeat much of either, the types stay as they are and TypeScript's `&` says it.
+//! Where that would repeat much of either, the types stay as they are and are joined with TypeScript's `&`.
 
 use super::shape::{Literal, Object, OtherProperties, Presence, Property, Type, TypeShape};
 

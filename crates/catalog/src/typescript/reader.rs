@@ -56,7 +56,7 @@ impl Read {
 }
 
 impl<'s> SchemaReader<'s> {
-    /// `kinds` are the kinds of value that a schema is about which does not say so.
+    /// `kinds` are the kinds of value that a schema without a `type` is for.
     pub(super) fn read(root: &'s Value, kinds: Kinds, values_max: usize) -> Read {
         if is_deeper_than(root, SCHEMA_DEPTH_MAX) {
             return Read::nothing(kinds, format!("it is nested more than {SCHEMA_DEPTH_MAX} deep"));

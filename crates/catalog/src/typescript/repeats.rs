@@ -1,4 +1,4 @@
-//! Objects that deserve a name though their schemas have none for them: those that a tool
+//! Objects that get a name though their schemas have none for them: those that a tool
 //! describes more than once, and long ones in results, which tools of one server often share.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! What a schema says, in the terms that TypeScript has.
+//! Types, in the terms of TypeScript.
 
 /// Words past this are not added to.
 const DOC_BYTES_MAX: usize = 2_048;
@@ -7,7 +7,7 @@ const DOC_BYTES_MAX: usize = 2_048;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Type {
     pub(super) shape: TypeShape,
-    /// Fit to stand in a comment on one line; empty if there is nothing to say.
+    /// Safe to stand in a comment on one line; empty if the schema has no description.
     pub(super) doc: String,
 }
 
@@ -70,9 +70,9 @@ pub(super) enum Presence {
 /// The properties that are not named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum OtherProperties {
-    /// The schema does not speak of them.
+    /// The schema does not mention them.
     Open,
-    /// The schema says that there may be any.
+    /// The schema explicitly allows any.
     Any,
     Closed,
     /// All of them have this type.

@@ -58,7 +58,7 @@ pub(super) struct Expression {
 }
 
 impl Expressions {
-    /// `Kinds` are the kinds of value that a schema is about which does not say so.
+    /// `Kinds` are the kinds of value that a schema without a `type` is for.
     pub(super) fn of(schemas: &[(&Value, Kinds)], values_max: usize) -> Expressions {
         let read = schemas.iter().map(|(schema, kinds)| SchemaReader::read(schema, *kinds, values_max));
         let expressions = Expressions::written(Definitions::of(read.collect()));

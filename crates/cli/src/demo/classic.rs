@@ -1,5 +1,6 @@
 //! The same conversation without programs: every call is the model's own, and every answer goes through its context.
 
+use dacapo_wire::BASE62;
 use serde_json::{Value, json};
 
 use super::conversation::Call;
@@ -45,13 +46,12 @@ struct Ids(u64);
 
 impl Ids {
     fn next(&mut self) -> String {
-        const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
         self.0 += 1;
         let mut number = self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let mut digit = || {
             let digit = number % 62;
             number /= 62;
-            char::from(ALPHABET[digit as usize])
+            char::from(BASE62[digit as usize])
         };
         (0..9).map(|_| digit()).collect()
     }

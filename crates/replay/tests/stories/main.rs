@@ -1,4 +1,4 @@
-//! Programs and their clients, told through the public API.
+//! Stories of programs and their clients, through the public API.
 
 mod client;
 mod divergence;
