@@ -59,7 +59,7 @@ const OUTPUT_BYTES: u64 = 128 << 10;
 
 impl GatewayOptions {
     /// Checks everything at once.
-    pub fn resolve(&self, environment: &BTreeMap<String, String>) -> Result<Config, ConfigError> {
+    pub fn resolve(mut self, environment: &BTreeMap<String, String>) -> Result<Config, ConfigError> {
         let mut errors = Vec::new();
         let listen = self.listen.as_deref().unwrap_or("127.0.0.1:8787");
         let listen: SocketAddr = listen.parse().unwrap_or_else(|_| {
@@ -73,14 +73,10 @@ impl GatewayOptions {
             ));
         }
         let secret_is_random = self.secret.is_none();
-        let secret = match &self.secret {
-            Some(secret) if secret.len() < 16 => {
-                errors.push("secret: must have at least 16 characters; `openssl rand -hex 32` makes one".to_owned());
-                secret.clone()
-            }
-            Some(secret) => secret.clone(),
-            None => http::random_hex(),
-        };
+        let secret = self.secret.take().unwrap_or_else(http::random_hex);
+        if secret.len() < 16 {
+            errors.push("secret: must have at least 16 characters; `openssl rand -hex 32` makes one".to_owned());
+        }
         let config = Config {
             listen,
             secret: Secret(secret),
@@ -131,13 +127,15 @@ impl GatewayOptions {
     }
 
     fn upstreams(
-        &self,
+        &mut self,
         environment: &BTreeMap<String, String>,
         pass_client_key: bool,
         errors: &mut Vec<String>,
     ) -> Vec<Upstream> {
         let mut upstreams = Vec::new();
-        for (at, options) in self.upstreams.iter().enumerate() {
+        let has_demo = self.upstreams.iter().any(|upstream| upstream.models.iter().any(|model| model == "demo"));
+        let is_default = self.upstreams.is_empty();
+        for (at, options) in std::mem::take(&mut self.upstreams).into_iter().enumerate() {
             let kind = match (&options.base_url, &options.script) {
                 (Some(url), None) => http(url, &format!("upstream[{at}].base_url"), errors).map(|base_url| {
                     let name = options.api_key_env.as_ref();
@@ -165,28 +163,28 @@ impl GatewayOptions {
             upstreams.extend(kind.map(|kind| {
                 let default = Upstream::new(&options.name, "", kind);
                 Upstream {
-                    models: options.models.clone(),
-                    providers: providers(at, options, &default.providers, errors),
+                    providers: providers(at, &options, &default.providers, errors),
+                    models: options.models,
                     execute_input: match options.custom_execute {
                         Some(true) => TextTools::ForPrograms,
                         _ => TextTools::No,
                     },
-                    key_from: options.api_key_env.clone(),
-                    script_from: options.script.clone(),
+                    key_from: options.api_key_env,
+                    script_from: options.script,
                     retries_max: options.retries_max.unwrap_or(default.retries_max),
                     retry_wait_max: options.retry_wait_seconds_max.map_or(default.retry_wait_max, Duration::from_secs),
                     ..default
                 }
             }));
         }
-        if !self.upstreams.iter().any(|upstream| upstream.models.iter().any(|model| model == "demo")) {
+        if !has_demo {
             let script_from = Some("demo".to_owned());
             upstreams.insert(
                 0,
                 Upstream { script_from, ..Upstream::new("demo", "demo", UpstreamKind::Scripted(Script::demo())) },
             );
         }
-        if self.upstreams.is_empty() {
+        if is_default {
             let url = environment.get("ANTHROPIC_BASE_URL").map_or("https://api.anthropic.com", String::as_str);
             if let Some(base_url) = http(&format!("{}/v1", url.trim_end_matches('/')), "ANTHROPIC_BASE_URL", errors) {
                 let key = key(environment, "ANTHROPIC_API_KEY", errors);

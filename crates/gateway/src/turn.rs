@@ -157,7 +157,7 @@ impl TurnRunner {
                 self.usage.programs += 1;
                 let meta =
                     ResponseMeta::resumed(turn.client, block.run, round, block.state.started_at_ms, turn.model());
-                self.sink.meta(&self.own_meta(&meta));
+                self.sink.meta(&self.own_meta(meta));
                 let program = ProgramName::Known(&block.id);
                 let waiting = WaitingProgram { program, state: &block.state, round, answered, calls };
                 self.issue_calls(None, waiting, &[]).await
@@ -173,7 +173,7 @@ impl TurnRunner {
                         let (run, round) = (block.run, block.next_round());
                         let meta =
                             ResponseMeta::resumed(turn.client, run, round, block.state.started_at_ms, turn.model());
-                        self.sink.meta(&self.own_meta(&meta));
+                        self.sink.meta(&self.own_meta(meta));
                         let program = ProgramName::Known(&block.id);
                         let finished = ProgramFinished { program, state: &block.state, shown: &finished.shown };
                         self.sink.program_finished(&finished).await?;

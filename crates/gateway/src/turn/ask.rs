@@ -37,7 +37,7 @@ impl TurnRunner {
         } else {
             self.decode_whole(response).await?
         };
-        response.meta = self.own_meta(&response.meta);
+        response.meta = self.own_meta(response.meta);
         Ok(response)
     }
 
@@ -56,10 +56,12 @@ impl TurnRunner {
     }
 
     /// The meta fields with what not every wire has: a time, and, for stored responses, an id of our own.
-    pub(super) fn own_meta(&self, meta: &ResponseMeta) -> ResponseMeta {
-        let stored = self.tenant.stored_turn.as_ref();
-        let id = stored.map_or_else(|| meta.id.clone(), |stored| stored.response_id(&meta.id));
-        ResponseMeta { id, created: meta.created.or(self.responded_at), ..meta.clone() }
+    pub(super) fn own_meta(&self, mut meta: ResponseMeta) -> ResponseMeta {
+        if let Some(stored) = &self.tenant.stored_turn {
+            meta.id = stored.response_id(&meta.id);
+        }
+        meta.created = meta.created.or(self.responded_at);
+        meta
     }
 
     /// Decodes a stream and passes on what is for the client as it arrives. The first `hold_text_chars` characters of
@@ -72,7 +74,6 @@ impl TurnRunner {
         let provider = self.turn.provider;
         let no_calls = choice_override == ToolChoiceOverride::NoCalls;
         let hold_chars = if no_calls { 0 } else { self.gateway.config.code_mode.hold_text_chars };
-        let headers = response.headers.clone();
         let mut reader = SseReader::default();
         let mut decoder = provider.decoder();
         let mut held = Vec::new();
@@ -97,11 +98,11 @@ impl TurnRunner {
                     StreamError::Provider(body) => {
                         let status = status_of(&body);
                         let body = Bytes::from(body.to_string());
-                        TurnError::passed(provider.wire(), status, json_headers(&headers), body)
+                        TurnError::passed(provider.wire(), status, json_headers(&self.returned), body)
                     }
                 })?;
-                if let Some(meta) = decoder.meta() {
-                    let meta = self.own_meta(meta);
+                if let Some(meta) = decoder.meta().filter(|_| self.sink.needs_meta()) {
+                    let meta = self.own_meta(meta.clone());
                     self.sink.meta(&meta);
                 }
                 is_over |= decoder.is_complete();

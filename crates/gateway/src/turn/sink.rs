@@ -28,6 +28,7 @@ pub(crate) struct ResponseSink {
     encoder: Box<dyn ResponseEncoder>,
     /// Whether something was sent. After that, an error has to be an event.
     has_sent: bool,
+    has_meta: bool,
 }
 
 /// How this client reads streamed tool calls.
@@ -38,7 +39,7 @@ pub(crate) fn call_deltas(headers: &HeaderMap) -> CallDeltas {
 
 impl ResponseSink {
     pub(crate) fn new(stream: Option<EventStream>, encoder: Box<dyn ResponseEncoder>) -> ResponseSink {
-        ResponseSink { stream, encoder, has_sent: false }
+        ResponseSink { stream, encoder, has_sent: false, has_meta: false }
     }
 
     pub(crate) fn has_sent(&self) -> bool {
@@ -57,8 +58,15 @@ impl ResponseSink {
         }
     }
 
+    /// Sets the fields around the content.
     pub(crate) fn meta(&mut self, meta: &ResponseMeta) {
+        self.has_meta = true;
         self.encoder.meta(meta);
+    }
+
+    /// Whether a stream still lacks the fields around the content: it keeps the first that it gets.
+    pub(crate) fn needs_meta(&self) -> bool {
+        self.is_stream() && !self.has_meta
     }
 
     pub(crate) async fn delta(&mut self, delta: ResponseDelta) -> Result<(), TurnError> {
