@@ -13,7 +13,7 @@ use crate::report;
 use crate::step::{Call, ComparedCall, LogLine, Outcome, ProgramFailure, ResourceUsage, Step};
 
 /// A program whose job queue is empty, with all journal answers so far settled.
-pub(crate) struct ProgramRun {
+pub(crate) struct ReplayRun {
     vm: Vm<CallRecorder>,
     rest: Result<IdleState, Stop>,
     /// Journal entries settled.
@@ -53,9 +53,9 @@ pub(crate) struct RunInputs<'a> {
     pub should_continue: ShouldContinue<'a>,
 }
 
-impl ProgramRun {
-    pub(crate) fn new(vm: Vm<CallRecorder>, rest: Result<IdleState, Stop>) -> ProgramRun {
-        ProgramRun { vm, rest, consumed: 0, handed_out_epoch: None, left_behind: BTreeSet::new() }
+impl ReplayRun {
+    pub(crate) fn new(vm: Vm<CallRecorder>, rest: Result<IdleState, Stop>) -> ReplayRun {
+        ReplayRun { vm, rest, consumed: 0, handed_out_epoch: None, left_behind: BTreeSet::new() }
     }
 
     /// Settles what the journal holds beyond what is settled already, until it is used up or the program is done.

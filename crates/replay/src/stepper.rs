@@ -11,14 +11,14 @@ use crate::journal::{CallIndex, Journal};
 use crate::limits::Limit;
 use crate::report;
 use crate::request::StepRequest;
-use crate::run::{Interrupted, ProgramRun, RunInputs};
+use crate::run::{Interrupted, ReplayRun, RunInputs};
 use crate::step::{Outcome, ProgramFailure, ResourceUsage, Step};
 
 /// Runs programs step by step. Make one per process and share it between threads.
 pub struct Stepper {
     sandbox: Sandbox<CallRecorder>,
     /// Paused programs kept in memory. A cache: a program that is not here is replayed.
-    warm: Mutex<LruCache<ProgramRun>>,
+    warm: Mutex<LruCache<ReplayRun>>,
     /// Steps that ended a program. A cache as well: clients send the same history with every request.
     finished: Mutex<LruCache<Step>>,
 }
@@ -140,12 +140,12 @@ impl Stepper {
     }
 
     /// The paused program that has come furthest into this journal.
-    fn resume(&self, base: &CacheKey, journal: &Journal) -> Option<ProgramRun> {
+    fn resume(&self, base: &CacheKey, journal: &Journal) -> Option<ReplayRun> {
         let mut warm = self.warm();
         (0..=journal.entries().len()).rev().find_map(|consumed| warm.take(&key(base, journal, consumed)))
     }
 
-    fn start(&self, request: &StepRequest, inputs: &RunInputs<'_>) -> Result<Result<ProgramRun, Step>, StepError> {
+    fn start(&self, request: &StepRequest, inputs: &RunInputs<'_>) -> Result<Result<ReplayRun, Step>, StepError> {
         let code = &request.program.code;
         if code.len() as u64 > request.limits.get(Limit::ProgramBytes) {
             return Ok(Err(unstarted(report::limit(Limit::ProgramBytes, &[], inputs), request)));
@@ -166,7 +166,7 @@ impl Stepper {
         let unknown = request.toolbox.unknown_names(&prepared.unknown_calls);
         let started =
             vm.start(&config, &[request.toolbox.names(), &unknown], &prepared.javascript, inputs.should_continue);
-        Ok(Ok(ProgramRun::new(vm, started)))
+        Ok(Ok(ReplayRun::new(vm, started)))
     }
 
     fn new_vm(&self, config: &VmConfig, request: &StepRequest) -> Result<Vm<CallRecorder>, SandboxError> {
@@ -189,7 +189,7 @@ impl Stepper {
         self.finished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn warm(&self) -> MutexGuard<'_, LruCache<ProgramRun>> {
+    fn warm(&self) -> MutexGuard<'_, LruCache<ReplayRun>> {
         self.warm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn install<'a>(
     outline: &Outline,
     allocator: &'a Allocator,
 ) -> Result<String, SourceError> {
-    let mut body = Body {
+    let mut body = FunctionBody {
         build: AstBuilder::new(allocator),
         result_name: unused_name(program.source_text),
         statements: ArenaVec::with_capacity_in(program.body.len() + 1, &allocator),
@@ -39,7 +39,7 @@ pub(crate) fn install<'a>(
     Ok(start)
 }
 
-struct Body<'a> {
+struct FunctionBody<'a> {
     build: AstBuilder<'a>,
     result_name: String,
     statements: ArenaVec<'a, Statement<'a>>,
@@ -50,7 +50,7 @@ struct Body<'a> {
 enum Default {
     /// A top-level name.
     Name(String),
-    /// An expression, kept under [`Body::result_name`].
+    /// An expression, kept under [`FunctionBody::result_name`].
     Kept,
 }
 
@@ -61,7 +61,7 @@ struct TopLevelFunction {
     span: Span,
 }
 
-impl<'a> Body<'a> {
+impl<'a> FunctionBody<'a> {
     /// Adds a top-level statement, as it is inside a function: without imports and exports.
     fn add(&mut self, statement: Statement<'a>) -> Result<(), SourceError> {
         match statement {

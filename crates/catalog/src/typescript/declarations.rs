@@ -62,7 +62,7 @@ impl Declarations {
     /// names.
     pub fn text(&self) -> &str {
         self.text.get_or_init(|| {
-            let mut blocks: Vec<ToolDeclaration> = self.blocks().collect();
+            let mut blocks: Vec<FunctionDeclaration> = self.blocks().collect();
             blocks.sort_by_key(|block| (&block.function.namespace, &block.function.identifier));
             text(&blocks.iter().collect::<Vec<_>>())
         })
@@ -76,7 +76,7 @@ impl Declarations {
     pub fn of(&self, tool: ToolIndex) -> &str {
         let index = tool.0 as usize;
         self.of_tools[index]
-            .get_or_init(|| scopes(&[&ToolDeclaration::new(&self.functions[index], &self.tools[index])]))
+            .get_or_init(|| scopes(&[&FunctionDeclaration::new(&self.functions[index], &self.tools[index])]))
     }
 
     /// Schemas that are not fully shown, in the order of the tools.
@@ -94,13 +94,13 @@ impl Declarations {
         })
     }
 
-    fn blocks(&self) -> impl Iterator<Item = ToolDeclaration<'_>> {
-        self.functions.iter().zip(&*self.tools).map(|(function, tool)| ToolDeclaration::new(function, tool))
+    fn blocks(&self) -> impl Iterator<Item = FunctionDeclaration<'_>> {
+        self.functions.iter().zip(&*self.tools).map(|(function, tool)| FunctionDeclaration::new(function, tool))
     }
 }
 
 /// The declaration of one tool, in parts.
-struct ToolDeclaration<'a> {
+struct FunctionDeclaration<'a> {
     function: &'a Function,
     /// By name.
     types: BTreeMap<String, String>,
@@ -110,8 +110,8 @@ struct ToolDeclaration<'a> {
     warnings: Vec<String>,
 }
 
-impl<'a> ToolDeclaration<'a> {
-    fn new(function: &'a Function, tool: &Tool) -> ToolDeclaration<'a> {
+impl<'a> FunctionDeclaration<'a> {
+    fn new(function: &'a Function, tool: &Tool) -> FunctionDeclaration<'a> {
         let mut schemas = vec![(&tool.input_schema, Kinds::OBJECT)];
         schemas.extend(tool.output_schema.iter().map(|schema| (schema, Kinds::ALL)));
         let Expressions { types, definitions, warnings } = Expressions::of(&schemas, VALUES_MAX);
@@ -133,7 +133,7 @@ impl<'a> ToolDeclaration<'a> {
         let args = if takes_no_argument(&tool.input_schema) { "{}" } else { &args.text };
         let result = result.map_or("unknown", |result| &result.text);
         let signature = format!("(args{mark}: {args}): Promise<{result}>;\n");
-        ToolDeclaration {
+        FunctionDeclaration {
             function,
             types: definitions,
             comment: comment::block(&lines),
@@ -173,17 +173,17 @@ fn takes_no_argument(input_schema: &Value) -> bool {
         })
 }
 
-fn text(order: &[&ToolDeclaration]) -> String {
+fn text(order: &[&FunctionDeclaration]) -> String {
     let note = if order.iter().any(|block| block.has_unknown_result) { Declarations::UNKNOWN_NOTE } else { "" };
     format!("{note}{}", scopes(order))
 }
 
 /// The blocks, which stand in order, each in its scope.
-fn scopes(order: &[&ToolDeclaration]) -> String {
+fn scopes(order: &[&FunctionDeclaration]) -> String {
     let mut scopes = Vec::new();
     for members in order.chunk_by(|left, right| left.function.namespace == right.function.namespace) {
         // A namespace with an `export` exports nothing else, so it stands on its own.
-        let (reserved, plain): (Vec<&ToolDeclaration>, Vec<&ToolDeclaration>) =
+        let (reserved, plain): (Vec<&FunctionDeclaration>, Vec<&FunctionDeclaration>) =
             members.iter().partition(|block| block.function.namespace.is_some() && block.is_reserved());
         let shared: BTreeSet<&str> = plain.iter().flat_map(|block| block.types.keys()).map(String::as_str).collect();
         if !plain.is_empty() {
@@ -195,7 +195,7 @@ fn scopes(order: &[&ToolDeclaration]) -> String {
 }
 
 /// `known` are the types that the scope has already.
-fn scope(group: &[&ToolDeclaration], known: &BTreeSet<&str>) -> String {
+fn scope(group: &[&FunctionDeclaration], known: &BTreeSet<&str>) -> String {
     let types: BTreeMap<&str, &str> = group
         .iter()
         .flat_map(|block| &block.types)
@@ -206,7 +206,7 @@ fn scope(group: &[&ToolDeclaration], known: &BTreeSet<&str>) -> String {
     match &group[0].function.namespace {
         None => {
             let functions = group.iter().map(|block| {
-                let ToolDeclaration { function, comment, signature, .. } = block;
+                let FunctionDeclaration { function, comment, signature, .. } = block;
                 format!("{comment}declare function {}{signature}", function.identifier)
             });
             let functions: Vec<String> = functions.collect();

@@ -49,11 +49,11 @@ impl DataSource {
     }
 
     /// The tool lists, each as the tools of a server that is named like its file.
-    pub(crate) fn tool_lists(self) -> Vec<ToolList> {
+    pub(crate) fn tool_lists(self) -> Vec<CorpusTools> {
         let files = std::fs::read_dir(self.path("tool-lists")).expect("the tool lists are readable");
         let mut paths: Vec<PathBuf> = files.map(|entry| entry.unwrap().path()).collect();
         paths.sort();
-        paths.iter().map(|path| ToolList::read(path)).collect()
+        paths.iter().map(|path| CorpusTools::read(path)).collect()
     }
 
     /// The schemas with values that they accept and refuse.
@@ -81,21 +81,21 @@ impl DataSource {
 }
 
 /// What a server offers.
-pub(crate) struct ToolList {
+pub(crate) struct CorpusTools {
     pub(crate) server: String,
     /// As it was sent, without what is around the array.
     pub(crate) json: Value,
     pub(crate) tools: Vec<Tool>,
 }
 
-impl ToolList {
-    fn read(path: &Path) -> ToolList {
+impl CorpusTools {
+    fn read(path: &Path) -> CorpusTools {
         let server = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let json: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let tools = read_tools(&json).unwrap().into_iter();
         let tools = tools.map(|tool| Tool { server: Some(server.clone()), ..tool }).collect();
         let array = [json.pointer("/result/tools"), json.get("tools")].into_iter().flatten().next();
-        ToolList { server, json: array.unwrap_or(&json).clone(), tools }
+        CorpusTools { server, json: array.unwrap_or(&json).clone(), tools }
     }
 }
 
