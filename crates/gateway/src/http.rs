@@ -1,6 +1,7 @@
 //! The gateway over HTTP: routes, and what each does with a request.
 
 mod auth;
+mod connections;
 mod errors;
 mod exit;
 mod headers;
@@ -65,7 +66,7 @@ pub async fn serve(
         is_stopping.store(true, Ordering::Relaxed);
         drop(stopped);
     };
-    let serving = axum::serve(listener, routes(server)).with_graceful_shutdown(stop);
+    let serving = axum::serve(connections::without_delay(listener), routes(server)).with_graceful_shutdown(stop);
     let overdue = async {
         // Ends when the sender is dropped.
         while was_stopped.changed().await.is_ok() {}
