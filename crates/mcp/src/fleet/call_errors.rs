@@ -4,7 +4,7 @@ use dacapo_runner::{CallError, ToolCall, truncate_chars};
 use rmcp::ServiceError;
 use rmcp::model::{ElicitRequestParams, InputRequest, InputRequiredResult};
 
-use super::connection_error::{describe, was_sent};
+use super::connection_error::{describe, is_session_expired, was_sent};
 
 /// Of a result that cannot be understood.
 const SHOWN_CHARS_MAX: usize = 200;
@@ -58,6 +58,10 @@ pub(super) fn connection_lost(call: &ToolCall, error: &ServiceError, end: Option
     CallError(match error {
         ServiceError::Timeout { timeout } => {
             format!("{name} was not answered within {} s and was cancelled; {UNKNOWN}", timeout.as_secs_f64())
+        }
+        error if is_session_expired(error) => {
+            let why = "the server does not know our session any more (HTTP 404)";
+            format!("{name} was lost: {why}; {UNKNOWN}. The next call opens a new session")
         }
         ServiceError::TransportSend(_) if end.is_none() => {
             let executed = if was_sent(error) { UNKNOWN } else { "the call was not executed" };

@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::FleetOptions;
-use super::connection_error::{ConnectError, describe};
+use super::connection_error::{ConnectError, describe, is_session_expired};
 use super::content::CallContent;
 use super::http_client::HttpClient;
 use super::server_process::ServerProcess;
@@ -125,7 +125,10 @@ impl ServerConnection {
             Endpoint::Http { url, headers } => {
                 let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .custom_headers(header_map(headers)?)
-                    .max_concurrent_requests(options.calls_per_server_max);
+                    .max_concurrent_requests(options.calls_per_server_max)
+                    // In a new session, rmcp would repeat whatever request was answered with 404, also calls that the server
+                    // may have executed.
+                    .reinit_on_expired_session(false);
                 let transport = StreamableHttpClientTransport::with_client(HttpClient::new(bytes_max)?, config);
                 (serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stopped).await, None)
             }
@@ -263,7 +266,11 @@ impl ServerConnection {
             request.0 = None;
             response
         });
-        answered.await.unwrap_or(Err(ServiceError::Timeout { timeout: limit }))
+        let answered = answered.await.unwrap_or(Err(ServiceError::Timeout { timeout: limit }));
+        if answered.as_ref().is_err_and(is_session_expired) {
+            self.retire();
+        }
+        answered
     }
 }
 

@@ -66,6 +66,13 @@ pub(super) fn was_sent(error: &ServiceError) -> bool {
     }
 }
 
+/// The server answered that it does not know the session that the request was sent in.
+pub(super) fn is_session_expired(error: &ServiceError) -> bool {
+    let ServiceError::TransportSend(error) = error else { return false };
+    let error: Option<&StreamableHttpError<reqwest::Error>> = error.error.downcast_ref();
+    matches!(error, Some(StreamableHttpError::SessionExpired))
+}
+
 /// rmcp's error does not have it as its `source`.
 fn http_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a reqwest::Error> {
     match error.downcast_ref()? {

@@ -7,11 +7,12 @@ use std::time::Duration;
 use dacapo_replay::{Answer, JsonText};
 use dacapo_runner::{CallError, CancellationToken, ToolCall, ToolOutput};
 use rmcp::ServiceError;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::{CallReply, Listing, ServerConnection};
+use super::connection_error::is_session_expired;
 use super::link_state::{LinkState, Outage, first_line};
 use super::list_cache::ListCache;
 use super::server_state::{ServerPhase, ServerState, TransportKind};
@@ -24,6 +25,12 @@ use crate::servers_file::{Endpoint, InvalidServer, ServerEntry, ServerSpec};
 
 /// A list with a shorter `ttlMs` is not requested more often than this.
 const TTL_MIN: Duration = Duration::from_secs(1);
+
+/// By its server's hints, executing the tool twice is like executing it once.
+fn is_repeatable(annotations: &Map<String, Value>) -> bool {
+    let is = |hint: &str| annotations.get(hint) == Some(&Value::Bool(true));
+    is("idempotentHint") || (is("readOnlyHint") && !is("destructiveHint"))
+}
 
 /// What the servers of a fleet share.
 #[derive(Debug)]
@@ -281,12 +288,22 @@ impl FleetServer {
         let options = &self.context.options;
         let cached = self.cached_list();
         let _permit = self.call_permits.acquire().await.map_err(|_closed| call_errors::cancelled(call))?;
-        let connection = self.connection().await.map_err(|reason| call_errors::unavailable(call, &reason))?;
+        let mut connection = self.connection().await.map_err(|reason| call_errors::unavailable(call, &reason))?;
         // The call was allowed by the annotations of the cached list.
         if cached.is_some_and(|list| list.annotations.get(&call.tool) != self.list().annotations.get(&call.tool)) {
             return Err(call_errors::annotations_changed(call));
         }
-        let reply = match connection.call(call, options.call_timeout).await {
+        let mut reply = connection.call(call, options.call_timeout).await;
+        if reply.as_ref().is_err_and(is_session_expired) && self.may_repeat(call) {
+            // The server may be gone meanwhile, or may list the tool differently; then the first error is the answer.
+            if let Ok(again) = self.connection().await
+                && self.may_repeat(call)
+            {
+                connection = again;
+                reply = connection.call(call, options.call_timeout).await;
+            }
+        }
+        let reply = match reply {
             Ok(reply) => reply,
             Err(ServiceError::McpError(error)) => {
                 if let Some(reason) = rejected_response::reason(&error, options.answer_bytes_max) {
@@ -319,6 +336,11 @@ impl FleetServer {
             }
             _ => Ok(output),
         }
+    }
+
+    /// Whether a call that the server may have executed can be sent to it again.
+    fn may_repeat(&self, call: &ToolCall) -> bool {
+        self.list().annotations.get(&call.tool).is_some_and(is_repeatable)
     }
 
     /// The connection, or why there is none. If the server is not connected, one attempt to connect is waited for.

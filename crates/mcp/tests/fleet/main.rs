@@ -7,6 +7,7 @@ mod faults;
 mod http;
 mod lists;
 mod secrets;
+mod sessions;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
