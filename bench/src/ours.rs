@@ -10,7 +10,9 @@ use dacapo_replay::{
     Answer, CallIndex, JournalEntry, JsonText, Outcome, Program, Step, StepRequest, Stepper, Toolbox, WarmPrograms,
     read_tools,
 };
-use dacapo_sandbox::{AnswerKind, CallDecision, Host, IdleState, LogLevel, Names, Sandbox, VmConfig};
+use dacapo_sandbox::{
+    AnswerKind, CallDecision, FuelMeter, Host, IdleState, LogLevel, Names, OutOfFuel, Sandbox, VmConfig,
+};
 use serde_json::json;
 
 use crate::sample::Sample;
@@ -20,7 +22,7 @@ use crate::work;
 struct Counter(u32);
 
 impl Host for Counter {
-    fn call(&mut self, _: u32, _: &str) -> CallDecision {
+    fn call(&mut self, _: u32, _: &str, _: &mut FuelMeter) -> CallDecision {
         self.0 += 1;
         CallDecision::Issued
     }
@@ -29,8 +31,8 @@ impl Host for Counter {
         ControlFlow::Continue(())
     }
 
-    fn unknown_name(&self, _: u32, name: &str) -> String {
-        name.to_owned()
+    fn unknown_name(&self, _: u32, name: &str, _: &mut FuelMeter) -> Result<String, OutOfFuel> {
+        Ok(name.to_owned())
     }
 }
 

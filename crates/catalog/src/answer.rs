@@ -5,6 +5,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::schema::{CompiledSchema, is_whole};
+use crate::work::{OutOfBudget, WorkBudget};
 
 /// What an answer that came as text is for the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,32 +26,32 @@ pub(crate) fn decode(text: &str) -> Decoded {
     }
 }
 
-pub(crate) fn decode_as(schema: &CompiledSchema, schema_json: &Value, text: &str) -> Decoded {
+pub(crate) fn decode_as(schema: &CompiledSchema, text: &str, budget: &mut WorkBudget) -> Result<Decoded, OutOfBudget> {
     let kinds = schema.kinds();
     if kinds == JsonTypeSet::all() {
-        return decode(text);
+        return Ok(decode(text));
     }
     if kinds == JsonTypeSet::from(JsonType::String) {
-        return Decoded::Text;
+        return Ok(Decoded::Text);
     }
     let trimmed = text.trim();
     let kind = json_kind(trimmed);
     if !kinds.contains(JsonType::String) {
-        return match kind {
+        return Ok(match kind {
             Some(kind) if kinds.contains(kind) => Decoded::Json(trimmed.to_owned()),
             _ => decode(text),
-        };
+        });
     }
-    let is_valid = |value: &Value| schema.is_valid(schema_json, value);
     if matches!(kind, Some(JsonType::Object | JsonType::Array))
-        && serde_json::from_str(trimmed).is_ok_and(|value| is_valid(&value))
+        && let Ok(value) = serde_json::from_str(trimmed)
+        && schema.is_valid(&value, budget)?
     {
-        return Decoded::Json(trimmed.to_owned());
+        return Ok(Decoded::Json(trimmed.to_owned()));
     }
-    if is_valid(&Value::String(text.to_owned())) {
-        return Decoded::Text;
+    if schema.is_valid(&Value::String(text.to_owned()), budget)? {
+        return Ok(Decoded::Text);
     }
-    decode(text)
+    Ok(decode(text))
 }
 
 /// The kind of value, if the text is JSON. A raw value is scanned without recursion, so deep

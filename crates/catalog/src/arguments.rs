@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::identifier::is_identifier;
 use crate::schema::{Schema, SchemaVerdict, is_deeper_than, kind_of};
 use crate::violation::{Violation, explain, found};
+use crate::work::{OutOfBudget, WorkBudget};
 
 /// Common JSON parsers, which tools read their arguments with, refuse deeper nesting.
 const ARGUMENTS_DEPTH_MAX: usize = 127;
@@ -23,8 +24,20 @@ pub struct InvalidArguments {
     pub violations: Vec<Violation>,
     /// How many more there are.
     pub more: usize,
+    /// Whether all of the arguments were looked at.
+    pub rest: RestOfArguments,
     /// How to write the call, where the argument is no object at all.
     pub call_form: Option<String>,
+}
+
+/// Whether the search for violations went on after the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RestOfArguments {
+    /// All violations were found.
+    Checked,
+    /// The arguments are so large that the search ended at the first violation.
+    Unchecked,
 }
 
 impl std::error::Error for InvalidArguments {}
@@ -43,6 +56,9 @@ impl fmt::Display for InvalidArguments {
         if self.more > 0 {
             write!(f, "; and {} more", self.more)?;
         }
+        if self.rest == RestOfArguments::Unchecked {
+            f.write_str("; the rest of these large arguments was not checked")?;
+        }
         Ok(())
     }
 }
@@ -53,13 +69,15 @@ pub(crate) fn check(
     json: &Value,
     args: &Value,
     function: impl Fn() -> String,
-) -> Result<(), InvalidArguments> {
-    let refuse = |violations: Vec<Violation>| {
+    budget: &mut WorkBudget,
+) -> Result<Result<(), InvalidArguments>, OutOfBudget> {
+    let refuse_for = |violations: Vec<Violation>, rest: RestOfArguments| {
         let more = violations.len().saturating_sub(VIOLATIONS_MAX);
         let mut violations = violations;
         violations.truncate(VIOLATIONS_MAX);
-        Err(InvalidArguments { function: function(), violations, more, call_form: None })
+        Ok(Err(InvalidArguments { function: function(), violations, more, rest, call_form: None }))
     };
+    let refuse = |violations| refuse_for(violations, RestOfArguments::Checked);
     let at_root = |expected: &str, found: String| {
         refuse(vec![Violation { path: String::new(), expected: expected.to_owned(), found }])
     };
@@ -75,14 +93,16 @@ pub(crate) fn check(
         let function = function();
         let violation = Violation { path: String::new(), expected: "object".to_owned(), found: found(args) };
         let call_form = Some(call_form(&function, json));
-        return Err(InvalidArguments { function, violations: vec![violation], more: 0, call_form });
+        let rest = RestOfArguments::Checked;
+        return Ok(Err(InvalidArguments { function, violations: vec![violation], more: 0, rest, call_form }));
     }
     let Ok(compiled) = compiled else {
-        return Ok(());
+        return Ok(Ok(()));
     };
-    match compiled.verdict(json, args) {
-        SchemaVerdict::Valid => Ok(()),
-        SchemaVerdict::Invalid(errors) => refuse(explain(json, &errors)),
+    match compiled.verdict(args, budget)? {
+        SchemaVerdict::Valid => Ok(Ok(())),
+        SchemaVerdict::Invalid(errors) => refuse(explain(json, &errors, budget)?),
+        SchemaVerdict::InvalidFrom(error) => refuse_for(explain(json, &[error], budget)?, RestOfArguments::Unchecked),
         SchemaVerdict::Unexplained => at_root("arguments that match the schema", found(args)),
         SchemaVerdict::TooMuchWork => at_root("arguments small enough to check against the schema", found(args)),
     }

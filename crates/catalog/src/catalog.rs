@@ -11,6 +11,7 @@ use crate::function::{Function, functions_of, qualified_names};
 use crate::schema::Schema;
 use crate::tool::Tool;
 use crate::typescript::Declarations;
+use crate::work::{OutOfBudget, WorkBudget};
 
 /// Position of a tool in its catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,20 +98,36 @@ impl Catalog {
 
     /// Validates the arguments of a call against the tool's input schema.
     pub fn check(&self, tool: ToolIndex, args: &Value) -> Result<(), InvalidArguments> {
+        let verdict = self.check_within(tool, args, &mut WorkBudget::UNLIMITED.clone());
+        verdict.expect("the budget has no end")
+    }
+
+    /// Like [`check`](Self::check), for a caller who pays for the work.
+    pub fn check_within(
+        &self,
+        tool: ToolIndex,
+        args: &Value,
+        budget: &mut WorkBudget,
+    ) -> Result<Result<(), InvalidArguments>, OutOfBudget> {
         let index = tool.0 as usize;
         let function = || self.functions[index].expression();
-        arguments::check(&self.input_schemas[index], &self.tools[index].input_schema, args, function)
+        arguments::check(&self.input_schemas[index], &self.tools[index].input_schema, args, function, budget)
     }
 
     /// Decides whether an answer that came as text is JSON, by the tool's output schema if there is one.
     pub fn decode(&self, tool: ToolIndex, text: &str) -> Decoded {
+        self.decode_within(tool, text, &mut WorkBudget::UNLIMITED.clone()).expect("the budget has no end")
+    }
+
+    /// Like [`decode`](Self::decode), for a caller who pays for the work.
+    pub fn decode_within(&self, tool: ToolIndex, text: &str, budget: &mut WorkBudget) -> Result<Decoded, OutOfBudget> {
         let index = tool.0 as usize;
         let Some(json) = &self.tools[index].output_schema else {
-            return answer::decode(text);
+            return Ok(answer::decode(text));
         };
         match self.output_schemas[index].compiled(json) {
-            Ok(schema) => answer::decode_as(schema, json, text),
-            Err(_) => answer::decode(text),
+            Ok(schema) => answer::decode_as(schema, text, budget),
+            Err(_) => Ok(answer::decode(text)),
         }
     }
 

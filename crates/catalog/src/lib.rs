@@ -30,9 +30,10 @@ mod tokens;
 mod tool;
 mod typescript;
 mod violation;
+mod work;
 
 pub use answer::Decoded;
-pub use arguments::InvalidArguments;
+pub use arguments::{InvalidArguments, RestOfArguments};
 pub use catalog::{Catalog, ToolIndex, Warning};
 pub use function::Function;
 pub use search::{Explanation, Hit, Likeness, Match, SearchIndex, SearchResults, ToolField};
@@ -42,3 +43,4 @@ pub use tokens::BYTES_PER_TOKEN;
 pub use tool::{Tool, ToolsError, ToolsProblem, json_type_name, read_tools};
 pub use typescript::{Declarations, TypeText, type_of};
 pub use violation::Violation;
+pub use work::{OutOfBudget, WorkBudget};

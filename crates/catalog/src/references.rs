@@ -1,20 +1,11 @@
-//! What `$ref` can make of a schema: loops, and work that grows exponentially.
-//!
-//! Without references a schema is a tree, and checking costs at most its size times the size of
-//! the instance. With them a short schema can ask for any number of visits, or for any depth of
-//! the stack, so both are counted before the validator sets out.
+//! Where `$ref` leads in a schema, and references that cannot be followed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
 /// Schemas inside schemas, counted along the way from the root of schema and instance.
-const DEPTH_MAX: u32 = 256;
-/// About a tenth of a second of checking.
-const VISITS_MAX: u64 = 2_000_000;
-/// Explaining keeps what it finds at each visit, so it gets less.
-const EXPLAINED_VISITS_MAX: u64 = 100_000;
-
+pub(crate) const DEPTH_MAX: u32 = 256;
 /// Keywords whose subschemas see the same instance as the schema they stand in.
 const IN_PLACE: &[&str] = &["allOf", "anyOf", "else", "if", "not", "oneOf", "then"];
 const IN_PLACE_BY_PROPERTY: &[&str] = &["dependencies", "dependentSchemas"];
@@ -30,14 +21,6 @@ const INSIDE: &[&str] = &[
     "unevaluatedProperties",
 ];
 const INSIDE_BY_PROPERTY: &[&str] = &["patternProperties", "properties"];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Work {
-    Little,
-    /// Worth a verdict, not a reason.
-    Much,
-    TooMuch,
-}
 
 /// The subschema that a reference within the same document means.
 pub(crate) fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
@@ -141,81 +124,14 @@ impl<'a> Loops<'a> {
     }
 }
 
-/// The work of checking this instance against a schema that [`survey`] has accepted.
-pub(crate) fn work(root: &Value, instance: &Value) -> Work {
-    let mut count = Count { root, known: BTreeMap::new() };
-    match count.visit(root, instance, 0) {
-        Some(VisitCost { visits, .. }) if visits <= EXPLAINED_VISITS_MAX => Work::Little,
-        Some(_) => Work::Much,
-        None => Work::TooMuch,
-    }
+/// Subschemas that see the same instance as the schema with these fields.
+pub(crate) fn in_place<'a>(root: &'a Value, fields: &'a Map<String, Value>) -> impl Iterator<Item = &'a Value> {
+    target(root, fields).into_iter().chain(subschemas(fields, IN_PLACE, IN_PLACE_BY_PROPERTY))
 }
 
-#[derive(Clone, Copy)]
-struct VisitCost {
-    visits: u64,
-    height: u32,
-}
-
-struct Count<'a> {
-    root: &'a Value,
-    known: BTreeMap<(*const Value, *const Value), VisitCost>,
-}
-
-impl<'a> Count<'a> {
-    /// `None` for more than any limit allows.
-    fn visit(&mut self, schema: &'a Value, instance: &'a Value, depth: u32) -> Option<VisitCost> {
-        let Value::Object(fields) = schema else {
-            return Some(VisitCost { visits: 1, height: 0 });
-        };
-        if depth > DEPTH_MAX {
-            return None;
-        }
-        let key = (std::ptr::from_ref(schema), std::ptr::from_ref(instance));
-        if let Some(&cost) = self.known.get(&key) {
-            return (depth + cost.height <= DEPTH_MAX).then_some(cost);
-        }
-        let mut total = VisitCost { visits: 1, height: 0 };
-        for inner in in_place(self.root, fields) {
-            self.add(&mut total, inner, instance, depth)?;
-        }
-        match instance {
-            Value::Object(properties) => {
-                let named = fields.get("properties").and_then(Value::as_object);
-                for (name, value) in properties {
-                    if let Some(inner) = named.and_then(|named| named.get(name)) {
-                        self.add(&mut total, inner, value, depth)?;
-                    }
-                    for inner in subschemas(fields, INSIDE, &["patternProperties"]) {
-                        self.add(&mut total, inner, value, depth)?;
-                    }
-                }
-            }
-            Value::Array(items) => {
-                for item in items {
-                    for inner in subschemas(fields, INSIDE, &[]) {
-                        self.add(&mut total, inner, item, depth)?;
-                    }
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-        }
-        self.known.insert(key, total);
-        Some(total)
-    }
-
-    fn add(&mut self, total: &mut VisitCost, schema: &'a Value, instance: &'a Value, depth: u32) -> Option<()> {
-        let cost = self.visit(schema, instance, depth + 1)?;
-        total.visits += cost.visits;
-        total.height = total.height.max(cost.height + 1);
-        (total.visits <= VISITS_MAX).then_some(())
-    }
-}
-
-fn in_place<'a>(root: &'a Value, fields: &'a Map<String, Value>) -> impl Iterator<Item = &'a Value> {
-    let target = fields.get("$ref").and_then(Value::as_str);
-    let target = target.and_then(|reference| resolve(root, reference));
-    target.into_iter().chain(subschemas(fields, IN_PLACE, IN_PLACE_BY_PROPERTY))
+/// The schema that the `$ref` of the schema with these fields means.
+pub(crate) fn target<'a>(root: &'a Value, fields: &Map<String, Value>) -> Option<&'a Value> {
+    resolve(root, fields.get("$ref")?.as_str()?)
 }
 
 fn subschemas<'a>(

@@ -5,13 +5,15 @@ use std::sync::OnceLock;
 use jsonschema::{JsonType, JsonTypeSet, PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
-use crate::references::{self, Work};
+use crate::references;
+use crate::work::{ExplanationScope, OutOfBudget, TooMuchWork, WorkBudget, WorkPlan};
 
 /// Containers inside containers, which the validator is built from on the stack.
 const SCHEMA_DEPTH_MAX: usize = 64;
 /// As above, where one definition leads on to the next: up to nine of them are on the stack at once.
 const SCHEMA_WITH_REFERENCES_DEPTH_MAX: usize = 24;
-const PATTERN_BACKTRACKS_MAX: usize = 100_000;
+/// About half a millisecond, which every text with such a pattern may take.
+const PATTERN_BACKTRACKS_MAX: usize = 20_000;
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 /// Steps spent on finding out which kinds of value a schema allows.
 const KINDS_STEPS_MAX: u32 = 1_000;
@@ -25,13 +27,15 @@ pub(crate) struct Schema {
 #[derive(Debug)]
 pub(crate) struct CompiledSchema {
     validator: Validator,
-    has_references: bool,
+    work: WorkPlan,
     kinds: JsonTypeSet,
 }
 
 pub(crate) enum SchemaVerdict<'i> {
     Valid,
     Invalid(Vec<ValidationError<'i>>),
+    /// Invalid, and finding more than the first error is too much work.
+    InvalidFrom(ValidationError<'i>),
     /// Invalid, but finding out why is too much work.
     Unexplained,
     TooMuchWork,
@@ -68,7 +72,7 @@ impl CompiledSchema {
             .map_err(|error| reason(&error))?;
         let mut steps = KINDS_STEPS_MAX;
         let kinds = kinds(json, json, &mut steps);
-        Ok(CompiledSchema { validator, has_references, kinds })
+        Ok(CompiledSchema { validator, work: WorkPlan::new(json, has_references), kinds })
     }
 
     /// The kinds of value that can be valid, as far as `type`, `const` and the like tell without validation.
@@ -76,18 +80,36 @@ impl CompiledSchema {
         self.kinds
     }
 
-    pub(crate) fn is_valid(&self, json: &Value, instance: &Value) -> bool {
-        matches!(self.verdict(json, instance), SchemaVerdict::Valid)
+    /// A value that is too much work to check counts as not valid.
+    pub(crate) fn is_valid(&self, instance: &Value, budget: &mut WorkBudget) -> Result<bool, OutOfBudget> {
+        let Ok(steps) = self.work.steps(instance) else { return Ok(false) };
+        budget.spend(steps)?;
+        Ok(self.validator.is_valid(instance))
     }
 
-    pub(crate) fn verdict<'i>(&'i self, json: &Value, instance: &'i Value) -> SchemaVerdict<'i> {
-        let work = if self.has_references { references::work(json, instance) } else { Work::Little };
-        match work {
-            Work::TooMuch => SchemaVerdict::TooMuchWork,
-            _ if self.validator.is_valid(instance) => SchemaVerdict::Valid,
-            Work::Much => SchemaVerdict::Unexplained,
-            Work::Little => SchemaVerdict::Invalid(self.validator.iter_errors(instance).collect()),
+    pub(crate) fn verdict<'i>(
+        &'i self,
+        instance: &'i Value,
+        budget: &mut WorkBudget,
+    ) -> Result<SchemaVerdict<'i>, OutOfBudget> {
+        let steps = match self.work.steps(instance) {
+            Ok(steps) => steps,
+            Err(TooMuchWork) => return Ok(SchemaVerdict::TooMuchWork),
+        };
+        budget.spend(steps)?;
+        if self.validator.is_valid(instance) {
+            return Ok(SchemaVerdict::Valid);
         }
+        let (scope, steps) = self.work.explanation(instance, steps);
+        budget.spend(steps)?;
+        Ok(match scope {
+            ExplanationScope::AllErrors => SchemaVerdict::Invalid(self.validator.iter_errors(instance).collect()),
+            ExplanationScope::FirstError => match self.validator.validate(instance) {
+                Err(error) => SchemaVerdict::InvalidFrom(error),
+                Ok(()) => SchemaVerdict::Unexplained,
+            },
+            ExplanationScope::Nothing => SchemaVerdict::Unexplained,
+        })
     }
 }
 

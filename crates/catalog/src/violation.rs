@@ -11,12 +11,16 @@ use serde_json::Value;
 use crate::closest::closest_text;
 use crate::identifier::is_identifier;
 use crate::text::shorten;
+use crate::work::{OutOfBudget, WorkBudget};
 
 const SHOWN_LETTERS_MAX: usize = 80;
 /// The choices are what a corrected call is made from, so they may be longer than a found value.
 const SHOWN_CHOICES_LETTERS_MAX: usize = 240;
 /// More than are ever shown; looking for what was meant costs time.
 const SUGGESTIONS_MAX: usize = 16;
+/// Names that are compared for all suggestions of one refusal: a few milliseconds.
+const COMPARISONS_MAX: u64 = 5_000;
+const STEPS_PER_COMPARISON: u64 = 20;
 
 /// One mismatch between arguments and schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -39,14 +43,22 @@ impl fmt::Display for Violation {
 }
 
 /// All violations in the order of their paths, each once.
-pub(crate) fn explain(root: &Value, errors: &[ValidationError]) -> Vec<Violation> {
-    let mut flaws = Vec::new();
+///
+/// Looking for names that were probably meant is paid for from the budget.
+pub(crate) fn explain(
+    root: &Value,
+    errors: &[ValidationError],
+    budget: &mut WorkBudget,
+) -> Result<Vec<Violation>, OutOfBudget> {
+    let mut flaws = Flaws { found: Vec::new(), comparisons: 0 };
     for error in errors {
         collect(root, error, &mut flaws);
     }
+    budget.spend(flaws.comparisons * STEPS_PER_COMPARISON)?;
+    let mut flaws = flaws.found;
     flaws.sort();
     flaws.dedup();
-    flaws.into_iter().map(Flaw::into_violation).collect()
+    Ok(flaws.into_iter().map(Flaw::into_violation).collect())
 }
 
 /// The value with its kind: `number 3`.
@@ -60,6 +72,28 @@ pub(crate) fn found(value: &Value) -> String {
         Value::Object(_) => "object",
     };
     format!("{kind} {}", shown(value, SHOWN_LETTERS_MAX))
+}
+
+/// The violations found so far.
+struct Flaws {
+    found: Vec<Flaw>,
+    /// Names that were compared with an unknown one.
+    comparisons: u64,
+}
+
+impl Flaws {
+    fn push(&mut self, flaw: Flaw) {
+        self.found.push(flaw);
+    }
+
+    /// The known name that was probably meant, as long as looking for it is little work.
+    fn meant<'a>(&mut self, known: &[&'a str], name: &str) -> Option<&'a str> {
+        if self.comparisons + known.len() as u64 > COMPARISONS_MAX {
+            return None;
+        }
+        self.comparisons += known.len() as u64;
+        closest_text(known, name)
+    }
 }
 
 /// A violation whose path can still be compared step by step.
@@ -105,7 +139,7 @@ impl Flaw {
     }
 }
 
-fn collect(root: &Value, error: &ValidationError, flaws: &mut Vec<Flaw>) {
+fn collect(root: &Value, error: &ValidationError, flaws: &mut Flaws) {
     let at = error.instance_path();
     match error.kind() {
         ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
@@ -119,11 +153,12 @@ fn collect(root: &Value, error: &ValidationError, flaws: &mut Vec<Flaw>) {
         ValidationErrorKind::AdditionalProperties { unexpected }
         | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
             let known = known_properties(root, error);
+            let only = only_known(&known);
             let mut names: Vec<&String> = unexpected.iter().collect();
             names.sort();
             for (index, name) in names.into_iter().enumerate() {
-                let meant = (index < SUGGESTIONS_MAX).then(|| closest_text(&known, name)).flatten();
-                flaws.push(unknown_property(at, name, meant, &known));
+                let meant = if index < SUGGESTIONS_MAX { flaws.meant(&known, name) } else { None };
+                flaws.push(unknown_property(at, name, meant, &only));
             }
         }
         ValidationErrorKind::PropertyNames { error } => {
@@ -140,12 +175,16 @@ fn collect(root: &Value, error: &ValidationError, flaws: &mut Vec<Flaw>) {
     }
 }
 
-fn unknown_property(at: &Location, name: &str, meant: Option<&str>, known: &[&str]) -> Flaw {
-    let expected = if known.is_empty() {
-        "no such property".to_owned()
-    } else {
-        format!("only {}", shorten(&known.join(", "), SHOWN_CHOICES_LETTERS_MAX))
-    };
+fn only_known(known: &[&str]) -> String {
+    if known.is_empty() {
+        return "no such property".to_owned();
+    }
+    // Each name is followed by a separator, so these are enough for all letters that are shown.
+    let shown = &known[..known.len().min(SHOWN_CHOICES_LETTERS_MAX)];
+    format!("only {}", shorten(&shown.join(", "), SHOWN_CHOICES_LETTERS_MAX))
+}
+
+fn unknown_property(at: &Location, name: &str, meant: Option<&str>, expected: &str) -> Flaw {
     let unknown = quoted(name);
     let found = match meant {
         Some(meant) => format!("unknown property {unknown} (did you mean {}?)", quoted(meant)),
@@ -196,7 +235,7 @@ fn collect_closest(
     root: &Value,
     error: &ValidationError,
     context: &[Vec<ValidationError<'static>>],
-    flaws: &mut Vec<Flaw>,
+    flaws: &mut Flaws,
 ) {
     let at = error.instance_path();
     let mut branches = Vec::new();

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use dacapo_catalog::ToolIndex;
-use dacapo_sandbox::{CallDecision, Host, LogLevel};
+use dacapo_catalog::{OutOfBudget, ToolIndex, WorkBudget};
+use dacapo_sandbox::{CallDecision, FuelMeter, Host, LogLevel, OutOfFuel};
 use serde_json::Value;
 
 use crate::canonical::canonical;
@@ -62,12 +62,18 @@ pub(crate) struct CallRecorder {
     /// Positions of records that no call has used.
     unused: BTreeSet<usize>,
     log_bytes: u64,
+    /// Arguments of all calls, in both forms.
+    held_bytes: usize,
     suggestions_left: Cell<u32>,
     toolbox: Arc<Toolbox>,
     limits: Limits,
 }
 
-/// Looking for similar names costs more than the fuel that is charged for it, so the number of hints is bounded.
+/// Fuel for a step of checking a value against a schema, and for comparing a name with that of a tool.
+pub(crate) const FUEL_PER_CHECK_STEP: u64 = 200;
+const FUEL_PER_COMPARED_NAME: u64 = 4_000;
+
+/// After this many hints a program is not helped by more.
 const SUGGESTIONS_MAX: u32 = 20;
 
 /// Bytes that a log line counts for besides its text.
@@ -85,6 +91,7 @@ impl CallRecorder {
             unused: (0..records.len()).collect(),
             records: records.to_vec(),
             log_bytes: 0,
+            held_bytes: 0,
             suggestions_left: Cell::new(SUGGESTIONS_MAX),
             toolbox,
             limits,
@@ -126,6 +133,11 @@ impl CallRecorder {
             Callee::Tool(tool) => self.toolbox.catalog().qualified_name(*tool),
             Callee::Lookup(lookup) => lookup.name(),
         }
+    }
+
+    /// Memory that the program takes outside of its own: what it logged, and the arguments of its calls.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes + self.log_bytes as usize
     }
 
     fn stop(&mut self, limit: Limit) {
@@ -178,14 +190,23 @@ impl CallRecorder {
         left > 0
     }
 
-    /// Who answers function number `tool`; `Err` if it does not take these arguments.
-    fn callee(&self, tool: u32, args: &Value) -> Result<Callee, String> {
+    /// Who answers function number `tool`, or why it does not take these arguments.
+    fn callee(
+        &self,
+        tool: u32,
+        args: &Value,
+        args_bytes: usize,
+        meter: &mut FuelMeter,
+    ) -> Result<Result<Callee, String>, OutOfFuel> {
         if let Some(function) = self.toolbox.lookup_function(tool) {
-            return Lookup::read(function, args).map(Callee::Lookup);
+            meter.charge(Lookup::fuel(&self.toolbox, args_bytes))?;
+            return Ok(Lookup::read(function, args).map(Callee::Lookup));
         }
         let tool = ToolIndex(tool);
-        self.toolbox.catalog().check(tool, args).map_err(|invalid| invalid.to_string())?;
-        Ok(Callee::Tool(tool))
+        let mut budget = WorkBudget::new(meter.available() / FUEL_PER_CHECK_STEP);
+        let checked = self.toolbox.catalog().check_within(tool, args, &mut budget).map_err(|OutOfBudget| OutOfFuel);
+        meter.charge(budget.spent() * FUEL_PER_CHECK_STEP)?;
+        Ok(checked?.map(|()| Callee::Tool(tool)).map_err(|invalid| invalid.to_string()))
     }
 
     fn exceeded_by(&self, args: &str) -> Option<Limit> {
@@ -203,7 +224,7 @@ impl CallRecorder {
 }
 
 impl Host for CallRecorder {
-    fn call(&mut self, tool: u32, args: &str) -> CallDecision {
+    fn call(&mut self, tool: u32, args: &str, meter: &mut FuelMeter) -> CallDecision {
         if let Some(limit) = self.exceeded_by(args) {
             self.stop(limit);
             return CallDecision::Stop;
@@ -212,11 +233,17 @@ impl Host for CallRecorder {
             Ok(value) => value,
             Err(error) => return CallDecision::Refused(format!("the arguments are not JSON: {error}")),
         };
-        let callee = match self.callee(tool, &value) {
-            Ok(callee) => callee,
-            Err(message) => return CallDecision::Refused(message),
+        let callee = match self.callee(tool, &value, args.len(), meter) {
+            Ok(Ok(callee)) => callee,
+            Ok(Err(message)) => return CallDecision::Refused(message),
+            Err(OutOfFuel) => return CallDecision::OutOfFuel,
         };
         let canonical = canonical(&value);
+        self.held_bytes += args.len() + canonical.len();
+        if self.held_bytes as u64 > self.limits.get(Limit::MemoryBytes) {
+            self.stop(Limit::MemoryBytes);
+            return CallDecision::Stop;
+        }
         let call = CallIndex(self.calls.len() as u32);
         let record = match callee {
             Callee::Tool(tool) => self.take_record(tool, &canonical),
@@ -231,11 +258,6 @@ impl Host for CallRecorder {
         CallDecision::Issued
     }
 
-    fn effort(&self, tool: u32, args_bytes: u32) -> u64 {
-        let is_lookup = self.toolbox.lookup_function(tool).is_some();
-        if is_lookup { Lookup::effort(&self.toolbox, args_bytes) } else { 0 }
-    }
-
     fn log(&mut self, level: LogLevel, text: &str) -> ControlFlow<()> {
         self.log_bytes += text.len() as u64 + LOG_LINE_BYTES;
         if self.log_bytes > self.limits.get(Limit::LogBytes) {
@@ -246,8 +268,12 @@ impl Host for CallRecorder {
         ControlFlow::Continue(())
     }
 
-    fn unknown_name(&self, namespace: u32, name: &str) -> String {
-        if self.may_suggest() { self.toolbox.unknown_member(namespace, name) } else { format!("{name} is not defined") }
+    fn unknown_name(&self, namespace: u32, name: &str, meter: &mut FuelMeter) -> Result<String, OutOfFuel> {
+        if !self.may_suggest() {
+            return Ok(format!("{name} is not defined"));
+        }
+        meter.charge(self.toolbox.catalog().tools().len() as u64 * FUEL_PER_COMPARED_NAME)?;
+        Ok(self.toolbox.unknown_member(namespace, name))
     }
 
     fn members(&self, namespace: u32) -> &[u8] {

@@ -82,9 +82,9 @@ impl Lookup {
     }
 
     /// Fuel that one answer is charged.
-    pub(crate) fn effort(toolbox: &Toolbox, args_bytes: u32) -> u64 {
+    pub(crate) fn fuel(toolbox: &Toolbox, args_bytes: usize) -> u64 {
         let tools = toolbox.catalog().tools().len() as u64;
-        FUEL_PER_LOOKUP + tools * (FUEL_PER_TOOL + u64::from(args_bytes) / BYTES_PER_FUEL_AND_TOOL)
+        FUEL_PER_LOOKUP + tools * (FUEL_PER_TOOL + args_bytes as u64 / BYTES_PER_FUEL_AND_TOOL)
     }
 
     pub(crate) fn name(&self) -> &'static str {

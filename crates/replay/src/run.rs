@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dacapo_catalog::{Decoded, OutOfBudget, ToolIndex, WorkBudget};
 use dacapo_sandbox::{AnswerKind, FinalReport, IdleState, LogLevel, ShouldContinue, Stop, Vm};
 use serde_json::json;
 
-use crate::call_recorder::{CallRecorder, Callee, Issued};
+use crate::call_recorder::{CallRecorder, Callee, FUEL_PER_CHECK_STEP, Issued};
 use crate::journal::{Answer, CallIndex, Journal, JournalEntry, JsonText, holds_big_integers};
 use crate::limits::{Limit, Limits};
 use crate::program::Program;
@@ -68,8 +69,9 @@ impl ReplayRun {
         self.consumed
     }
 
+    /// Its own memory, and what is kept of its calls and logs.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.vm.memory_bytes()
+        self.vm.memory_bytes() + self.vm.host().held_bytes()
     }
 
     fn walk(&mut self, journal: &Journal, inputs: &RunInputs<'_>) -> StepEnd {
@@ -164,14 +166,14 @@ impl ReplayRun {
     }
 
     fn settle(&mut self, call: CallIndex, answer: &Answer, inputs: &RunInputs<'_>) -> Result<IdleState, StepEnd> {
-        let recorder = self.vm.host_mut();
-        recorder.close(call);
+        self.vm.host_mut().close(call);
+        let recorder = self.vm.host();
         let issued = &recorder.calls[call.0 as usize];
         let (kind, text) = match answer {
             Answer::Ok(json) => match (&issued.callee, serde_json::from_str::<String>(json.as_str())) {
-                (Callee::Tool(tool), Ok(text)) => match recorder.toolbox().catalog().decode(*tool, &text) {
-                    dacapo_catalog::Decoded::Json(json) => (json_kind(&json), json),
-                    dacapo_catalog::Decoded::Text => (AnswerKind::Text, text),
+                (&Callee::Tool(tool), Ok(text)) => match self.decode(tool, &text, inputs)? {
+                    Decoded::Json(json) => (json_kind(&json), json),
+                    Decoded::Text => (AnswerKind::Text, text),
                 },
                 _ => (json_kind(json.as_str()), json.as_str().to_owned()),
             },
@@ -180,6 +182,13 @@ impl ReplayRun {
             }
         };
         Ok(self.vm.settle(call.0, kind, &text, inputs.should_continue)?)
+    }
+
+    fn decode(&mut self, tool: ToolIndex, text: &str, inputs: &RunInputs<'_>) -> Result<Decoded, Stop> {
+        let mut budget = WorkBudget::new(self.vm.fuel_left() / FUEL_PER_CHECK_STEP);
+        let decoded = self.vm.host().toolbox().catalog().decode_within(tool, text, &mut budget);
+        self.vm.charge(budget.spent() * FUEL_PER_CHECK_STEP, inputs.should_continue)?;
+        decoded.map_err(|OutOfBudget| Stop::OutOfFuel(Vec::new()))
     }
 
     fn conclude(&mut self, end: StepEnd, journal: &Journal, inputs: &RunInputs<'_>) -> Result<Step, Interrupted> {

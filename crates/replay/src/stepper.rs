@@ -34,7 +34,7 @@ impl std::fmt::Debug for Stepper {
 pub struct WarmPrograms {
     /// Programs at most.
     pub count_max: u32,
-    /// Bytes of their memories at most.
+    /// Bytes of their memories at most, with the arguments of their calls and what they logged.
     pub bytes_max: usize,
 }
 
@@ -65,6 +65,9 @@ pub enum StepError {
 
 /// Memory that a paused program takes on the host, besides its own.
 const BYTES_PER_PROGRAM: usize = 256 << 10;
+
+/// Fuel for reading a program's source and turning it into JavaScript.
+const FUEL_PER_SOURCE_BYTE: u64 = 100;
 
 /// Finished steps kept for each paused program that may be kept. They take far less room.
 const FINISHED_PER_WARM: usize = 8;
@@ -150,6 +153,10 @@ impl Stepper {
         if code.len() as u64 > request.limits.get(Limit::ProgramBytes) {
             return Ok(Err(unstarted(report::limit(Limit::ProgramBytes, &[], inputs), request)));
         }
+        let preparation_fuel = code.len() as u64 * FUEL_PER_SOURCE_BYTE;
+        if preparation_fuel > request.limits.get(Limit::Fuel) {
+            return Ok(Err(unstarted(report::limit(Limit::Fuel, &[], inputs), request)));
+        }
         let prepared = match dacapo_script::prepare(code) {
             Ok(prepared) => prepared,
             Err(diagnostic) => return Ok(Err(unstarted(report::syntax(diagnostic), request))),
@@ -164,8 +171,10 @@ impl Stepper {
         };
         let mut vm = self.new_vm(&config, request)?;
         let unknown = request.toolbox.unknown_names(&prepared.unknown_calls);
-        let started =
-            vm.start(&config, &[request.toolbox.names(), &unknown], &prepared.javascript, inputs.should_continue);
+        let names = [request.toolbox.names(), &unknown];
+        let started = vm
+            .charge(preparation_fuel, inputs.should_continue)
+            .and_then(|()| vm.start(&config, &names, &prepared.javascript, inputs.should_continue));
         Ok(Ok(ReplayRun::new(vm, started)))
     }
 

@@ -2,25 +2,24 @@
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use wasmtime::{Caller, Linker, Memory, ResourceLimiter, Trap};
 
 use crate::builtins::{self, Collation};
-use crate::vm::JsPosition;
+use crate::vm::{FUEL_PER_CHECK, JsPosition};
 
 /// The host's side of a program: takes its calls and its logs.
 pub trait Host: Send + 'static {
-    /// The program calls a tool. Issued calls are numbered from zero, in this order.
-    fn call(&mut self, tool: u32, args: &str) -> CallDecision;
-    /// Fuel that a call with arguments of this length is charged for work of the host.
-    fn effort(&self, _tool: u32, _args_bytes: u32) -> u64 {
-        0
-    }
+    /// The program calls a tool. Issued calls are numbered from zero, in this order. Work that grows faster than the
+    /// arguments is to be paid for from the meter, before it is done.
+    fn call(&mut self, tool: u32, args: &str, meter: &mut FuelMeter) -> CallDecision;
     /// The program logs a line; `Break` ends it with [`Stop::ByHost`](crate::Stop::ByHost).
     fn log(&mut self, level: LogLevel, text: &str) -> ControlFlow<()>;
     /// The message of the error that a name which is no tool throws. Namespace 0 is `tools`, the others count from 1 in
     /// the order in which they were installed.
-    fn unknown_name(&self, namespace: u32, name: &str) -> String;
+    fn unknown_name(&self, namespace: u32, name: &str, meter: &mut FuelMeter) -> Result<String, OutOfFuel>;
     /// The functions of a namespace: [`Names::members`](crate::Names::members).
     fn members(&self, _namespace: u32) -> &[u8] {
         &[]
@@ -28,6 +27,34 @@ pub trait Host: Send + 'static {
     /// The namespace of `tools["server.tool"]`, and the name that the function has in it.
     fn qualified(&self, _name: &str) -> Option<(u32, &str)> {
         None
+    }
+}
+
+/// The fuel of a program, for work that the host does on its behalf.
+#[derive(Debug)]
+pub struct FuelMeter {
+    left: u64,
+    /// Fuel that has been taken for the question itself. Work is free until it is used up.
+    prepaid: u64,
+}
+
+/// The program has less fuel than the work costs. The work must not be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutOfFuel;
+
+impl FuelMeter {
+    /// Fuel that can still be charged.
+    pub fn available(&self) -> u64 {
+        self.left.saturating_add(self.prepaid)
+    }
+
+    /// Takes fuel; where too little is left it takes all.
+    pub fn charge(&mut self, cost: u64) -> Result<(), OutOfFuel> {
+        let beyond = cost.saturating_sub(self.prepaid);
+        self.prepaid = self.prepaid.saturating_sub(cost);
+        let left = self.left.checked_sub(beyond);
+        self.left = left.unwrap_or(0);
+        left.map(|_| ()).ok_or(OutOfFuel)
     }
 }
 
@@ -40,6 +67,8 @@ pub enum CallDecision {
     Refused(String),
     /// The program ends with [`Stop::ByHost`](crate::Stop::ByHost).
     Stop,
+    /// The program ends with [`Stop::OutOfFuel`](crate::Stop::OutOfFuel).
+    OutOfFuel,
 }
 
 /// The function of `console` that wrote a line.
@@ -68,12 +97,14 @@ pub(crate) struct HostState<H> {
     pub result: Option<String>,
     pub error: Option<String>,
     pub unhandled: Vec<String>,
+    /// What was left when the caller's [`ShouldContinue`](crate::ShouldContinue) was last called for work of the host.
+    pub fuel_at_check: u64,
     reply: Vec<u8>,
     collation: Collation,
 }
 
 impl<H> HostState<H> {
-    pub(crate) fn new(host: H, memory_bytes_max: usize) -> HostState<H> {
+    pub(crate) fn new(host: H, memory_bytes_max: usize, fuel: u64) -> HostState<H> {
         HostState {
             host,
             memory: None,
@@ -84,9 +115,19 @@ impl<H> HostState<H> {
             result: None,
             error: None,
             unhandled: Vec::new(),
+            fuel_at_check: fuel,
             reply: Vec::new(),
             collation: Collation::default(),
         }
+    }
+
+    /// Whether a few milliseconds of work have passed since the last check. If so, it is to be made now.
+    pub(crate) fn is_check_due(&mut self, fuel_left: u64) -> bool {
+        let is_due = self.fuel_at_check.saturating_sub(fuel_left) >= FUEL_PER_CHECK;
+        if is_due {
+            self.fuel_at_check = fuel_left;
+        }
+        is_due
     }
 
     /// Keeps a reply until the guest has allocated memory for it and reads it. Returns its length.
@@ -117,16 +158,25 @@ const REPORT_RESULT: u32 = 0;
 const REPORT_ERROR: u32 = 1;
 
 pub(crate) fn define<H: Host>(linker: &mut Linker<HostState<H>>) -> wasmtime::Result<()> {
-    linker.func_wrap("host", "call", |mut caller: Caller<'_, HostState<H>>, tool: u32, at: u32, length: u32| {
-        let effort = caller.data().host.effort(tool, length);
-        charge(&mut caller, FUEL_PER_BYTE * u64::from(length) + effort)?;
-        let (bytes, state) = split(&mut caller)?;
-        match state.host.call(tool, &text(bytes, at, length)?) {
-            CallDecision::Issued => Ok(0),
-            CallDecision::Refused(message) => Ok(-state.reply_with(message) - 1),
-            CallDecision::Stop => Err(stop(state)),
-        }
-    })?;
+    linker.func_wrap_async(
+        "host",
+        "call",
+        |mut caller: Caller<'_, HostState<H>>, (tool, at, length): (u32, u32, u32)| {
+            Box::new(async move {
+                let mut meter = charge(&mut caller, FUEL_PER_BYTE * u64::from(length)).await?;
+                let (bytes, state) = split(&mut caller)?;
+                let decision = state.host.call(tool, &text(bytes, at, length)?, &mut meter);
+                settle(&mut caller, &meter)?;
+                let state = caller.data_mut();
+                match decision {
+                    CallDecision::Issued => Ok(0),
+                    CallDecision::Refused(message) => Ok(-state.reply_with(message) - 1),
+                    CallDecision::Stop => Err(stop(state)),
+                    CallDecision::OutOfFuel => Err(Trap::OutOfFuel.into()),
+                }
+            })
+        },
+    )?;
     linker.func_wrap("host", "log", |mut caller: Caller<'_, HostState<H>>, level: u32, at: u32, length: u32| {
         let (bytes, state) = split(&mut caller)?;
         let level = match level {
@@ -156,34 +206,13 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<HostState<H>>) -> wasmtime::Re
             caller.data_mut().places.push(JsPosition { line, column });
         }
     })?;
-    linker.func_wrap("host", "ask", |mut caller: Caller<'_, HostState<H>>, question: u32, at: u32, length: u32| {
-        let effort = builtins::url_effort(guest_bytes(&mut caller, at, length)?);
-        charge(&mut caller, FUEL_PER_BYTE * u64::from(length) + effort)?;
-        if question == builtins::MEMBERS {
-            let namespace = guest_bytes(&mut caller, at, length)?.first_chunk().ok_or_else(misused)?;
-            let namespace = u32::from_le_bytes(*namespace);
-            let members = caller.data().host.members(namespace).to_vec();
-            charge(&mut caller, members.len() as u64)?;
-            return Ok(caller.data_mut().reply_with(members));
-        }
-        let (bytes, state) = split(&mut caller)?;
-        let answer = match question {
-            builtins::UNKNOWN_NAME => {
-                let (namespace, name) = slice(bytes, at, length)?.split_first_chunk().ok_or_else(misused)?;
-                let name = String::from_utf8_lossy(name);
-                Some(state.host.unknown_name(u32::from_le_bytes(*namespace), &name).into_bytes())
-            }
-            builtins::QUALIFIED => {
-                let found = state.host.qualified(&text(bytes, at, length)?);
-                found.map(|(namespace, name)| [&namespace.to_le_bytes(), name.as_bytes()].concat())
-            }
-            _ => builtins::answer(question, &text(bytes, at, length)?).map(String::into_bytes),
-        };
-        Ok(match answer {
-            Some(answer) => state.reply_with(answer),
-            None => -1,
-        })
-    })?;
+    linker.func_wrap_async(
+        "host",
+        "ask",
+        |mut caller: Caller<'_, HostState<H>>, (question, at, length): (u32, u32, u32)| {
+            Box::new(async move { answer_question(&mut caller, question, at, length).await })
+        },
+    )?;
     linker.func_wrap("host", "read", |mut caller: Caller<'_, HostState<H>>, into: u32| {
         let (bytes, state) = split(&mut caller)?;
         let reply = std::mem::take(&mut state.reply);
@@ -191,26 +220,95 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<HostState<H>>) -> wasmtime::Re
         bytes.get_mut(start..start + reply.len()).ok_or_else(misused)?.copy_from_slice(&reply);
         Ok(())
     })?;
-    linker.func_wrap(
+    linker.func_wrap_async(
         "host",
         "compare",
-        |mut caller: Caller<'_, HostState<H>>, a: u32, a_length: u32, b: u32, b_length: u32, options: u32| {
-            let effort = |text: &[u8]| FUEL_PER_BYTE * text.len() as u64 + builtins::collation_effort(text, options);
-            let cost = effort(guest_bytes(&mut caller, a, a_length)?) + effort(guest_bytes(&mut caller, b, b_length)?);
-            charge(&mut caller, cost)?;
-            let (bytes, state) = split(&mut caller)?;
-            let order = state.collation.compare(slice(bytes, a, a_length)?, slice(bytes, b, b_length)?, options);
-            Ok(order as i32)
+        |mut caller: Caller<'_, HostState<H>>, (a, a_length, b, b_length, options): (u32, u32, u32, u32, u32)| {
+            Box::new(async move {
+                let effort =
+                    |text: &[u8]| FUEL_PER_BYTE * text.len() as u64 + builtins::collation_effort(text, options);
+                let cost =
+                    effort(guest_bytes(&mut caller, a, a_length)?) + effort(guest_bytes(&mut caller, b, b_length)?);
+                charge(&mut caller, cost).await?;
+                let (bytes, state) = split(&mut caller)?;
+                let order = state.collation.compare(slice(bytes, a, a_length)?, slice(bytes, b, b_length)?, options);
+                Ok(order as i32)
+            })
         },
     )?;
     Ok(())
 }
 
-/// Takes the fuel before the work is done, so that a program without fuel causes no work.
-fn charge<H>(caller: &mut Caller<'_, HostState<H>>, cost: u64) -> wasmtime::Result<()> {
-    let left = caller.get_fuel()?.checked_sub(FUEL_PER_QUESTION + cost);
+/// The length of the reply, or -1 if there is none.
+async fn answer_question<H: Host>(
+    caller: &mut Caller<'_, HostState<H>>,
+    question: u32,
+    at: u32,
+    length: u32,
+) -> wasmtime::Result<i32> {
+    let effort = builtins::url_effort(guest_bytes(caller, at, length)?);
+    let mut meter = charge(caller, FUEL_PER_BYTE * u64::from(length) + effort).await?;
+    if question == builtins::MEMBERS {
+        let namespace = guest_bytes(caller, at, length)?.first_chunk().ok_or_else(misused)?;
+        let namespace = u32::from_le_bytes(*namespace);
+        let members = caller.data().host.members(namespace).to_vec();
+        charge(caller, members.len() as u64).await?;
+        return Ok(caller.data_mut().reply_with(members));
+    }
+    let (bytes, state) = split(caller)?;
+    let answer = match question {
+        builtins::UNKNOWN_NAME => {
+            let (namespace, name) = slice(bytes, at, length)?.split_first_chunk().ok_or_else(misused)?;
+            let name = String::from_utf8_lossy(name);
+            let message = state.host.unknown_name(u32::from_le_bytes(*namespace), &name, &mut meter);
+            settle(caller, &meter)?;
+            Some(message.map_err(|OutOfFuel| Trap::OutOfFuel)?.into_bytes())
+        }
+        builtins::QUALIFIED => {
+            let found = state.host.qualified(&text(bytes, at, length)?);
+            found.map(|(namespace, name)| [&namespace.to_le_bytes(), name.as_bytes()].concat())
+        }
+        _ => builtins::answer(question, &text(bytes, at, length)?).map(String::into_bytes),
+    };
+    Ok(match answer {
+        Some(answer) => caller.data_mut().reply_with(answer),
+        None => -1,
+    })
+}
+
+/// Takes the fuel before the work is done, so that a program without fuel causes no work. What is left can be charged
+/// for work whose size only the host knows.
+async fn charge<H: Send>(caller: &mut Caller<'_, HostState<H>>, cost: u64) -> wasmtime::Result<FuelMeter> {
+    let prepaid = FUEL_PER_QUESTION + cost;
+    let left = caller.get_fuel()?.checked_sub(prepaid);
     caller.set_fuel(left.unwrap_or(0))?;
-    left.map(|_| ()).ok_or_else(|| Trap::OutOfFuel.into())
+    let left = left.ok_or(Trap::OutOfFuel)?;
+    // `set_fuel` starts the interval anew after which the guest yields, so a program that keeps its host busy would
+    // never be interrupted.
+    if caller.data_mut().is_check_due(left) {
+        YieldOnce(false).await;
+    }
+    Ok(FuelMeter { left, prepaid })
+}
+
+/// Takes the fuel that the host has charged.
+fn settle<H>(caller: &mut Caller<'_, HostState<H>>, meter: &FuelMeter) -> wasmtime::Result<()> {
+    if caller.get_fuel()? == meter.left { Ok(()) } else { caller.set_fuel(meter.left) }
+}
+
+/// Lets the caller of the guest look whether to go on.
+struct YieldOnce(bool);
+
+impl Future for YieldOnce {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.0, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
 }
 
 fn guest_bytes<'a, H>(caller: &'a mut Caller<'_, HostState<H>>, at: u32, length: u32) -> wasmtime::Result<&'a [u8]> {

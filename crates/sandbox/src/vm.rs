@@ -95,7 +95,7 @@ const INBOX: u32 = include!(concat!(env!("OUT_DIR"), "/inbox.in"));
 const INBOX_BYTES: usize = 65536;
 
 /// Fuel that is burnt between two calls of [`ShouldContinue`]: a few milliseconds of work.
-const FUEL_PER_CHECK: u64 = 20_000_000;
+pub(crate) const FUEL_PER_CHECK: u64 = 20_000_000;
 /// Fuel for finding out where a program was when its own fuel was used up.
 const POST_MORTEM_FUEL: u64 = 10_000_000;
 
@@ -105,12 +105,12 @@ pub type ShouldContinue<'a> = &'a dyn Fn() -> bool;
 /// One program in its own memory. Between two methods its job queue is empty.
 ///
 /// ```
-/// # use dacapo_sandbox::{CallDecision, Host, LogLevel, Sandbox, VmConfig};
+/// # use dacapo_sandbox::{CallDecision, FuelMeter, Host, LogLevel, OutOfFuel, Sandbox, VmConfig};
 /// # struct NoTools;
 /// # impl Host for NoTools {
-/// #     fn call(&mut self, _: u32, _: &str) -> CallDecision { CallDecision::Stop }
+/// #     fn call(&mut self, _: u32, _: &str, _: &mut FuelMeter) -> CallDecision { CallDecision::Stop }
 /// #     fn log(&mut self, _: LogLevel, _: &str) -> std::ops::ControlFlow<()> { std::ops::ControlFlow::Continue(()) }
-/// #     fn unknown_name(&self, _: u32, name: &str) -> String { name.to_owned() }
+/// #     fn unknown_name(&self, _: u32, name: &str, _: &mut FuelMeter) -> Result<String, OutOfFuel> { Ok(name.to_owned()) }
 /// # }
 /// # let config = VmConfig { entropy: [7; 40], started_at_ms: 0.0, fuel: 1 << 30, memory_bytes: 16 << 20, stack_bytes: 256 << 10 };
 /// let sandbox = Sandbox::new(1)?;
@@ -144,10 +144,11 @@ impl<H> std::fmt::Debug for Vm<H> {
 impl<H: Host> Sandbox<H> {
     /// A fresh memory in which nothing has run yet; `Err` if all are taken.
     pub fn new_vm(&self, config: &VmConfig, host: H) -> Result<Vm<H>, SandboxError> {
-        let state = HostState::new(host, config.memory_bytes);
+        let state = HostState::new(host, config.memory_bytes, config.fuel);
         let mut store = Store::new(self.guest.module().engine(), state);
         store.limiter(|state| state);
-        let instance = self.guest.instantiate(&mut store).map_err(|error| {
+        let instantiated = drive(self.guest.instantiate_async(&mut store), &|| true).expect("it is never given up");
+        let instance = instantiated.map_err(|error| {
             if error.is::<wasmtime::PoolConcurrencyLimitError>() {
                 SandboxError::Full(self.programs_max)
             } else {
@@ -256,7 +257,27 @@ impl<H: Host> Vm<H> {
 
     /// Instructions executed since the start, and work of the host on the program's behalf.
     pub fn fuel_used(&self) -> u64 {
-        self.fuel_max - self.store.get_fuel().unwrap_or(0)
+        self.fuel_max - self.fuel_left()
+    }
+
+    /// Instructions that it may still execute.
+    pub fn fuel_left(&self) -> u64 {
+        self.store.get_fuel().unwrap_or(0)
+    }
+
+    /// Takes fuel for work that the host does between two runs of the guest.
+    pub fn charge(&mut self, cost: u64, should_continue: ShouldContinue<'_>) -> Result<(), Stop> {
+        if cost == 0 {
+            return Ok(());
+        }
+        let left = self.fuel_left().checked_sub(cost);
+        let charged = self.store.set_fuel(left.unwrap_or(0));
+        charged.map_err(|error| Stop::Fault(format!("{error:?}")))?;
+        let Some(left) = left else { return Err(Stop::OutOfFuel(Vec::new())) };
+        if self.store.data_mut().is_check_due(left) && !should_continue() {
+            return Err(Stop::Interrupted);
+        }
+        Ok(())
     }
 
     /// Size of its memory, which never shrinks.

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use dacapo_sandbox::{
-    AnswerKind, CallDecision, FinalReport, Host, IdleState, JsPosition, LogLevel, Names, Sandbox, SandboxError,
-    ShouldContinue, Stop, Vm, VmConfig,
+    AnswerKind, CallDecision, FinalReport, FuelMeter, Host, IdleState, JsPosition, LogLevel, Names, OutOfFuel, Sandbox,
+    SandboxError, ShouldContinue, Stop, Vm, VmConfig,
 };
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ const PRICE: u16 = 0;
 const FORBIDDEN: u16 = 1;
 
 impl Host for Recorder {
-    fn call(&mut self, tool: u32, args: &str) -> CallDecision {
+    fn call(&mut self, tool: u32, args: &str, _: &mut FuelMeter) -> CallDecision {
         if tool == u32::from(FORBIDDEN) {
             return CallDecision::Refused("forbidden is not for programs".to_owned());
         }
@@ -35,8 +35,8 @@ impl Host for Recorder {
         if text == "stop" { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    fn unknown_name(&self, _: u32, name: &str) -> String {
-        format!("there is no tool {name}")
+    fn unknown_name(&self, _: u32, name: &str, _: &mut FuelMeter) -> Result<String, OutOfFuel> {
+        Ok(format!("there is no tool {name}"))
     }
 }
 
@@ -176,18 +176,21 @@ fn recursion_ends_at_the_same_depth_every_time() {
 
 #[test]
 fn the_caller_can_interrupt_a_program_that_still_has_fuel() {
-    let config = VmConfig { fuel: u64::MAX / 2, ..config() };
-    let sandbox = sandbox(1);
-    let mut vm = sandbox.new_vm(&config, Recorder::default()).unwrap();
-    let checks = Cell::new(0);
-    let three_times = || {
-        checks.set(checks.get() + 1);
-        checks.get() < 3
-    };
+    // The second and third ask their host all the time.
+    for work in ["", "'ä'.localeCompare('z')", "try { tools.missing() } catch {}"] {
+        let config = VmConfig { fuel: 2_000_000_000, ..config() };
+        let sandbox = sandbox(1);
+        let mut vm = sandbox.new_vm(&config, Recorder::default()).unwrap();
+        let checks = Cell::new(0);
+        let three_times = || {
+            checks.set(checks.get() + 1);
+            checks.get() < 3
+        };
 
-    let stopped = vm.start(&config, &[], "(async () => { while (true) {} })()", &three_times);
+        let stopped = vm.start(&config, &[], &format!("(async () => {{ while (true) {{ {work} }} }})()"), &three_times);
 
-    assert_eq!((stopped, checks.get()), (Err(Stop::Interrupted), 3));
+        assert_eq!((stopped, checks.get()), (Err(Stop::Interrupted), 3), "{work}");
+    }
 }
 
 #[test]

@@ -39,6 +39,52 @@ fn every_limit_is_reached_by_its_own_program() {
     }
 }
 
+/// A tool whose list is checked against 500 alternatives, item by item.
+fn tools_with_a_large_union() -> Value {
+    let alternatives: Vec<Value> = (0..500).map(|n| json!({ "const": format!("kind_{n}") })).collect();
+    let items = json!({ "type": "array", "items": { "anyOf": alternatives } });
+    json!([{ "name": "sort", "input_schema": { "type": "object", "properties": { "items": items } } }])
+}
+
+#[test]
+fn checking_arguments_costs_fuel_in_proportion_to_the_work() {
+    let call = |item: &str, fuel: u64| {
+        let code = format!(
+            "try {{ await sort({{ items: new Array(5000).fill('{item}') }}) }} catch (error) {{ return error.message }}"
+        );
+        let story = ProgramStory::new(&code).with("tools", tools_with_a_large_union());
+        story.with("limits", json!({ "fuel": fuel })).step()
+    };
+    let little = call("kind_499", 5_000_000);
+    assert_eq!((&little["result"]["error"]["limit"], &little["usage"]["fuel"]), (&json!("fuel"), &json!(5_000_000)));
+
+    let valid = call("kind_499", 2_000_000_000);
+    assert_eq!(valid["status"], "paused", "{valid}");
+    assert!(valid["usage"]["fuel"].as_u64() > Some(400_000_000), "{}", valid["usage"]);
+    // The errors of all alternatives would take a gigabyte.
+    let invalid = call("other", 2_000_000_000);
+    let message = invalid["result"]["data"].as_str().expect("a message");
+    assert!(message.starts_with("sort: invalid arguments: expected arguments that match the schema, found object"));
+}
+
+#[test]
+fn checking_answers_costs_fuel_too() {
+    let alternatives: Vec<Value> = (0..500).map(|n| json!({ "const": n })).collect();
+    let output = json!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "anyOf": alternatives } }] });
+    let story =
+        ProgramStory::new("return typeof await a()").with("tools", json!([{ "name": "a", "output_schema": output }]));
+    let story = story.with("limits", json!({ "fuel": 50_000_000 }));
+    let result = story.play(|_, _| json!({ "ok": format!("[{}1]", "499,".repeat(2_000)) })).result;
+    assert_eq!((&result["error"]["kind"], &result["error"]["limit"]), (&json!("limit"), &json!("fuel")));
+}
+
+#[test]
+fn arguments_that_are_kept_for_a_program_count_as_its_memory() {
+    let code = "const text = 'x'.repeat(1_000_000);\nawait Promise.all(Array.from({ length: 60 }, () => a({ text })))";
+    let error = ProgramStory::new(code).error();
+    assert_eq!((&error["kind"], &error["limit"]), (&json!("limit"), &json!("memory_bytes")), "{error}");
+}
+
 #[test]
 fn a_program_that_ran_out_of_fuel_is_told_where_it_was() {
     let error = limit_error(
