@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use dacapo_gateway::{Config, Gateway, GatewayOptions as Settings, UpstreamOptions};
 
-use crate::stop::stop;
+use crate::stop::stop_request;
 
 const EXAMPLE: &str = "Examples:
   dacapo serve                                    forwards to api.openai.com, and claude-* to api.anthropic.com
@@ -122,6 +122,6 @@ async fn listen(config: Config) -> anyhow::Result<()> {
     let address = listener.local_addr()?;
     let gateway = Gateway::new(config)?;
     writeln!(io::stderr(), "dacapo listens on http://{address}/v1")?;
-    dacapo_gateway::serve(gateway, listener, stop()).await?;
+    dacapo_gateway::serve(gateway, listener, stop_request()?).await?;
     Ok(())
 }

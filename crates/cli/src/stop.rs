@@ -1,8 +1,10 @@
 //! Signals that ask the process to stop.
 
+use std::future::Future;
 use std::io;
 use std::task::Poll;
 
+use dacapo_gateway::StopRequest;
 use dacapo_runner::CancellationToken;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -51,14 +53,22 @@ fn is_hangup_ignored() -> bool {
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
-/// Ends on ctrl-c, or when the system asks us to stop.
-pub(crate) async fn stop() {
-    let interrupt = tokio::signal::ctrl_c();
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => tokio::select! {
-            _ = interrupt => {}
-            _ = terminate.recv() => {}
-        },
-        Err(_) => interrupt.await.unwrap_or_default(),
-    }
+/// Ends when the gateway is to stop: at once on ctrl-c, and after it has drained when the system asks for it. A second
+/// signal ends the process. Needs a Tokio runtime.
+pub(crate) fn stop_request() -> io::Result<impl Future<Output = StopRequest>> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        let request = tokio::select! {
+            _ = interrupt.recv() => StopRequest::Now,
+            _ = terminate.recv() => StopRequest::AfterDrain,
+        };
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            std::process::exit(INTERRUPTED);
+        });
+        request
+    })
 }

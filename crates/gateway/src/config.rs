@@ -32,8 +32,15 @@ pub struct Config {
     pub(crate) warm: WarmPrograms,
     pub(crate) body_bytes_max: usize,
     pub(crate) turns_max: usize,
+    pub(crate) turns_max_per_client: usize,
+    pub(crate) bodies_bytes_max: usize,
+    /// How long requests are still taken after the process was asked to stop.
+    pub drain: Duration,
     pub shutdown: Duration,
     pub(crate) step_timeout: Duration,
+    pub(crate) header_timeout: Duration,
+    pub(crate) body_timeout: Duration,
+    pub(crate) turn_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) idle_timeout: Duration,
     pub log: LevelFilter,
@@ -50,6 +57,9 @@ pub(crate) struct CodeModeConfig {
     pub model_calls_max: u64,
 }
 
+const BODY_BYTES_MAX: usize = 64 << 20;
+const BODIES_BYTES_MAX: usize = 256 << 20;
+const TURNS_MAX: usize = 1_024;
 const HIDDEN: &str = "(hidden)";
 /// Conversations rest for a night in the middle of a program, not for a week.
 const STORE_TTL_S: u64 = 86_400;
@@ -77,11 +87,14 @@ impl GatewayOptions {
         if secret.len() < 16 {
             errors.push("secret: must have at least 16 characters; `openssl rand -hex 32` makes one".to_owned());
         }
+        let body_bytes_max = positive("body_bytes_max", self.body_bytes_max.unwrap_or(BODY_BYTES_MAX), &mut errors);
+        let turns_max = positive("turns_max", self.turns_max.unwrap_or(TURNS_MAX), &mut errors);
         let config = Config {
             listen,
             secret: Secret(secret),
             secret_is_random,
             upstreams: self.upstreams(environment, clients.is_empty(), &mut errors),
+            turns_max_per_client: self.turns_max_per_client(turns_max, &clients, &mut errors),
             clients,
             code_mode: self.code_mode(&mut errors),
             store: self.store(&mut errors),
@@ -90,16 +103,39 @@ impl GatewayOptions {
                 count_max: self.warm.programs_max.unwrap_or(WarmPrograms::default().count_max),
                 bytes_max: self.warm.bytes_max.unwrap_or(WarmPrograms::default().bytes_max),
             },
-            body_bytes_max: positive("body_bytes_max", self.body_bytes_max.unwrap_or(64 << 20), &mut errors),
-            turns_max: positive("turns_max", self.turns_max.unwrap_or(1_024), &mut errors),
+            bodies_bytes_max: self.bodies_bytes_max(body_bytes_max, &mut errors),
+            body_bytes_max,
+            turns_max,
+            drain: seconds("drain_seconds", self.drain_seconds, 5, &mut errors),
             shutdown: seconds("shutdown_seconds", self.shutdown_seconds, 30, &mut errors),
             step_timeout: seconds("step_seconds_max", self.step_seconds_max, 30, &mut errors),
+            header_timeout: deadline("timeouts.header_seconds", self.timeouts.header_seconds, 30, &mut errors),
+            body_timeout: deadline("timeouts.body_seconds", self.timeouts.body_seconds, 60, &mut errors),
+            turn_timeout: deadline("timeouts.turn_seconds", self.timeouts.turn_seconds, 1_800, &mut errors),
             connect_timeout: seconds("timeouts.connect_seconds", self.timeouts.connect_seconds, 10, &mut errors),
             idle_timeout: seconds("timeouts.idle_seconds", self.timeouts.idle_seconds, 600, &mut errors),
             log: self.log(&mut errors),
             allow_unauthenticated: self.allow_unauthenticated == Some(true),
         };
         if errors.is_empty() { Ok(config) } else { Err(ConfigError(errors)) }
+    }
+
+    /// With several clients, one may have half of the turns.
+    fn turns_max_per_client(&self, turns_max: usize, clients: &ApiClients, errors: &mut Vec<String>) -> usize {
+        let default = if clients.list().count() > 1 { turns_max.div_ceil(2) } else { turns_max };
+        let value = self.turns_max_per_client.unwrap_or(default);
+        if value > turns_max {
+            errors.push(format!("turns_max_per_client: must be at most turns_max, which is {turns_max}"));
+        }
+        positive("turns_max_per_client", value, errors)
+    }
+
+    fn bodies_bytes_max(&self, body_bytes_max: usize, errors: &mut Vec<String>) -> usize {
+        let value = self.bodies_bytes_max.unwrap_or(BODIES_BYTES_MAX.max(body_bytes_max));
+        if value < body_bytes_max {
+            errors.push(format!("bodies_bytes_max: must be at least body_bytes_max, which is {body_bytes_max}"));
+        }
+        value
     }
 
     fn log(&self, errors: &mut Vec<String>) -> LevelFilter {
@@ -288,6 +324,9 @@ impl Config {
             allow_unauthenticated: self.allow_unauthenticated.then_some(true),
             body_bytes_max: Some(self.body_bytes_max),
             turns_max: Some(self.turns_max),
+            turns_max_per_client: Some(self.turns_max_per_client),
+            bodies_bytes_max: Some(self.bodies_bytes_max),
+            drain_seconds: Some(self.drain.as_secs()),
             shutdown_seconds: Some(self.shutdown.as_secs()),
             step_seconds_max: Some(self.step_timeout.as_secs()),
             log: Some(self.log.to_string()),
@@ -306,6 +345,9 @@ impl Config {
             },
             warm: WarmOptions { programs_max: Some(self.warm.count_max), bytes_max: Some(self.warm.bytes_max) },
             timeouts: TimeoutOptions {
+                header_seconds: Some(self.header_timeout.as_secs()),
+                body_seconds: Some(self.body_timeout.as_secs()),
+                turn_seconds: Some(self.turn_timeout.as_secs()),
                 connect_seconds: Some(self.connect_timeout.as_secs()),
                 idle_seconds: Some(self.idle_timeout.as_secs()),
             },
@@ -428,6 +470,14 @@ fn seconds(key: &str, value: Option<u64>, default: u64, errors: &mut Vec<String>
         errors.push(format!("{key}: must be at most {SECONDS_MAX}"));
     }
     Duration::from_secs(value.min(SECONDS_MAX))
+}
+
+/// A time limit that cannot be switched off.
+fn deadline(key: &str, value: Option<u64>, default: u64, errors: &mut Vec<String>) -> Duration {
+    if value == Some(0) {
+        errors.push(format!("{key}: must be at least 1"));
+    }
+    seconds(key, value, default, errors)
 }
 
 fn positive(key: &str, value: usize, errors: &mut Vec<String>) -> usize {

@@ -1,15 +1,18 @@
 //! What all requests share. Nothing in it is needed by a later request.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use dacapo_replay::{SandboxError, Stepper, Toolboxes};
+use dacapo_replay::{SandboxError, ShouldContinue, Stepper, Toolboxes};
 use dacapo_runner::matches_pattern;
 use dacapo_wire::{CodeModeDefaults, TextTools};
-use tokio::sync::Semaphore;
 
 use crate::config::Config;
+use crate::http::TurnError;
 use crate::observe::{EventConsumer, Log};
+use crate::quota::SharedQuota;
+use crate::step_slots::{StepSlots, Tenancy};
 use crate::store::Store;
 use crate::upstream::Upstreams;
 
@@ -23,9 +26,13 @@ pub struct Gateway {
     /// For clients that clip ids.
     pub(crate) store: Option<Store>,
     /// Programs that run at the same moment.
-    pub(crate) steps: Arc<Semaphore>,
+    pub(crate) steps: Arc<StepSlots>,
     /// Turns that run at the same moment.
-    pub(crate) turns: Arc<Semaphore>,
+    pub(crate) turns: Arc<SharedQuota>,
+    /// Bodies that are being read at the same moment.
+    pub(crate) bodies: Arc<SharedQuota>,
+    /// What has arrived of them.
+    pub(crate) body_bytes: Arc<SharedQuota>,
     /// Who is told what happens to requests.
     pub(crate) consumers: Arc<[Box<dyn EventConsumer>]>,
 }
@@ -46,16 +53,44 @@ impl Gateway {
     pub fn new(config: Config) -> Result<Gateway, StartError> {
         // More than there are cores: a program that is large should not keep small ones waiting.
         let steps = std::thread::available_parallelism().map_or(2, std::num::NonZero::get) * 2;
+        let tenancy = if config.clients.list().count() > 1 { Tenancy::Several } else { Tenancy::Single };
+        let (turns_max, per_client_max) = (config.turns_max, config.turns_max_per_client);
+        let body_bytes_per_client_max = match tenancy {
+            Tenancy::Single => config.bodies_bytes_max,
+            Tenancy::Several => (config.bodies_bytes_max / 2).max(config.body_bytes_max),
+        };
         Ok(Gateway {
             stepper: Stepper::new(config.warm)?,
             toolboxes: Toolboxes::default(),
             upstreams: Upstreams::new(config.upstreams.clone(), config.connect_timeout, config.idle_timeout)?,
             store: config.store.as_ref().map(Store::new),
-            steps: Arc::new(Semaphore::new(steps)),
-            turns: Arc::new(Semaphore::new(config.turns_max)),
+            steps: StepSlots::new(steps, tenancy),
+            turns: SharedQuota::new(turns_max, per_client_max),
+            bodies: SharedQuota::new(turns_max * BODIES_PER_TURN, per_client_max * BODIES_PER_TURN),
+            body_bytes: SharedQuota::new(config.bodies_bytes_max, body_bytes_per_client_max),
             consumers: Arc::from([Box::new(Log) as Box<dyn EventConsumer>]),
             config,
         })
+    }
+
+    /// Runs programs of a client on a thread that may block, when it is the client's turn. They are interrupted when
+    /// they take too long, and when the future is dropped, because the client has disconnected.
+    pub(crate) async fn run_programs<T: Send + 'static>(
+        self: &Arc<Self>,
+        client: &Arc<str>,
+        work: impl FnOnce(&Gateway, ShouldContinue<'_>) -> T + Send + 'static,
+    ) -> Result<T, TurnError> {
+        let slot = self.steps.acquire(client).await;
+        let gateway = Arc::clone(self);
+        let cancel = CancelOnDrop::default();
+        let is_cancelled = Arc::clone(&cancel.0);
+        let work = tokio::task::spawn_blocking(move || {
+            let deadline = Instant::now() + gateway.config.step_timeout;
+            let done = work(&gateway, &|| !is_cancelled.load(Ordering::Relaxed) && Instant::now() < deadline);
+            drop(slot);
+            done
+        });
+        work.await.map_err(|error| TurnError::Internal(format!("a program could not be run: {error}")))
     }
 
     /// What holds for a model where a request says nothing.
@@ -68,6 +103,19 @@ impl Gateway {
             declarations_tokens_max: code_mode.declarations_tokens_max,
             execute_input: self.upstreams.of(model).map_or(TextTools::No, |upstream| upstream.execute_input),
         }
+    }
+}
+
+/// Bodies that may be on their way for each turn that may run. Most wait for a slow network, and take little room.
+const BODIES_PER_TURN: usize = 8;
+
+/// Cancels programs when it is dropped: their request was cancelled.
+#[derive(Default)]
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -1,7 +1,9 @@
 //! The gateway over HTTP: routes, and what each does with a request.
 
 mod auth;
+mod body;
 mod connections;
+mod deadline;
 mod errors;
 mod exit;
 mod headers;
@@ -10,6 +12,7 @@ mod threads;
 
 pub(crate) use auth::{ApiClient, ApiClients, hex};
 pub use auth::{key_sha256, random_hex};
+pub(crate) use deadline::TurnDeadline;
 pub(crate) use errors::TurnError;
 pub(crate) use headers::{forwarded, returned};
 
@@ -17,12 +20,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, Request, Response, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use axum::routing::{get, post};
 use bytes::Bytes;
 use dacapo_catalog::BYTES_PER_TOKEN;
@@ -30,12 +32,13 @@ use dacapo_replay::{Step, StepRequest};
 use dacapo_wire::{ClientSide, Delivery, ParsedRequest, Turn, Wire};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
 use self::exit::{Exit, StreamingTurn, TurnTask};
 use self::request::{ClientRequest, bad_request};
 use crate::gateway::{Gateway, StartError};
 use crate::observe::{Observer, OpenRequest};
+use crate::quota::{QuotaShare, SpentBy};
 use crate::turn::{EventStream, Tenant, TurnRunner};
 use crate::upstream::{Endpoint, RequestContext};
 
@@ -50,30 +53,45 @@ pub(crate) struct GatewayServer {
     is_stopping: Arc<AtomicBool>,
 }
 
+/// How a gateway is asked to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopRequest {
+    /// `/readyz` reports it first, and requests are taken for `drain_seconds` more, until those who balance the load
+    /// have noticed.
+    AfterDrain,
+    /// No more requests are taken.
+    Now,
+}
+
 /// Serves until `stop`, then lets running requests finish.
 pub async fn serve(
     gateway: Gateway,
     listener: TcpListener,
-    stop: impl Future<Output = ()> + Send + 'static,
+    stop: impl Future<Output = StopRequest> + Send + 'static,
 ) -> Result<(), StartError> {
-    let deadline = gateway.config.shutdown;
+    let (drain, deadline, header_timeout) =
+        (gateway.config.drain, gateway.config.shutdown, gateway.config.header_timeout);
     let is_stopping = Arc::new(AtomicBool::new(false));
     let server = GatewayServer { gateway: Arc::new(gateway), is_stopping: Arc::clone(&is_stopping) };
     let (stopped, mut was_stopped) = tokio::sync::watch::channel(());
     let stop = async move {
-        stop.await;
-        tracing::info!("stopping: requests that run may finish");
+        let request = stop.await;
         is_stopping.store(true, Ordering::Relaxed);
+        if request == StopRequest::AfterDrain {
+            tracing::info!(seconds = drain.as_secs(), "stopping: /readyz says so, and requests are still taken");
+            tokio::time::sleep(drain).await;
+        }
+        tracing::info!("stopping: requests that run may finish");
         drop(stopped);
     };
-    let serving = axum::serve(connections::without_delay(listener), routes(server)).with_graceful_shutdown(stop);
+    let serving = connections::serve_connections(listener, routes(server), header_timeout, stop);
     let overdue = async {
         // Ends when the sender is dropped.
         while was_stopped.changed().await.is_ok() {}
         tokio::time::sleep(deadline).await;
     };
     tokio::select! {
-        ended = serving => ended?,
+        () = serving => {}
         () = overdue => tracing::warn!(seconds = deadline.as_secs(), "requests that still run are cut off"),
     }
     Ok(())
@@ -91,6 +109,7 @@ fn routes(server: GatewayServer) -> Router {
         .route("/readyz", get(readyz))
         .fallback(not_found)
         .method_not_allowed_fallback(not_allowed)
+        .layer(axum::middleware::map_response_with_state(server.clone(), close_while_stopping))
         .with_state(server)
 }
 
@@ -106,13 +125,10 @@ async fn count_tokens(State(server): State<GatewayServer>, request: Request<Body
     exit::respond(open, ClientSide::MESSAGES, counted.map(|count| Exit::json(&count)))
 }
 
-async fn models(State(server): State<GatewayServer>, headers: HeaderMap) -> Response<Body> {
-    let open = server.open_request(None, &headers);
-    let models = match server.admit(&headers) {
-        Ok(_) => Ok(Exit::json(&server.gateway.upstreams.models(&headers).await)),
-        Err(error) => Err(error),
-    };
-    exit::respond(open, ClientSide::CHAT, models)
+async fn models(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
+    let open = server.open_request(None, request.headers());
+    let models = server.models(request).await;
+    exit::respond(open, ClientSide::CHAT, models.map(|models| Exit::json(&models)))
 }
 
 async fn step(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
@@ -122,12 +138,28 @@ async fn step(State(server): State<GatewayServer>, request: Request<Body>) -> Re
 }
 
 async fn readyz(State(server): State<GatewayServer>, headers: HeaderMap) -> Response<Body> {
-    if !server.is_stopping.load(Ordering::Relaxed) {
+    let not_ready = if server.is_stopping.load(Ordering::Relaxed) {
+        TurnError::Refused {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            kind: "server_error",
+            message: "this gateway is stopping; use another one, or try again when it has been started again"
+                .to_owned(),
+            retry_after_s: Some(server.gateway.config.drain.as_secs().max(1)),
+        }
+    } else if server.gateway.turns.is_spent() {
+        server.too_many_turns(SpentBy::AllClients)
+    } else {
         return Response::new(Body::from("ready\n"));
+    };
+    exit::respond(server.open_request(None, &headers), ClientSide::CHAT, Err(not_ready))
+}
+
+/// Makes clients open another connection, which goes to a gateway that is not stopping.
+async fn close_while_stopping(State(server): State<GatewayServer>, mut response: Response<Body>) -> Response<Body> {
+    if server.is_stopping.load(Ordering::Relaxed) {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    let open = server.open_request(None, &headers);
-    let stopping = TurnError::refused(StatusCode::SERVICE_UNAVAILABLE, "server_error", "stopping");
-    exit::respond(open, ClientSide::CHAT, Err(stopping))
+    response
 }
 
 async fn not_found(State(server): State<GatewayServer>, uri: Uri, headers: HeaderMap) -> Response<Body> {
@@ -161,21 +193,23 @@ impl GatewayServer {
     ) -> Result<Exit, TurnError> {
         let ClientRequest { parsed, body, model, context, tenant, permit } =
             self.read(client, request, &observer).await?;
+        let deadline = self.turn_deadline();
         match parsed {
             ParsedRequest::PassThrough(changed) => {
                 let body = changed.map_or(body, |body| Bytes::from(body.to_string()));
                 let upstreams = &self.gateway.upstreams;
                 let upstream = upstreams.of(&model)?;
                 let endpoint = Endpoint::same_wire(client, &model)?;
-                let response = upstreams.post(upstream, &endpoint, &context, body, &observer).await?;
-                Ok(Exit::PassThrough { response, permit })
+                let response = deadline.limit(upstreams.post(upstream, &endpoint, &context, body, &observer)).await?;
+                Ok(Exit::PassThrough { response, permit, deadline })
             }
             ParsedRequest::Turn(turn) if turn.prefs.delivery == Delivery::Streamed => {
-                self.stream(*turn, context, tenant, permit, observer).await
+                self.stream(*turn, context, tenant, permit, deadline, observer).await
             }
             ParsedRequest::Turn(turn) => {
                 let dropped = headers::dropped_params(&turn, &observer);
-                let runner = TurnRunner::new(Arc::clone(&self.gateway), *turn, context, tenant, None, observer);
+                let gateway = Arc::clone(&self.gateway);
+                let runner = TurnRunner::new(gateway, *turn, context, tenant, None, deadline, observer);
                 let done = runner.run().await?;
                 drop(permit);
                 Ok(Exit::Turn { done: Box::new(done), headers: dropped })
@@ -185,16 +219,26 @@ impl GatewayServer {
 
     /// How many tokens the model would read.
     async fn count_tokens(&self, request: Request<Body>, observer: Observer) -> Result<Value, TurnError> {
+        let read = self.read(ClientSide::MESSAGES, request, &observer).await?;
+        let deadline = self.turn_deadline();
+        deadline.limit(self.count_tokens_of(read, deadline, observer)).await
+    }
+
+    async fn count_tokens_of(
+        &self,
+        read: ClientRequest,
+        deadline: TurnDeadline,
+        observer: Observer,
+    ) -> Result<Value, TurnError> {
         let client = ClientSide::MESSAGES;
-        let ClientRequest { parsed, body, model, context, tenant, permit } =
-            self.read(client, request, &observer).await?;
+        let ClientRequest { parsed, body, model, context, tenant, permit } = read;
         let upstreams = &self.gateway.upstreams;
         let upstream = upstreams.of(&model)?;
         let request = match parsed {
             ParsedRequest::PassThrough(changed) => changed.map_or(body, |body| Bytes::from(body.to_string())),
             ParsedRequest::Turn(turn) => {
                 let (gateway, observer) = (Arc::clone(&self.gateway), observer.clone());
-                let runner = TurnRunner::new(gateway, *turn, context.clone(), tenant, None, observer);
+                let runner = TurnRunner::new(gateway, *turn, context.clone(), tenant, None, deadline, observer);
                 Bytes::from(runner.model_request().await?.to_string())
             }
         };
@@ -220,14 +264,16 @@ impl GatewayServer {
         turn: Turn,
         context: RequestContext,
         tenant: Tenant,
-        permit: OwnedSemaphorePermit,
+        permit: QuotaShare,
+        deadline: TurnDeadline,
         observer: Observer,
     ) -> Result<Exit, TurnError> {
         let (pieces, mut receiver) = mpsc::channel(STREAM_QUEUE_PIECES);
         let upstream_headers = Arc::new(OnceLock::new());
         let stream = EventStream { pieces, headers: Arc::clone(&upstream_headers) };
         let mut response_headers = headers::dropped_params(&turn, &observer);
-        let runner = TurnRunner::new(Arc::clone(&self.gateway), turn, context, tenant, Some(stream), observer);
+        let gateway = Arc::clone(&self.gateway);
+        let runner = TurnRunner::new(gateway, turn, context, tenant, Some(stream), deadline, observer);
         let mut task = TurnTask(tokio::spawn(async move {
             let done = runner.run().await;
             drop(permit);
@@ -250,22 +296,27 @@ impl GatewayServer {
 
     async fn step(&self, request: Request<Body>) -> Result<Step, TurnError> {
         let (parts, body) = request.into_parts();
-        self.admit(&parts.headers)?;
-        let _permit = self.permit()?;
-        let body = self.body(body).await?;
-        let gateway = Arc::clone(&self.gateway);
-        let slot = Arc::clone(&gateway.steps).acquire_owned().await;
-        let slot = slot.map_err(|closed| TurnError::Internal(closed.to_string()))?;
-        let stepped = tokio::task::spawn_blocking(move || {
+        let client = self.admit(&parts)?;
+        let body = self.body(&client, body).await?;
+        let _turn = self.take_turn(&client)?;
+        let stepped = self.gateway.run_programs(&client, move |gateway, should_continue| {
             let text =
                 std::str::from_utf8(&body).map_err(|error| bad_request("body", format!("is not UTF-8: {error}")))?;
             let request = StepRequest::parse_with(text, &gateway.toolboxes)
                 .map_err(|error| bad_request(&error.path, error.message))?;
-            let deadline = Instant::now() + gateway.config.step_timeout;
-            let step = gateway.stepper.step(&request, &|| Instant::now() < deadline);
-            drop(slot);
-            step.map_err(TurnError::from)
+            gateway.stepper.step(&request, should_continue).map_err(TurnError::from)
         });
-        stepped.await.map_err(|error| TurnError::Internal(error.to_string()))?
+        self.turn_deadline().limit(async { stepped.await? }).await
+    }
+
+    async fn models(&self, request: Request<Body>) -> Result<Value, TurnError> {
+        let (parts, _) = request.into_parts();
+        // Every upstream is asked, so it counts as a turn.
+        let _turn = self.take_turn(&self.admit(&parts)?)?;
+        Ok(self.gateway.upstreams.models(&parts.headers).await)
+    }
+
+    fn turn_deadline(&self) -> TurnDeadline {
+        TurnDeadline::after(self.gateway.config.turn_timeout)
     }
 }

@@ -17,6 +17,10 @@ pub struct GatewayOptions {
     pub allow_unauthenticated: Option<bool>,
     pub body_bytes_max: Option<usize>,
     pub turns_max: Option<usize>,
+    pub turns_max_per_client: Option<usize>,
+    /// Of bodies that are being read, together.
+    pub bodies_bytes_max: Option<usize>,
+    pub drain_seconds: Option<u64>,
     pub shutdown_seconds: Option<u64>,
     pub step_seconds_max: Option<u64>,
     pub log: Option<String>,
@@ -53,7 +57,11 @@ pub struct WarmOptions {
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_field_names, reason = "they are keys of the file, and name their unit")]
 pub struct TimeoutOptions {
+    pub header_seconds: Option<u64>,
+    pub body_seconds: Option<u64>,
+    pub turn_seconds: Option<u64>,
     pub connect_seconds: Option<u64>,
     pub idle_seconds: Option<u64>,
 }
@@ -104,12 +112,15 @@ pub struct ConfigError(pub(crate) Vec<String>);
 const NO_SETTINGS: [&str; 3] = ["DACAPO_CLANG", "DACAPO_WASM_LD", "DACAPO_CONFIG"];
 
 /// Keys that an environment variable may set: `code_mode.default` is `DACAPO_CODE_MODE_DEFAULT`.
-const FROM_ENVIRONMENT: [&str; 22] = [
+const FROM_ENVIRONMENT: [&str; 28] = [
     "listen",
     "secret",
     "allow_unauthenticated",
     "body_bytes_max",
     "turns_max",
+    "turns_max_per_client",
+    "bodies_bytes_max",
+    "drain_seconds",
     "shutdown_seconds",
     "step_seconds_max",
     "log",
@@ -120,6 +131,9 @@ const FROM_ENVIRONMENT: [&str; 22] = [
     "code_mode.model_calls_max",
     "warm.programs_max",
     "warm.bytes_max",
+    "timeouts.header_seconds",
+    "timeouts.body_seconds",
+    "timeouts.turn_seconds",
     "timeouts.connect_seconds",
     "timeouts.idle_seconds",
     "store.kind",

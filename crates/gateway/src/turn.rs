@@ -8,8 +8,7 @@ mod sink;
 pub(crate) use self::sink::EventStream;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::Duration;
 
 use axum::http::HeaderMap;
 use dacapo_catalog::BYTES_PER_TOKEN;
@@ -24,7 +23,7 @@ use self::history_replay::{ClientCalls, HistoryEnd, HistoryReplay};
 use self::program::{NextStep, WaitingProgram};
 use self::sink::{ResponseSink, call_deltas};
 use crate::gateway::{Gateway, now_ms};
-use crate::http::TurnError;
+use crate::http::{TurnDeadline, TurnError};
 use crate::observe::{Event, Observer, ProgramEnd};
 use crate::store::stored_responses::StoredTurn;
 use crate::upstream::RequestContext;
@@ -41,6 +40,7 @@ pub(crate) struct TurnRunner {
     /// Programs that failed, and messages of the model that were mistakes.
     attempts: u32,
     progress: TurnProgress,
+    deadline: TurnDeadline,
     observer: Observer,
     /// Of the last upstream response.
     returned: HeaderMap,
@@ -53,7 +53,7 @@ pub(crate) struct TurnRunner {
 
 /// Whose conversation it is.
 pub(crate) struct Tenant {
-    pub name: String,
+    pub name: Arc<str>,
     pub sealer: Sealer,
     /// Set if the store keeps this turn.
     pub stored_turn: Option<StoredTurn>,
@@ -99,6 +99,7 @@ impl TurnRunner {
         mut context: RequestContext,
         tenant: Tenant,
         stream: Option<EventStream>,
+        deadline: TurnDeadline,
         observer: Observer,
     ) -> TurnRunner {
         let sink = ResponseSink::new(stream, turn.encoder(call_deltas(&context.headers)));
@@ -114,6 +115,7 @@ impl TurnRunner {
             usage: TurnUsage::default(),
             attempts: 0,
             progress: TurnProgress::default(),
+            deadline,
             observer,
             returned: HeaderMap::new(),
             responded_at: None,
@@ -124,18 +126,28 @@ impl TurnRunner {
 
     /// Runs the turn to its end. An error after something was streamed is sent to the client as an event.
     pub(crate) async fn run(mut self) -> Result<TurnDone, TurnError> {
-        if let Err(error) = self.respond().await {
-            if self.sink.has_sent() {
-                self.sink.error(error.body(self.turn.client, self.observer.request_id())).await;
+        let body = match self.deadline.limit(self.respond_to_end()).await {
+            Ok(body) => body,
+            Err(error) => {
+                if self.sink.has_sent() {
+                    let event = self.sink.error(error.body(self.turn.client, self.observer.request_id()));
+                    // A client that has stopped reading does not get it.
+                    tokio::time::timeout(LAST_EVENT_TIMEOUT, event).await.unwrap_or_default();
+                }
+                return Err(error);
             }
-            return Err(error);
-        }
+        };
+        Ok(TurnDone { body, headers: self.returned, usage: self.usage, end: self.end })
+    }
+
+    /// The body, if the response is not streamed.
+    async fn respond_to_end(&mut self) -> Result<Option<Value>, TurnError> {
+        self.respond().await?;
         let (events, body) = self.sink.end(&self.usage);
         if let (Some(stored), Some(store), Some(body)) = (self.tenant.stored_turn.take(), &self.gateway.store, &body) {
             stored.keep(store, &self.tenant.name, body).await?;
         }
-        let body = self.sink.finish(events, body).await?;
-        Ok(TurnDone { body, headers: self.returned, usage: self.usage, end: self.end })
+        self.sink.finish(events, body).await
     }
 
     /// The request that the model would be sent.
@@ -301,26 +313,16 @@ impl TurnRunner {
         self.sink.answer(response, parts).await
     }
 
-    /// Runs programs on a thread that may block, and interrupts them when the client disconnects.
+    /// Runs programs of this turn.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&HistoryReplay<'_>) -> Result<T, StepError> + Send + 'static,
     ) -> Result<T, TurnError> {
-        let gateway = Arc::clone(&self.gateway);
         let turn = Arc::clone(&self.turn);
-        let permit = Arc::clone(&gateway.steps).acquire_owned().await;
-        let permit = permit.map_err(|closed| TurnError::Internal(closed.to_string()))?;
-        let cancel = CancelOnDrop::new();
-        let is_cancelled = Arc::clone(&cancel.0);
-        let work = tokio::task::spawn_blocking(move || {
-            let deadline = Instant::now() + gateway.config.step_timeout;
-            let should_continue = || !is_cancelled.load(Ordering::Relaxed) && Instant::now() < deadline;
-            let done = work(&history_replay(&gateway, &turn, &should_continue));
-            drop(permit);
-            done
+        let done = self.gateway.run_programs(&self.tenant.name, move |gateway, should_continue| {
+            work(&history_replay(gateway, &turn, should_continue))
         });
-        let done = work.await.map_err(|error| TurnError::Internal(format!("a program could not be run: {error}")))?;
-        Ok(done?)
+        Ok(done.await??)
     }
 }
 
@@ -338,23 +340,11 @@ fn history_replay<'a>(gateway: &'a Gateway, turn: &'a Turn, should_continue: Sho
     }
 }
 
+/// How long the last event of a turn that failed waits for a slow client.
+const LAST_EVENT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Milliseconds since 1970 that a provider can mean: from 2020 on.
 const PLAUSIBLE_TIMES_MS: std::ops::Range<u64> = 1_577_836_800_000..(1 << 43);
-
-/// Cancels a program when it is dropped: its request was cancelled, because the client disconnected.
-struct CancelOnDrop(Arc<AtomicBool>);
-
-impl CancelOnDrop {
-    fn new() -> CancelOnDrop {
-        CancelOnDrop(Arc::new(AtomicBool::new(false)))
-    }
-}
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
 
 /// Tokens of a tool result, estimated.
 fn estimated_tokens(bytes: usize) -> u64 {

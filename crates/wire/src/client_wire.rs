@@ -12,6 +12,7 @@ use crate::model_message::ModelCall;
 use crate::neutral::{NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::plain_mode::StateOpener;
 use crate::request::BadRequest;
+use crate::sse::SseEvent;
 use crate::turn::ResponsePrefs;
 use crate::usage::TokenCounts;
 use crate::wire::Wire;
@@ -73,6 +74,9 @@ pub(crate) trait ClientWire: Sync {
     fn encoder(&self, options: EncoderOptions, body: &Body, toolbox: &Arc<Toolbox>) -> Box<dyn ResponseEncoder>;
 
     fn error_body(&self, error: &ApiError<'_>) -> Value;
+
+    /// An error in a stream that the gateway only passes on, from the body that it would have as a response.
+    fn error_event(&self, body: &Value) -> SseEvent;
 
     fn write_usage(&self, tokens: TokenCounts) -> Body;
 }

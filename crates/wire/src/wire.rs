@@ -9,6 +9,7 @@ use crate::client_wire::ClientWire;
 use crate::decoder::{ModelResponse, ResponseDecoder};
 use crate::encoder::ApiError;
 use crate::provider_wire::{ProviderCapabilities, ProviderWire};
+use crate::sse::SseEvent;
 use crate::turn::Delivery;
 use crate::{chat, messages, responses};
 
@@ -71,6 +72,11 @@ impl ClientSide {
     /// An error as this wire's clients expect it.
     pub fn error_body(self, error: &ApiError<'_>) -> Value {
         self.0.error_body(error)
+    }
+
+    /// An error in a stream that is passed on as it comes, from the body that it would have as a response.
+    pub fn error_event(self, body: &Value) -> SseEvent {
+        self.0.error_event(body)
     }
 
     /// Whether the history ends with tool results, so that a program may continue now.

@@ -1,13 +1,52 @@
-//! Connections of clients.
+//! Connections of clients: accepted, served over HTTP/1.1, and closed.
 
+use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
 
+use axum::Router;
 use axum::serve::{Listener, ListenerExt};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
+
+/// Serves connections until `stop`, then lets their requests finish. A connection on which the headers of a request do
+/// not arrive within `header_timeout` is closed, an idle one as well. HTTP/2 is not spoken: its streams would not be
+/// bounded by the number of connections, and it names hosts in another way.
+pub(super) async fn serve_connections(
+    listener: TcpListener,
+    router: Router,
+    header_timeout: Duration,
+    stop: impl Future<Output = ()>,
+) {
+    let mut listener = without_delay(listener);
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(header_timeout);
+    let connections = GracefulShutdown::new();
+    let mut stop = pin!(stop);
+    loop {
+        let (connection, _) = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut stop => break,
+        };
+        let service = TowerToHyperService::new(router.clone());
+        let connection = connections.watch(http.serve_connection(TokioIo::new(connection), service));
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection broke off");
+            }
+        });
+    }
+    drop(listener);
+    connections.shutdown().await;
+}
 
 /// Accepts connections on which small writes leave at once. Otherwise the kernel holds the last piece of a stream back
 /// until the client has acknowledged the one before, which clients delay by 40 ms.
-pub(super) fn without_delay(listener: TcpListener) -> impl Listener<Io = TcpStream, Addr = SocketAddr> {
+fn without_delay(listener: TcpListener) -> impl Listener<Io = TcpStream, Addr = SocketAddr> {
     listener.tap_io(|connection| {
         if let Err(error) = connection.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY cannot be set on a connection, so small writes may be late");

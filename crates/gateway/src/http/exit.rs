@@ -9,17 +9,24 @@ use bytes::Bytes;
 use dacapo_wire::ClientSide;
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::deadline::TurnDeadline;
 use super::errors::TurnError;
 use super::headers;
 use crate::observe::{Event, Observer, OpenRequest, RequestOutcome};
+use crate::quota::QuotaShare;
 use crate::turn::{TurnDone, TurnEnd};
 use crate::upstream::UpstreamResponse;
 
 /// A silence that proxies might take for a dead connection.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
+
+/// Pieces of an upstream's body that wait for a slow client.
+const PASSED_QUEUE_PIECES: usize = 8;
+/// How long the last piece of a response that failed waits for a slow client.
+const LAST_PIECE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a request ends with, unless it fails.
 pub(super) enum Exit {
@@ -33,7 +40,8 @@ pub(super) enum Exit {
     /// The upstream's response, as it comes.
     PassThrough {
         response: UpstreamResponse,
-        permit: OwnedSemaphorePermit,
+        permit: QuotaShare,
+        deadline: TurnDeadline,
     },
 }
 
@@ -46,9 +54,9 @@ pub(super) struct StreamingTurn {
 }
 
 /// A turn that runs in the background. It is cancelled if the client disconnects.
-pub(super) struct TurnTask(pub JoinHandle<Result<TurnDone, TurnError>>);
+pub(super) struct TurnTask<T = TurnDone>(pub JoinHandle<Result<T, TurnError>>);
 
-impl Drop for TurnTask {
+impl<T> Drop for TurnTask<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -76,7 +84,7 @@ pub(super) fn respond(open: OpenRequest, client: ClientSide, exit: Result<Exit, 
             response
         }
         Ok(Exit::Stream(turn)) => stream_turn(open, turn),
-        Ok(Exit::PassThrough { response, permit }) => pass_through(open, response, permit),
+        Ok(Exit::PassThrough { response, permit, deadline }) => pass_through(open, client, response, permit, deadline),
         Err(error) => fail(open, client, error),
     }
 }
@@ -145,28 +153,58 @@ fn stream_turn(open: OpenRequest, turn: StreamingTurn) -> Response<Body> {
     response
 }
 
-fn pass_through(open: OpenRequest, response: UpstreamResponse, permit: OwnedSemaphorePermit) -> Response<Body> {
-    let UpstreamResponse { status, headers, body, .. } = response;
-    let state = (body, permit, Some(open));
-    let body = stream::unfold(state, move |(mut body, permit, open)| async move {
-        // `None` after an error: the request has ended with it.
-        let open = open?;
-        match body.next().await {
-            Some(Ok(piece)) => Some((Ok(piece), (body, permit, Some(open)))),
-            Some(Err(error)) => {
-                open.end(RequestOutcome::Error { status: StatusCode::BAD_GATEWAY, failure: "upstream_error" });
-                Some((Err(std::io::Error::other(error)), (body, permit, None)))
+/// Passes the upstream's body on. It is read in the background, so that the turn ends at its deadline even if the client
+/// has stopped reading.
+fn pass_through(
+    open: OpenRequest,
+    client: ClientSide,
+    response: UpstreamResponse,
+    permit: QuotaShare,
+    deadline: TurnDeadline,
+) -> Response<Body> {
+    let is_stream = response.is_stream();
+    let UpstreamResponse { status, headers, mut body, .. } = response;
+    let (pieces, receiver) = mpsc::channel(PASSED_QUEUE_PIECES);
+    let observer = open.observer();
+    let task = TurnTask(tokio::spawn(async move {
+        let passed = deadline.limit(async {
+            while let Some(piece) = body.next().await {
+                let piece = piece.map_err(|reason| TurnError::upstream(format!("the upstream broke off: {reason}")))?;
+                pieces.send(Ok(piece)).await.map_err(|_closed| TurnError::ClientLeft)?;
             }
-            None => {
-                let is_error = status.is_client_error() || status.is_server_error();
-                open.end(if is_error {
-                    RequestOutcome::Error { status, failure: "upstream_error" }
-                } else {
-                    RequestOutcome::Answer { status, usage: None }
-                });
-                None
-            }
+            Ok(())
+        });
+        let passed = passed.await;
+        drop((body, permit));
+        if let Err(error) = &passed {
+            let text = error.body(client, observer.request_id());
+            let last = match error.status() {
+                // The event may follow a half of another one, which the empty lines end.
+                StatusCode::GATEWAY_TIMEOUT if is_stream => {
+                    Ok(Bytes::from(format!("\n\n{}", client.error_event(&text).encoded())))
+                }
+                _ => Err(std::io::Error::other(text.to_string())),
+            };
+            // A client that has stopped reading does not get it.
+            let sent = tokio::time::timeout(LAST_PIECE_TIMEOUT, pieces.send(last)).await;
+            drop(sent);
         }
+        passed
+    }));
+    let state = (receiver, task, open);
+    let body = stream::unfold(state, move |(mut receiver, mut task, open)| async move {
+        if let Some(piece) = receiver.recv().await {
+            return Some((piece, (receiver, task, open)));
+        }
+        let passed = (&mut task.0).await.unwrap_or_else(|error| Err(TurnError::Internal(error.to_string())));
+        let is_error = status.is_client_error() || status.is_server_error();
+        open.end(match passed {
+            Err(TurnError::ClientLeft) => RequestOutcome::Left,
+            Err(error) => RequestOutcome::Error { status: error.status(), failure: error.kind() },
+            Ok(()) if is_error => RequestOutcome::Error { status, failure: "upstream_error" },
+            Ok(()) => RequestOutcome::Answer { status, usage: None },
+        });
+        None
     });
     let mut response = Response::new(Body::from_stream(body));
     *response.status_mut() = status;

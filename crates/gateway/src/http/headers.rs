@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use dacapo_wire::{AuthHeader, BadRequest, CodeMode, ProviderSide, Turn};
 
@@ -101,15 +102,17 @@ pub(crate) fn mode(headers: &HeaderMap) -> Result<Option<CodeMode>, TurnError> {
 
 /// Whether the request comes from a web page of another host, or names a host that is not this machine (DNS
 /// rebinding).
-pub(crate) fn is_foreign(headers: &HeaderMap) -> bool {
+pub(crate) fn is_foreign(parts: &Parts) -> bool {
     let is_local = |host: &str| {
         let name = host.strip_prefix('[').and_then(|rest| rest.split(']').next());
         let name = name.unwrap_or_else(|| host.rsplit_once(':').map_or(host, |(name, _)| name));
         name == "localhost" || name.ends_with(".localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
     };
-    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let text = |name: HeaderName| parts.headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let origin = text(header::ORIGIN).map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
-    origin.is_some_and(|origin| !is_local(origin)) || text(header::HOST).is_some_and(|host| !is_local(host))
+    // A request for a proxy names its host in the address as well, and there it counts for more.
+    let hosts = text(header::HOST).into_iter().chain(parts.uri.host());
+    origin.into_iter().chain(hosts).any(|host| !is_local(host))
 }
 
 /// Names what the model's wire cannot carry in a response header, and reports it.

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, Request, StatusCode};
+use axum::http::request::Parts;
+use axum::http::{Request, StatusCode};
 use bytes::Bytes;
 use dacapo_wire::{BadRequest, ClientSide, ParsedRequest, ProgramMode, RequestReader, Sealer, StoredStates};
 use serde_json::Value;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::errors::TurnError;
 use super::{GatewayServer, headers, threads};
 use crate::observe::{Event, Observer, RequestMode};
+use crate::quota::QuotaShare;
 use crate::store::stored_responses::StoredTurn;
 use crate::turn::Tenant;
 use crate::upstream::RequestContext;
@@ -25,7 +26,8 @@ pub(crate) struct ClientRequest {
     pub model: String,
     pub context: RequestContext,
     pub tenant: Tenant,
-    pub permit: OwnedSemaphorePermit,
+    /// The turn that it takes.
+    pub permit: QuotaShare,
 }
 
 impl GatewayServer {
@@ -37,9 +39,9 @@ impl GatewayServer {
     ) -> Result<ClientRequest, TurnError> {
         let gateway = &self.gateway;
         let (mut parts, body) = request.into_parts();
-        let tenant = self.admit(&parts.headers)?.to_owned();
-        let permit = self.permit()?;
-        let mut body = self.body(body).await?;
+        let tenant = self.admit(&parts)?;
+        let mut body = self.body(&tenant, body).await?;
+        let permit = self.take_turn(&tenant)?;
         let header = headers::mode(&parts.headers)?;
         let mut json: Value = off_thread(body.clone(), body.len(), |body| {
             serde_json::from_slice(&body).map_err(|error| bad_request("body", format!("is not JSON: {error}")))
@@ -83,13 +85,13 @@ impl GatewayServer {
 
     /// Authenticates the client and names its tenant. Without configured clients, programs on this machine are let in,
     /// but web pages of other hosts are not.
-    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<&str, TurnError> {
+    pub(crate) fn admit(&self, parts: &Parts) -> Result<Arc<str>, TurnError> {
         let config = &self.gateway.config;
-        if config.clients.is_empty() && config.listen.ip().is_loopback() && headers::is_foreign(headers) {
+        if config.clients.is_empty() && config.listen.ip().is_loopback() && headers::is_foreign(parts) {
             let message = "a web page of another host may not use this; configure a [[client]] for it";
             return Err(TurnError::refused(StatusCode::FORBIDDEN, "permission_error", message));
         }
-        config.clients.admit(headers, Instant::now())
+        config.clients.admit(&parts.headers, Instant::now()).map(Arc::from)
     }
 
     /// States of programs that are stored here, because the client's ids do not carry them.
@@ -119,24 +121,6 @@ impl GatewayServer {
                 Ok(stored)
             }
         }
-    }
-
-    pub(crate) fn permit(&self) -> Result<OwnedSemaphorePermit, TurnError> {
-        Arc::clone(&self.gateway.turns).try_acquire_owned().map_err(|error| TurnError::Refused {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            kind: "server_error",
-            message: format!("{} turns run at this moment, and no more may: {error}", self.gateway.config.turns_max),
-            retry_after_s: Some(1),
-        })
-    }
-
-    pub(crate) async fn body(&self, body: Body) -> Result<Bytes, TurnError> {
-        let bytes_max = self.gateway.config.body_bytes_max;
-        axum::body::to_bytes(body, bytes_max).await.map_err(|error| {
-            let message =
-                format!("the body cannot be read, or has more than {bytes_max} bytes (body_bytes_max): {error}");
-            TurnError::refused(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", message)
-        })
     }
 }
 

@@ -111,7 +111,7 @@ impl ResponseSink {
 
     /// Sends the last events. Returns the body if the response is not streamed.
     pub(crate) async fn finish(
-        mut self,
+        &mut self,
         events: Vec<SseEvent>,
         body: Option<Value>,
     ) -> Result<Option<Value>, TurnError> {

@@ -3,6 +3,7 @@
 
 mod common;
 mod crowd;
+mod overload;
 mod pairs;
 mod quirks;
 mod scenarios;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use dacapo_gateway::{Gateway, GatewayOptions, key_sha256, serve};
+use dacapo_gateway::{Gateway, GatewayOptions, StopRequest, key_sha256, serve};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -159,7 +159,7 @@ async fn a_turn_that_runs_may_finish_when_the_gateway_is_stopped() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let gateway = Gateway::new(options(&model).resolve(&BTreeMap::new()).unwrap()).unwrap();
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<StopRequest>();
     let served = tokio::spawn(async move { serve(gateway, listener, async { stopped.await.unwrap() }).await });
     let slow = tokio::spawn({
         let url = url.clone();
@@ -168,7 +168,7 @@ async fn a_turn_that_runs_may_finish_when_the_gateway_is_stopped() {
     while model.seen.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    stop.send(()).unwrap();
+    stop.send(StopRequest::Now).unwrap();
     assert_eq!(slow.await.unwrap(), "late");
     served.await.unwrap().unwrap();
     assert!(reqwest::get(format!("{url}/models")).await.is_err());

@@ -18,6 +18,7 @@ use crate::model_message::ModelCall;
 use crate::neutral::{NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::request::{BadRequest, entries};
 use crate::seal::Sealer;
+use crate::sse::SseEvent;
 use crate::turn::ResponsePrefs;
 use crate::usage::TokenCounts;
 use crate::wire::Wire;
@@ -132,6 +133,10 @@ impl ClientWire for Chat {
 
     fn error_body(&self, error: &ApiError<'_>) -> Value {
         error_body(error)
+    }
+
+    fn error_event(&self, body: &Value) -> SseEvent {
+        SseEvent::data(body)
     }
 
     fn write_usage(&self, tokens: TokenCounts) -> Body {

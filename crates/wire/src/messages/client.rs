@@ -18,6 +18,7 @@ use crate::model_message::ModelCall;
 use crate::neutral::{NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::request::{BadRequest, entries};
 use crate::seal::Sealer;
+use crate::sse::SseEvent;
 use crate::turn::ResponsePrefs;
 use crate::usage::TokenCounts;
 use crate::wire::Wire;
@@ -160,6 +161,10 @@ impl ClientWire for Messages {
             body["details"] = json!({"error_code": code});
         }
         json!({"type": "error", "error": body, "request_id": null})
+    }
+
+    fn error_event(&self, body: &Value) -> SseEvent {
+        SseEvent::typed(body)
     }
 
     fn write_usage(&self, tokens: TokenCounts) -> Body {

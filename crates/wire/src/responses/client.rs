@@ -6,7 +6,7 @@ use dacapo_replay::Toolbox;
 use serde_json::{Value, json};
 
 use super::encode::ResponsesEncoder;
-use super::{Responses, fields, history, item_ids, params, programs, references, tools, translate};
+use super::{Responses, envelope, events, fields, history, item_ids, params, programs, references, tools, translate};
 use crate::allowed_callers::{Extensions, ProgramDeclaration, ToolSplit};
 use crate::chat;
 use crate::client_wire::{
@@ -18,6 +18,7 @@ use crate::encoder::{ApiError, EncoderOptions, ResponseEncoder};
 use crate::model_message::ModelCall;
 use crate::neutral::{NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::request::BadRequest;
+use crate::sse::SseEvent;
 use crate::turn::ResponsePrefs;
 use crate::usage::TokenCounts;
 use crate::wire::Wire;
@@ -163,6 +164,10 @@ impl ClientWire for Responses {
 
     fn error_body(&self, error: &ApiError<'_>) -> Value {
         chat::error_body(error)
+    }
+
+    fn error_event(&self, body: &Value) -> SseEvent {
+        SseEvent::typed(&events::numbered("error", envelope::error(body), 0))
     }
 
     fn write_usage(&self, tokens: TokenCounts) -> Body {

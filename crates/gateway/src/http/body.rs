@@ -1,0 +1,104 @@
+//! Reading the body of a request: within a time, and within what all bodies may take.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+
+use super::GatewayServer;
+use super::errors::TurnError;
+use crate::quota::{QuotaShare, SpentBy};
+
+impl GatewayServer {
+    /// The body of a client's request. No turn is taken before it is complete, so that clients who send slowly keep
+    /// nobody else from a turn.
+    pub(crate) async fn body(&self, client: &Arc<str>, body: Body) -> Result<Bytes, TurnError> {
+        let gateway = &self.gateway;
+        if gateway.turns.is_spent() {
+            return Err(self.too_many_turns(SpentBy::AllClients));
+        }
+        let _counted = gateway.bodies.take(client, 1).map_err(too_many_bodies)?;
+        let bytes = gateway.body_bytes.take(client, 0).map_err(too_many_bodies)?;
+        let timeout = gateway.config.body_timeout;
+        tokio::time::timeout(timeout, self.read_body(body, bytes)).await.unwrap_or_else(|_elapsed| {
+            let message = format!(
+                "the body did not arrive within {} s (timeouts.body_seconds of the gateway); send it faster, or less",
+                timeout.as_secs()
+            );
+            Err(TurnError::refused(StatusCode::REQUEST_TIMEOUT, "timeout_error", message))
+        })
+    }
+
+    async fn read_body(&self, body: Body, mut bytes: QuotaShare) -> Result<Bytes, TurnError> {
+        let bytes_max = self.gateway.config.body_bytes_max;
+        let mut pieces = body.into_data_stream();
+        let mut first = Bytes::new();
+        let mut whole = BytesMut::new();
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|error| {
+                let message = format!("the body broke off: {error}; send it again");
+                TurnError::refused(StatusCode::BAD_REQUEST, "invalid_request_error", message)
+            })?;
+            if first.len() + whole.len() + piece.len() > bytes_max {
+                let message = format!("the body has more than {bytes_max} bytes (body_bytes_max of the gateway)");
+                return Err(TurnError::refused(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", message));
+            }
+            bytes.grow(piece.len()).map_err(too_many_bodies)?;
+            if first.is_empty() && whole.is_empty() {
+                first = piece;
+                continue;
+            }
+            // Only bodies of several pieces are copied.
+            whole.extend_from_slice(&std::mem::take(&mut first));
+            whole.extend_from_slice(&piece);
+        }
+        Ok(if whole.is_empty() { first } else { whole.freeze() })
+    }
+
+    /// A turn, if there is one left.
+    pub(crate) fn take_turn(&self, client: &Arc<str>) -> Result<QuotaShare, TurnError> {
+        self.gateway.turns.take(client, 1).map_err(|spent| self.too_many_turns(spent))
+    }
+
+    pub(crate) fn too_many_turns(&self, spent: SpentBy) -> TurnError {
+        let config = &self.gateway.config;
+        match spent {
+            SpentBy::AllClients => overloaded(format!(
+                "{} turns run at this moment, and no more may (turns_max of the gateway); try again in a second",
+                config.turns_max
+            )),
+            SpentBy::ThisClient => too_much_at_once(format!(
+                "{} turns of yours run at this moment, and no more may (turns_max_per_client of the gateway); wait for \
+                 one of them, or try again in a second",
+                config.turns_max_per_client
+            )),
+        }
+    }
+}
+
+fn too_many_bodies(spent: SpentBy) -> TurnError {
+    match spent {
+        SpentBy::AllClients => overloaded(
+            "too many requests are being sent at this moment (bodies_bytes_max of the gateway); try again in a second"
+                .to_owned(),
+        ),
+        SpentBy::ThisClient => too_much_at_once(
+            "you send too many requests at the same moment; let some of them arrive first, or try again in a second"
+                .to_owned(),
+        ),
+    }
+}
+
+/// The gateway as a whole has too much to do.
+fn overloaded(message: String) -> TurnError {
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    TurnError::Refused { status, kind: "server_error", message, retry_after_s: Some(1) }
+}
+
+/// One client asks for more than its share.
+fn too_much_at_once(message: String) -> TurnError {
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    TurnError::Refused { status, kind: "rate_limit_error", message, retry_after_s: Some(1) }
+}
