@@ -219,14 +219,18 @@ enum MapValue<'a> {
 
 impl<'de> Deserialize<'de> for Reasoning {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Reasoning, D::Error> {
-        let map = Map::deserialize(deserializer)?;
-        let mut reasoning = Reasoning::from_chat_fields(&map);
-        // Empty lists and their order stay: a run is named by the bytes of its state.
+        let map: Map<String, Value> = Map::deserialize(deserializer)?;
+        let mut reasoning = Reasoning::default();
+        // Empty lists and the order of the parts are kept: the id of a run is a hash of the bytes of its state.
         for (key, value) in map {
             match (key.as_str(), value) {
                 (ITEMS, Value::Array(items)) => reasoning.0.push(ProviderReasoning::ResponseItems(items)),
                 (BLOCKS, Value::Array(blocks)) => reasoning.0.push(ProviderReasoning::MessageBlocks(blocks)),
                 (ITEMS | BLOCKS, _) => return Err(D::Error::custom(format!("`{key}` must be an array"))),
+                (name, value) if CHAT_FIELDS.contains(&name) && !value.is_null() => match reasoning.chat_fields_mut() {
+                    Some(fields) => _ = fields.insert(key, value),
+                    None => reasoning.0.push(ProviderReasoning::ChatFields(Map::from_iter([(key, value)]))),
+                },
                 _ => {}
             }
         }

@@ -182,7 +182,49 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
+/// The reasoning of a message: any of its parts, in any order. Shrinking may have left lists empty.
+fn any_reasoning() -> impl Strategy<Value = Vec<(&'static str, Value)>> {
+    let list = || prop::collection::vec(any_json(), 0..3).prop_map(Value::from);
+    let parts = (list(), list(), any::<String>(), any::<String>(), list());
+    let parts = parts.prop_map(|(items, blocks, content, text, details)| {
+        vec![
+            ("items", items),
+            ("blocks", blocks),
+            ("reasoning_content", Value::from(content)),
+            ("reasoning", Value::from(text)),
+            ("reasoning_details", details),
+        ]
+    });
+    (parts.prop_shuffle(), 0..=5_usize).prop_map(|(mut parts, count)| {
+        parts.truncate(count);
+        parts
+    })
+}
+
 proptest! {
+    #[test]
+    fn reasoning_with_empty_and_reordered_parts_keeps_the_run(parts in any_reasoning(), empty in any::<bool>()) {
+        let sealer = Sealer::new(SECRET, "tenant");
+        let mut state = state(THREE_LINES);
+        let emptied = |key: &str, value: Value| match key {
+            "items" | "blocks" if empty => json!([]),
+            _ => value,
+        };
+        let fields: serde_json::Map<String, Value> =
+            parts.into_iter().map(|(key, value)| (key.to_owned(), emptied(key, value))).collect();
+        let reasoning = serde_json::from_value(Value::Object(fields)).expect("reasoning");
+        state.model_messages[0].reasoning = reasoning;
+        let calls = asked(0..2);
+        let id = sealer.seal(&state, 1, [7; 8], &calls).swap_remove(0);
+        let run = state.run();
+        let unsealed = sealer.unseal(&id);
+        if let Some(Unsealed::Round { state: unsealed, .. }) = &unsealed {
+            prop_assert_eq!(unsealed.run(), run);
+        }
+        let expected = Unsealed::Round { run, state: Box::new(state), round: 1, answered: [7; 8], calls };
+        prop_assert_eq!(unsealed, Some(expected));
+    }
+
     #[test]
     fn any_state_comes_back(
         code in any::<String>(),
