@@ -6,7 +6,7 @@ use dacapo_replay::Toolbox;
 use serde_json::{Map, Value};
 
 use crate::allowed_callers::{ProgramDeclaration, ToolSplit};
-use crate::conversation::{Conversation, WireCall};
+use crate::conversation::{Conversation, LostCalls, WireCall};
 use crate::encoder::{ApiError, EncoderOptions, ResponseEncoder};
 use crate::model_message::ModelCall;
 use crate::neutral::{NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
@@ -68,7 +68,7 @@ pub(crate) trait ClientWire: Sync {
 
     /// Calls that a client executed for a program, as ordinary tool calls with these ids. `note` is appended to the
     /// text of the message that held them.
-    fn ordinary_calls(&self, message: &Value, calls: &[WireCall], ids: &[String], note: Option<&str>) -> Vec<Value>;
+    fn ordinary_calls(&self, calls: LostCalls, ids: &[String], note: Option<&str>) -> Vec<Value>;
 
     /// An encoder for the client that sent `body`; `toolbox` holds the tools that its programs may call.
     fn encoder(&self, options: EncoderOptions, body: &Body, toolbox: &Arc<Toolbox>) -> Box<dyn ResponseEncoder>;

@@ -1,4 +1,4 @@
-//! A history in our own words, whatever the wire.
+//! A client's history, read into one form for all wires.
 
 use dacapo_replay::{Answer, CallIndex, Journal, JournalEntry, JsonText};
 use serde_json::Value;
@@ -8,68 +8,83 @@ use crate::model_message::ModelMessage;
 use crate::neutral::ToolStatus;
 use crate::state::{CallRef, RunState};
 
-/// A client's history. What is not ours stays in the words of the client's wire.
+/// A client's history. Entries that are not part of a program stay in the format of the client's wire.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conversation {
     pub items: Vec<ConversationItem>,
 }
 
+/// One part of a history.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ConversationItem {
-    /// Passed on as it came.
+    /// An entry that is not part of a program. It is forwarded as it came.
     Entry(Value),
     Program(Box<ProgramBlock>),
     LostCalls(LostCalls),
-    /// A message of the model with calls that we answered, and answer again: searches.
+    /// A message of the model that only searches for tools. The gateway answered it, and answers it again.
     Search(ModelMessage),
 }
 
-/// A program with its rounds, as they stand in the history.
+/// A program of the history, with its rounds of calls and answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProgramBlock {
     pub run: RunId,
-    /// What an explicit client calls it.
+    /// The id by which an explicit client knows the program; empty in plain mode.
     pub id: String,
     pub state: RunState,
     pub rounds: Vec<CallRound>,
-    /// Calls that the model made beside the program, and that the client executed.
+    /// Tool calls of the same model message that are not the program's. The client executed them.
     pub direct: Vec<WireCall>,
-    /// The result, where the history holds it, as the model was shown it.
+    /// The result as the model was shown it, if the history holds it.
     pub result: Option<Value>,
-    /// The program that it continues is not in the history.
-    pub is_orphan: bool,
-    /// The client has seen it end.
-    pub is_closed: bool,
-    /// What the client said beside its answers, as entries of the history: the model reads it after the result.
+    pub predecessor: Predecessor,
+    pub status: BlockStatus,
+    /// Entries that the client sent together with its answers. The model reads them after the result.
     pub remarks: Vec<Value>,
 }
 
-/// Calls that were handed out together.
+/// Whether the history holds the failed program that a program continues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Predecessor {
+    /// It does, or the program continues none.
+    Resolved,
+    Missing,
+}
+
+/// Whether the client has seen the end of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockStatus {
+    Open,
+    Closed,
+}
+
+/// Calls that were issued together, in one response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallRound {
     pub number: u32,
-    /// Stands for the answers that had been given before, where the round knows of them.
+    /// Fingerprint of the journal when the round was issued, if the round carries it.
     pub answered: Option<[u8; 8]>,
     pub calls: Vec<IssuedCall>,
 }
 
+/// A call that the client was asked to execute for a program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IssuedCall {
     pub id: String,
-    pub asked: ExpectedCall,
+    pub expected: ExpectedCall,
     pub tool: String,
-    /// With its place among the answers of the round.
+    /// The answer, with its position among the answers of the round.
     pub answer: Option<(usize, Answer)>,
 }
 
-/// What the program must be asking when it gets the answer.
+/// The call that the program must make when it is replayed, so that the answer still belongs to it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExpectedCall {
     Digest(CallRef),
     Args(CallIndex, Value),
 }
 
-/// A call of the wire and its answer, both as they came.
+/// A tool call and its answer, both as they came on the wire.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WireCall {
     pub call: Value,
@@ -85,24 +100,34 @@ pub struct LostCalls {
 }
 
 impl Conversation {
-    /// The block whose answers the client has just given, if it is one.
+    /// The program that continues with this request: the last item, if the client has not seen its end.
     pub fn live(&self) -> Option<&ProgramBlock> {
         match self.items.last() {
-            Some(ConversationItem::Program(block)) if !block.is_closed => Some(block),
+            Some(ConversationItem::Program(block)) if !block.is_closed() => Some(block),
             _ => None,
         }
     }
+
+    /// The programs, last one first.
+    pub(crate) fn programs_from_end(&mut self) -> impl Iterator<Item = &mut Box<ProgramBlock>> {
+        self.items.iter_mut().rev().filter_map(|item| match item {
+            ConversationItem::Program(block) => Some(block),
+            _ => None,
+        })
+    }
 }
 
-/// Why a program cannot be run again: its history is not what it was.
+/// Why a program cannot be run again: the client changed the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HistoryGap {
+    /// A round is missing.
     Trimmed,
+    /// An answer is not the one that the program was given before.
     Edited,
 }
 
 impl ProgramBlock {
-    /// A program of which nothing has been heard yet.
+    /// A program without calls.
     pub(crate) fn new(id: &str, state: RunState) -> ProgramBlock {
         ProgramBlock {
             run: state.run(),
@@ -111,13 +136,18 @@ impl ProgramBlock {
             rounds: Vec::new(),
             direct: Vec::new(),
             result: None,
-            is_orphan: false,
-            is_closed: false,
+            predecessor: Predecessor::Resolved,
+            status: BlockStatus::Open,
             remarks: Vec::new(),
         }
     }
 
-    /// The answers, in the order in which the client gave them. Whoever answers twice is not heard again.
+    /// Whether the client has seen the end of the program.
+    pub fn is_closed(&self) -> bool {
+        self.status == BlockStatus::Closed
+    }
+
+    /// The answers, in the order in which the client sent them. Of several answers to one call, the first counts.
     pub fn journal(&self) -> Result<Journal, HistoryGap> {
         let mut answered = std::collections::BTreeSet::new();
         let mut journal = Journal::default();
@@ -131,11 +161,11 @@ impl ProgramBlock {
             let mut answers: Vec<(usize, &IssuedCall, &Answer)> = round
                 .calls
                 .iter()
-                .filter_map(|call| call.answer.as_ref().map(|(place, answer)| (*place, call, answer)))
+                .filter_map(|call| call.answer.as_ref().map(|(position, answer)| (*position, call, answer)))
                 .collect();
-            answers.sort_by_key(|(place, ..)| *place);
+            answers.sort_by_key(|(position, ..)| *position);
             for (_, call, answer) in answers {
-                if answered.insert(call.asked.call()) {
+                if answered.insert(call.expected.index()) {
                     journal.push(call.entry(answer.clone()));
                 }
             }
@@ -143,13 +173,13 @@ impl ProgramBlock {
         Ok(journal)
     }
 
-    /// Tools of the calls that were answered, whether or not the program can be run again.
+    /// Tools of the answered calls, whether or not the program can be run again.
     pub fn answered_tools(&self) -> impl Iterator<Item = &str> {
         let calls = self.rounds.iter().flat_map(|round| &round.calls);
         calls.filter(|call| call.answer.is_some()).map(|call| call.tool.as_str())
     }
 
-    /// The number of the next round: a round that nobody answered is asked again.
+    /// The number of the next round. A round without any answer is issued again under the same number.
     pub fn next_round(&self) -> u32 {
         self.rounds.last().map_or(0, |round| {
             let is_answered = round.calls.iter().any(|call| call.answer.is_some());
@@ -159,37 +189,47 @@ impl ProgramBlock {
 }
 
 impl ExpectedCall {
-    pub fn call(&self) -> CallIndex {
+    /// Position of the call in the order in which the program makes its calls.
+    pub fn index(&self) -> CallIndex {
         match self {
-            ExpectedCall::Digest(asked) => asked.call,
-            ExpectedCall::Args(call, _) => *call,
+            ExpectedCall::Digest(expected) => expected.call,
+            ExpectedCall::Args(index, _) => *index,
         }
     }
 }
 
 impl IssuedCall {
     fn entry(&self, answer: Answer) -> JournalEntry {
-        match &self.asked {
-            ExpectedCall::Digest(asked) => JournalEntry::with_digest(asked.call, &self.tool, asked.args, answer),
-            ExpectedCall::Args(call, args) => JournalEntry::new(*call, &self.tool, Some(args), answer),
+        match &self.expected {
+            ExpectedCall::Digest(expected) => {
+                JournalEntry::with_digest(expected.call, &self.tool, expected.args, answer)
+            }
+            ExpectedCall::Args(index, args) => JournalEntry::new(*index, &self.tool, Some(args), answer),
         }
     }
 }
 
-/// Text of a message's or an answer's content; what is not text stays JSON.
+/// The text of a message or a tool result. Content that is not only text is rendered as JSON.
 pub(crate) fn text(content: Option<&Value>) -> String {
-    match content {
+    if let Some(Value::Array(parts)) = content {
+        let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect();
+        if let Some(texts) = texts {
+            return texts.concat();
+        }
+    }
+    string_or_json(content)
+}
+
+/// A string as it is, any other value as JSON; nothing for a value that is missing or null.
+pub(crate) fn string_or_json(value: Option<&Value>) -> String {
+    match value {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(parts)) => {
-            let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect();
-            texts.map_or_else(|| Value::to_string(&Value::Array(parts.clone())), |texts| texts.concat())
-        }
         Some(other) => other.to_string(),
     }
 }
 
-/// What a tool said, from text.
+/// The answer of a tool whose result is text.
 pub(crate) fn answer(text: String, status: ToolStatus) -> Answer {
     match status {
         ToolStatus::Failed => Answer::Error { message: text, data: None },

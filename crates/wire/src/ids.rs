@@ -1,4 +1,4 @@
-//! Names for runs and for the calls that the model sees.
+//! Ids of runs, and of the calls that the model sees.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 /// Digits of ids that contain only letters and digits, which every provider accepts.
 pub const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Stands for one run of one program, with all that its state holds.
+/// Identifies one run of one program: a hash of the run's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId([u8; RunId::CHARS]);
 
@@ -34,8 +34,8 @@ impl fmt::Display for RunId {
     }
 }
 
-/// The id of a call as the model sees it: nine alphanumerics suit every provider. It depends on what is called and on
-/// how many calls stand before it, so that a history rebuilt later has the same ids.
+/// The id of a call as the model sees it. Nine alphanumerics are accepted by every provider. It depends on the call and
+/// on the number of calls before it, so that a history that is rebuilt later has the same ids.
 pub(crate) fn short_id(name: &str, arguments: &str, position: usize) -> String {
     let hash = Sha256::new_with_prefix(b"dacapo call 1\0")
         .chain_update((position as u64).to_le_bytes())

@@ -34,7 +34,8 @@ mod usage;
 mod wire;
 
 pub use conversation::{
-    CallRound, Conversation, ConversationItem, ExpectedCall, HistoryGap, IssuedCall, LostCalls, ProgramBlock, WireCall,
+    BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, HistoryGap, IssuedCall, LostCalls,
+    Predecessor, ProgramBlock, WireCall,
 };
 pub use decoder::{DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError};
 pub use encoder::{

@@ -103,15 +103,15 @@ impl ModelHistory {
 
     /// Appends calls of a program whose state was lost, as ordinary calls with a line that says so.
     pub fn push_lost_calls(&mut self, lost: &LostCalls) {
-        self.push_ordinary_calls(lost, Some(LOST));
+        self.push_ordinary_calls(lost.clone(), Some(LOST));
     }
 
     /// Appends calls of a program as ordinary calls, for a request without code mode.
-    pub(crate) fn push_calls_without_program(&mut self, calls: &LostCalls) {
+    pub(crate) fn push_calls_without_program(&mut self, calls: LostCalls) {
         self.push_ordinary_calls(calls, None);
     }
 
-    fn push_ordinary_calls(&mut self, lost: &LostCalls, note: Option<&str>) {
+    fn push_ordinary_calls(&mut self, lost: LostCalls, note: Option<&str>) {
         let client = self.client.0;
         let ids: Vec<String> = lost
             .calls
@@ -123,7 +123,7 @@ impl ModelHistory {
             })
             .collect();
         self.calls += ids.len();
-        for entry in client.ordinary_calls(&lost.message, &lost.calls, &ids, note) {
+        for entry in client.ordinary_calls(lost, &ids, note) {
             self.push_entry(entry);
         }
     }

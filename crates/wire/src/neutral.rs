@@ -1,8 +1,11 @@
-//! Messages, tools and parameters in a form that belongs to no wire, for models that are asked on another wire than the
-//! client's.
+//! Messages, tools and parameters in a form that belongs to no wire, for requests whose client and model are on
+//! different wires.
+
+use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use crate::conversation::string_or_json;
 use crate::model_message::{CallFormat, ModelCall};
 use crate::reasoning::Reasoning;
 
@@ -24,7 +27,7 @@ pub(crate) enum MessageRole {
 pub(crate) enum MessagePart {
     Text(String),
     Media(Media),
-    /// Reasoning that people can read, and what its provider wants back.
+    /// Readable text of the reasoning, and the state that its provider wants back.
     Reasoning {
         text: String,
         state: Reasoning,
@@ -34,13 +37,13 @@ pub(crate) enum MessagePart {
 }
 
 impl MessagePart {
-    /// Stands for content that the model's wire has no place for.
+    /// A note in place of content that the model's wire cannot carry.
     pub(crate) fn missing(kind: &str) -> MessagePart {
         MessagePart::Text(format!("({kind}, which this model cannot be given)"))
     }
 }
 
-/// Whether a field of a request has a value that matters.
+/// Whether a field of a request is set: null and the empty object count as unset.
 pub(crate) fn is_set(value: &Value) -> bool {
     !value.is_null() && value.as_object().is_none_or(|fields| !fields.is_empty())
 }
@@ -48,12 +51,12 @@ pub(crate) fn is_set(value: &Value) -> bool {
 /// The result of a tool call.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct ToolResult {
-    /// Of the call.
+    /// The id of the call.
     pub id: String,
     pub text: String,
     pub media: Vec<Media>,
     pub status: ToolStatus,
-    /// Of the call.
+    /// The format of the call, because some wires have another kind of result for calls of text tools.
     pub format: CallFormat,
 }
 
@@ -65,14 +68,14 @@ pub(crate) enum ToolStatus {
 }
 
 impl ToolStatus {
-    /// Reads `is_error`.
+    /// Reads the field `is_error`.
     pub(crate) fn of_flag(is_error: Option<&Value>) -> ToolStatus {
         if is_error == Some(&Value::Bool(true)) { ToolStatus::Failed } else { ToolStatus::Ok }
     }
 }
 
 impl ToolResult {
-    /// Adds content.
+    /// Appends text and media. Results have no other content.
     pub(crate) fn with_content(mut self, parts: Vec<MessagePart>) -> ToolResult {
         for part in parts {
             match part {
@@ -85,22 +88,44 @@ impl ToolResult {
     }
 
     /// The text for a wire that has no field for failures.
-    pub(crate) fn text_with_failure(&self) -> String {
+    pub(crate) fn text_with_failure(&self) -> Cow<'_, str> {
         match self.status {
-            ToolStatus::Failed if !self.text.starts_with("Error") => format!("Error: {}", self.text),
-            _ => self.text.clone(),
+            ToolStatus::Failed if !self.text.starts_with("Error") => Cow::Owned(format!("Error: {}", self.text)),
+            _ => Cow::Borrowed(&self.text),
         }
     }
 }
 
-/// Content that is a text, or a list of what `part` reads.
+/// Reads content that is a string or a list of parts.
 pub(crate) fn content(content: Option<&Value>, part: fn(&Value) -> MessagePart) -> Vec<MessagePart> {
     match content {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::String(text)) if text.is_empty() => Vec::new(),
-        Some(Value::String(text)) => vec![MessagePart::Text(text.clone())],
         Some(Value::Array(parts)) => parts.iter().map(part).collect(),
-        Some(other) => vec![MessagePart::Text(other.to_string())],
+        other => {
+            let text = string_or_json(other);
+            if text.is_empty() { Vec::new() } else { vec![MessagePart::Text(text)] }
+        }
+    }
+}
+
+/// A copy of the fields whose names `keep` accepts.
+pub(crate) fn selected_fields(fields: &Map<String, Value>, keep: impl Fn(&str) -> bool) -> Map<String, Value> {
+    let kept = fields.iter().filter(|(key, _)| keep(key.as_str()));
+    kept.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// A copy of an object without these fields.
+pub(crate) fn without_fields(object: &Value, keys: &[&str]) -> Value {
+    let mut object = object.clone();
+    remove_fields(&mut object, keys);
+    object
+}
+
+/// Removes fields of an object.
+pub(crate) fn remove_fields(object: &mut Value, keys: &[&str]) {
+    if let Some(fields) = object.as_object_mut() {
+        for key in keys {
+            fields.shift_remove(*key);
+        }
     }
 }
 
@@ -129,7 +154,7 @@ pub(crate) enum MediaSource {
 }
 
 impl MediaSource {
-    /// Reads `data:` addresses too.
+    /// Reads a URL. A `data:` URL holds the content itself.
     pub(crate) fn of(url: &str) -> MediaSource {
         let inline = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
         match inline {
@@ -138,15 +163,15 @@ impl MediaSource {
         }
     }
 
-    pub(crate) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> Cow<'_, str> {
         match self {
-            MediaSource::Url(url) => url.clone(),
-            MediaSource::Data { mime, data } => format!("data:{mime};base64,{data}"),
+            MediaSource::Url(url) => Cow::Borrowed(url),
+            MediaSource::Data { mime, data } => Cow::Owned(format!("data:{mime};base64,{data}")),
         }
     }
 }
 
-/// A tool that the model may call by itself.
+/// A tool that the model may call directly.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ToolDeclaration {
     pub name: String,
@@ -156,14 +181,13 @@ pub(crate) struct ToolDeclaration {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ToolInput {
+    /// JSON of this schema.
     Schema(Value),
-    /// Text; what form it has is the provider's affair.
-    Text {
-        format: Option<Value>,
-    },
+    /// Plain text. The format, such as a grammar, is passed to the provider as it is.
+    Text { format: Option<Value> },
 }
 
-/// What a request says besides its history and tools.
+/// The parameters of a request: everything except its history and tools.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct RequestParams {
     pub model: String,
@@ -174,11 +198,11 @@ pub(crate) struct RequestParams {
     pub effort: Option<ReasoningEffort>,
     pub format: Option<ResponseFormat>,
     pub user: Option<String>,
-    /// Fields that only the client's wire knows: they are left out, and the client is told.
+    /// Fields that only the client's wire has. They are left out, and a response header names them.
     pub dropped: Vec<String>,
 }
 
-/// How long a model may think.
+/// How much a model may reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReasoningEffort {
     None,
@@ -187,7 +211,7 @@ pub(crate) enum ReasoningEffort {
     High,
 }
 
-/// What the answer has to be.
+/// The format that the model's answer must have.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ResponseFormat {
     Json,
@@ -195,7 +219,7 @@ pub(crate) enum ResponseFormat {
 }
 
 impl ResponseFormat {
-    /// A schema with its name, as both of `OpenAI`'s wires have it.
+    /// Reads a schema with its name, which has the same form on both of `OpenAI`'s wires.
     pub(crate) fn schema(format: &Value) -> ResponseFormat {
         ResponseFormat::Schema {
             name: format.get("name").and_then(Value::as_str).unwrap_or("answer").to_owned(),
@@ -225,6 +249,7 @@ impl ReasoningEffort {
         }
     }
 
+    /// The effort for a limit of reasoning tokens.
     pub(crate) fn of_budget(tokens: u64) -> ReasoningEffort {
         match tokens {
             0 => ReasoningEffort::None,
@@ -234,7 +259,7 @@ impl ReasoningEffort {
         }
     }
 
-    /// Tokens to think with.
+    /// The limit of reasoning tokens, for wires that have a limit instead of an effort.
     pub(crate) fn budget(self) -> u64 {
         match self {
             ReasoningEffort::None => 0,

@@ -1,4 +1,4 @@
-//! Plain mode: the state of programs is in the ids of their calls.
+//! Plain mode: programs are not part of the client's history. The ids of their calls carry their state.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,20 @@ use dacapo_replay::{Answer, Catalog};
 use serde_json::Value;
 
 use crate::conversation::{
-    CallRound, Conversation, ConversationItem, ExpectedCall, IssuedCall, LostCalls, ProgramBlock, WireCall,
+    BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, IssuedCall, LostCalls, Predecessor,
+    ProgramBlock, WireCall,
 };
 use crate::ids::RunId;
 use crate::seal::{Sealer, Unsealed};
 use crate::state::{CallRef, RunState};
 use crate::wire::ClientSide;
 
-/// Sealed ids of rounds whose calls have short ids only, from wherever they were kept.
+/// Sealed ids that a store kept, by run and round. Calls of such rounds have only short ids in the history.
 #[derive(Debug, Clone, Default)]
 pub struct StoredStates(BTreeMap<(RunId, u32), String>);
 
 impl StoredStates {
-    /// Run and round of each message in which no id is sealed.
+    /// Run and round of each model message that has short ids, but no sealed one.
     pub fn referred_to(client: ClientSide, body: &Value) -> Vec<(RunId, u32)> {
         let referred_to = |ids: Vec<String>| {
             let is_sealed = ids.iter().any(|id| Sealer::is_sealed(id));
@@ -33,68 +34,71 @@ impl StoredStates {
     }
 }
 
-/// What programs of a history are read with.
+/// Opens the states of the programs of a history.
 pub(crate) struct StateOpener<'a> {
     pub sealer: &'a Sealer,
     pub stored: &'a StoredStates,
     pub catalog: &'a Catalog,
 }
 
-/// A message of the model in which some call has an id of ours, with the answers that follow it.
+/// A message of the model with at least one call that has an id of ours, and the answers that follow it.
 pub(crate) struct CallExchange {
     pub message: Value,
     pub calls: Vec<HistoryCall>,
     pub answers: Vec<HistoryAnswer>,
-    /// What the client said beside its answers, as entries of the history.
+    /// Entries that the client sent together with its answers.
     pub remarks: Vec<Value>,
 }
 
 pub(crate) struct HistoryCall {
     pub id: String,
     pub name: String,
-    pub call: Value,
+    /// The call as it came on the wire.
+    pub native: Value,
+}
+
+impl HistoryCall {
+    /// The call as it came, with the answer that has its id.
+    pub(crate) fn into_wire_call(self, answers: &[HistoryAnswer]) -> WireCall {
+        let answer = answers.iter().find(|answer| answer.id == self.id);
+        WireCall { call: self.native, answer: answer.map(|answer| answer.native.clone()) }
+    }
 }
 
 pub(crate) struct HistoryAnswer {
     pub id: String,
-    pub parsed: Answer,
-    pub answer: Value,
+    pub answer: Answer,
+    /// The answer as it came on the wire.
+    pub native: Value,
 }
 
 impl CallExchange {
+    /// Appends the calls: as a round of their program, or as lost calls if its state cannot be opened.
     pub(crate) fn add_to(self, conversation: &mut Conversation, opener: Option<&StateOpener<'_>>) {
-        let read = opener.and_then(|opener| IssuedRound::read(&self, opener));
-        if let Some(handed_out) = read {
-            handed_out.add_to(conversation, self.remarks);
-            return;
+        match opener.and_then(|opener| RoundState::open(&self, opener)) {
+            Some(round) => round.add_to(conversation, self.calls, &self.answers, self.remarks),
+            None => self.add_lost_to(conversation),
         }
-        let (lost, remarks) = self.lost();
-        conversation.items.push(ConversationItem::LostCalls(lost));
-        conversation.items.extend(remarks.into_iter().map(ConversationItem::Entry));
     }
 
-    fn lost(self) -> (LostCalls, Vec<Value>) {
-        let given = |call: HistoryCall| {
-            let answer = self.answers.iter().find(|answer| answer.id == call.id);
-            WireCall { call: call.call, answer: answer.map(|answer| answer.answer.clone()) }
-        };
-        (LostCalls { message: self.message, calls: self.calls.into_iter().map(given).collect() }, self.remarks)
+    /// Appends the calls as lost calls.
+    pub(crate) fn add_lost_to(self, conversation: &mut Conversation) {
+        let calls = self.calls.into_iter().map(|call| call.into_wire_call(&self.answers)).collect();
+        conversation.items.push(ConversationItem::LostCalls(LostCalls { message: self.message, calls }));
+        conversation.items.extend(self.remarks.into_iter().map(ConversationItem::Entry));
     }
 }
 
-/// An answer that does not stand with its call. If that was trimmed away, nobody can make sense of it.
-pub(crate) fn add_late_answer(conversation: &mut Conversation, id: &str, parsed: Answer) {
-    let blocks = conversation.items.iter_mut().rev().filter_map(|item| match item {
-        ConversationItem::Program(block) => Some(block),
-        _ => None,
-    });
-    let mut calls = blocks.flat_map(|block| &mut block.rounds).flat_map(|round| &mut round.calls);
+/// Adds an answer that is not next to its call. It is dropped if the client removed the call from the history.
+pub(crate) fn add_late_answer(conversation: &mut Conversation, id: &str, answer: Answer) {
+    let rounds = conversation.programs_from_end().flat_map(|block| &mut block.rounds);
+    let mut calls = rounds.flat_map(|round| &mut round.calls);
     if let Some(call) = calls.find(|call| call.id == id && call.answer.is_none()) {
-        call.answer = Some((usize::MAX, parsed));
+        call.answer = Some((usize::MAX, answer));
     }
 }
 
-/// The name by which journals know the tool, for any name that programs know it by.
+/// The tool's name in journals, for any name that programs may call it by.
 pub(crate) fn tool_name(name: &str, catalog: &Catalog) -> String {
     if catalog.find(name).is_none() {
         let known = catalog
@@ -108,88 +112,86 @@ pub(crate) fn tool_name(name: &str, catalog: &Catalog) -> String {
     name.to_owned()
 }
 
-/// An assistant message that hands out calls of a program, with its answers.
-struct IssuedRound {
+/// The opened state of a round of calls.
+pub(crate) struct RoundState<'a> {
+    catalog: &'a Catalog,
     state: Box<RunState>,
     run: RunId,
-    round: CallRound,
-    direct: Vec<WireCall>,
+    number: u32,
+    answered: [u8; 8],
+    /// For each call of the message the program's call that it is; `None` for a direct call.
+    expected: Vec<Option<CallRef>>,
 }
 
-impl IssuedRound {
-    fn read(exchange: &CallExchange, opener: &StateOpener<'_>) -> Option<IssuedRound> {
+impl<'a> RoundState<'a> {
+    /// `None` if no id of the message can be opened, or if one of them does not belong to the round.
+    pub(crate) fn open(exchange: &CallExchange, opener: &StateOpener<'a>) -> Option<RoundState<'a>> {
         let CallExchange { calls, answers, .. } = exchange;
-        let carried = calls.iter().position(|call| Sealer::is_sealed(&call.id));
-        let id = if let Some(at) = carried {
+        let sealed_at = calls.iter().position(|call| Sealer::is_sealed(&call.id));
+        let sealed = if let Some(at) = sealed_at {
             &calls[at].id
         } else {
             let short = calls.iter().find_map(|call| Sealer::run_and_round(&call.id))?;
             opener.stored.0.get(&short)?
         };
-        let Unsealed::Round { state, run, round: number, answered, calls: asked } = opener.sealer.unseal(id)? else {
+        let Unsealed::Round { state, run, round: number, answered, calls: issued } = opener.sealer.unseal(sealed)?
+        else {
             return None;
         };
-        let mut message = IssuedRound {
-            state,
-            run,
-            round: CallRound { number, answered: Some(answered), calls: Vec::new() },
-            direct: Vec::new(),
-        };
-        let mut matched = vec![false; answers.len()];
-        for (place, call) in calls.iter().enumerate() {
-            let id = &call.id;
-            let answered = answers.iter().position(|answer| answer.id == *id);
-            if let Some(answered) = answered {
-                matched[answered] = true;
+        let expected = |(at, call): (usize, &HistoryCall)| {
+            if !Sealer::is_own_id(&call.id) {
+                return Some(None);
             }
-            if !Sealer::is_own_id(id) {
-                let answer = answered.map(|at| answers[at].answer.clone());
-                message.direct.push(WireCall { call: call.call.clone(), answer });
-                continue;
+            if Some(at) == sealed_at {
+                return issued.first().copied().map(Some);
             }
-            let asked: CallRef = if Some(place) == carried {
-                *asked.first()?
-            } else {
-                match opener.sealer.unseal(id)? {
-                    Unsealed::Sibling { run: other, round, call } if other == run && round == number => {
-                        *asked.iter().find(|asked| asked.call == call)?
-                    }
-                    _ => return None,
+            match opener.sealer.unseal(&call.id)? {
+                Unsealed::Sibling { run: other, round, call } if other == run && round == number => {
+                    issued.iter().find(|issued| issued.call == call).copied().map(Some)
                 }
-            };
-            let answer = answered.map(|at| (at, answers[at].parsed.clone()));
-            let tool = tool_name(&call.name, opener.catalog);
-            message.round.calls.push(IssuedCall { id: id.clone(), asked: ExpectedCall::Digest(asked), tool, answer });
+                _ => None,
+            }
+        };
+        let expected: Option<Vec<Option<CallRef>>> = calls.iter().enumerate().map(expected).collect();
+        // An answer whose id was changed on its way. The call would stay unanswered and be issued again for ever.
+        let is_stray = |answer: &HistoryAnswer| !calls.iter().any(|call| call.id == answer.id);
+        if answers.iter().any(is_stray) {
+            return None;
         }
-        // An answer with an id that was changed on its way: asking again would go on for ever.
-        let stray = answers
-            .iter()
-            .zip(&matched)
-            .any(|(answer, matched)| !matched && !calls.iter().any(|call| call.id == answer.id));
-        if stray { None } else { Some(message) }
+        Some(RoundState { catalog: opener.catalog, state, run, number, answered, expected: expected? })
     }
 
-    fn add_to(self, conversation: &mut Conversation, remarks: Vec<Value>) {
+    /// Appends the round to its program if that is the last item, or else starts a block with it.
+    pub(crate) fn add_to(
+        self,
+        conversation: &mut Conversation,
+        calls: Vec<HistoryCall>,
+        answers: &[HistoryAnswer],
+        remarks: Vec<Value>,
+    ) {
+        let mut round = CallRound { number: self.number, answered: Some(self.answered), calls: Vec::new() };
+        let mut direct = Vec::new();
+        for (call, expected) in calls.into_iter().zip(self.expected) {
+            let Some(expected) = expected else {
+                direct.push(call.into_wire_call(answers));
+                continue;
+            };
+            let position = answers.iter().position(|answer| answer.id == call.id);
+            round.calls.push(IssuedCall {
+                expected: ExpectedCall::Digest(expected),
+                tool: tool_name(&call.name, self.catalog),
+                answer: position.map(|at| (at, answers[at].answer.clone())),
+                id: call.id,
+            });
+        }
         if let Some(ConversationItem::Program(block)) = conversation.items.last_mut()
             && block.run == self.run
-            && !block.is_closed
+            && !block.is_closed()
         {
-            match block.rounds.iter_mut().find(|round| round.number == self.round.number) {
-                // The same round once more: what it adds are answers that were missing.
-                Some(round) => {
-                    let places = round.calls.len();
-                    for call in self.round.calls {
-                        let known = round.calls.iter_mut().find(|known| known.asked == call.asked);
-                        if let Some(known) = known.filter(|known| known.answer.is_none()) {
-                            known.answer = call.answer.map(|(place, answer)| (places + place, answer));
-                        }
-                    }
-                }
-                None => block.rounds.push(self.round),
-            }
-            for given in self.direct {
-                if !block.direct.iter().any(|known| known.call == given.call) {
-                    block.direct.push(given);
+            block.add_round(round);
+            for call in direct {
+                if !block.direct.iter().any(|known| known.call == call.call) {
+                    block.direct.push(call);
                 }
             }
             block.remarks.extend(remarks);
@@ -198,13 +200,30 @@ impl IssuedRound {
         conversation.items.push(ConversationItem::Program(Box::new(ProgramBlock {
             run: self.run,
             id: String::new(),
-            is_orphan: false,
+            predecessor: Predecessor::Resolved,
             state: *self.state,
-            rounds: vec![self.round],
-            direct: self.direct,
+            rounds: vec![round],
+            direct,
             result: None,
-            is_closed: false,
+            status: BlockStatus::Open,
             remarks,
         })));
+    }
+}
+
+impl ProgramBlock {
+    /// A client may send the same round once more, with answers that were missing before.
+    fn add_round(&mut self, round: CallRound) {
+        let Some(known_round) = self.rounds.iter_mut().find(|known| known.number == round.number) else {
+            self.rounds.push(round);
+            return;
+        };
+        let answers_before = known_round.calls.len();
+        for call in round.calls {
+            let known = known_round.calls.iter_mut().find(|known| known.expected == call.expected);
+            if let Some(known) = known.filter(|known| known.answer.is_none()) {
+                known.answer = call.answer.map(|(position, answer)| (answers_before + position, answer));
+            }
+        }
     }
 }

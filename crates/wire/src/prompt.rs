@@ -1,4 +1,4 @@
-//! What the model is offered instead of the client's tools, and the words that explain it.
+//! The tools that the model gets in code mode instead of the client's, and the prompt that explains them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use crate::allowed_callers::Toolsets;
 use crate::model_message::ModelMistake;
 
-/// Changes whenever a word of the prompt does.
+/// Increased whenever the text of the prompt changes.
 pub const PROMPT_VERSION: u32 = 2;
 
 pub(crate) const EXECUTE: &str = "execute";
 pub(crate) const SEARCH: &str = "search";
-/// For clients whose own direct tools have our names.
-const EXECUTE_OTHERWISE: &str = "execute_program";
-pub(crate) const SEARCH_OTHERWISE: &str = "search_functions";
+/// Used if the client has a direct tool named like ours.
+const EXECUTE_ALTERNATIVE: &str = "execute_program";
+pub(crate) const SEARCH_ALTERNATIVE: &str = "search_functions";
 
 const RULES: &str = "\
 Runs a TypeScript program that calls functions, and answers with what it returns. This is the only way to call them.
@@ -35,37 +35,43 @@ const MORE: &str = "More functions are not declared here. Find those that you ne
 const SEARCH_DESCRIPTION: &str = "\
 Finds functions for `{execute}` by what they do, and answers with their TypeScript declarations. Ask for all that the task needs in one query.";
 
-/// What the list of names may take when the declarations are left out.
+/// Limit of the list of names that replaces the declarations.
 const NAMES_BYTES_MAX: usize = 3_000;
 
 /// The tools that the model has in code mode.
 #[derive(Debug, Clone)]
 pub struct ModelTools {
     toolbox: Arc<Toolbox>,
-    /// Those that the client wants declared, where it wants others to be searched for.
+    /// The functions to declare, if the client defers the others to the search.
     declared: Option<Arc<Toolbox>>,
-    /// Tools that the model may call by itself.
+    /// Tools that the model may call directly.
     direct: BTreeSet<String>,
     toolsets: Toolsets,
     execute: &'static str,
     search: Option<&'static str>,
-    /// Whether there are programs at all.
-    is_on: bool,
+    programs: ProgramWriting,
+}
+
+/// Whether the model may write programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProgramWriting {
+    On,
+    Off,
 }
 
 impl ModelTools {
-    /// Declares the functions if that takes at most `declarations_tokens_max`, and else lets the model search.
+    /// Declares the functions if that takes at most `declarations_tokens_max`. Otherwise the model has to search.
     pub fn new(toolbox: Arc<Toolbox>, direct: BTreeSet<String>, declarations_tokens_max: usize) -> ModelTools {
-        let unless_taken = |name: &'static str, otherwise| if direct.contains(name) { otherwise } else { name };
+        let free_name = |name: &'static str, alternative| if direct.contains(name) { alternative } else { name };
         let fits = toolbox.declarations().text().len() <= declarations_tokens_max.saturating_mul(BYTES_PER_TOKEN);
         ModelTools {
-            execute: unless_taken(EXECUTE, EXECUTE_OTHERWISE),
-            search: (!fits).then(|| unless_taken(SEARCH, SEARCH_OTHERWISE)),
+            execute: free_name(EXECUTE, EXECUTE_ALTERNATIVE),
+            search: (!fits).then(|| free_name(SEARCH, SEARCH_ALTERNATIVE)),
             declared: None,
             toolbox,
             direct,
             toolsets: Toolsets::Named,
-            is_on: true,
+            programs: ProgramWriting::On,
         }
     }
 
@@ -79,63 +85,66 @@ impl ModelTools {
     /// Declares only these functions, and lets the model search for the others.
     #[must_use]
     pub fn declaring(mut self, declared: Arc<Toolbox>, declarations_tokens_max: usize) -> ModelTools {
-        let otherwise = if self.direct.contains(SEARCH) { SEARCH_OTHERWISE } else { SEARCH };
-        self.search.get_or_insert(otherwise);
+        let search = if self.direct.contains(SEARCH) { SEARCH_ALTERNATIVE } else { SEARCH };
+        self.search.get_or_insert(search);
         let bytes_max = declarations_tokens_max.saturating_mul(BYTES_PER_TOKEN);
         self.declared = Some(declared).filter(|declared| declared.declarations().text().len() <= bytes_max);
         self
     }
 
-    /// No programs: the model calls the client's tools by itself.
-    pub fn off(nothing: Arc<Toolbox>) -> ModelTools {
+    /// No programs: the model calls the client's tools directly.
+    pub fn off(empty: Arc<Toolbox>) -> ModelTools {
         ModelTools {
             execute: EXECUTE,
             search: None,
-            toolbox: nothing,
+            toolbox: empty,
             declared: None,
             direct: BTreeSet::new(),
             toolsets: Toolsets::Named,
-            is_on: false,
+            programs: ProgramWriting::Off,
         }
     }
 
     /// Whether the model may write programs.
     pub fn is_on(&self) -> bool {
-        self.is_on
+        self.programs == ProgramWriting::On
     }
 
+    /// The tools that programs may call.
     pub fn toolbox(&self) -> &Arc<Toolbox> {
         &self.toolbox
     }
 
+    /// The name of the tool that runs programs.
     pub fn execute(&self) -> &str {
         self.execute
     }
 
+    /// The name of the tool that searches for functions, if the model has it.
     pub fn search(&self) -> Option<&str> {
         self.search
     }
 
-    /// Is this our tool for programs, under any of its names? What it was called may have changed since.
+    /// Whether this is the tool that runs programs, under any of its names: an earlier request may have used another.
     pub(crate) fn is_execute(&self, name: &str) -> bool {
-        self.is_on
-            && (name == self.execute || matches!(name, EXECUTE | EXECUTE_OTHERWISE) && !self.direct.contains(name))
+        let is_ours = matches!(name, EXECUTE | EXECUTE_ALTERNATIVE) && !self.direct.contains(name);
+        self.is_on() && (name == self.execute || is_ours)
     }
 
-    /// The same for searches. They are answered also when they are not offered any more, unless the client has a tool
-    /// of that name.
+    /// The same for the search. A search is answered even if the tool is no longer offered, unless the client has a
+    /// tool of that name.
     pub(crate) fn is_search(&self, name: &str) -> bool {
-        let is_ours = matches!(name, SEARCH | SEARCH_OTHERWISE) && !self.direct.contains(name);
-        self.search == Some(name) || self.is_on && is_ours && self.toolbox.catalog().find(name).is_none()
+        let is_ours = matches!(name, SEARCH | SEARCH_ALTERNATIVE) && !self.direct.contains(name);
+        self.search == Some(name) || self.is_on() && is_ours && self.toolbox.catalog().find(name).is_none()
     }
 
-    /// May the model call it by itself?
+    /// Whether the model may call the tool directly.
     pub fn is_direct(&self, tool: &str) -> bool {
         let is_unknown = || !self.is_execute(tool) && !self.is_search(tool) && self.function(tool).is_none();
-        !self.is_on || self.direct.contains(tool) || self.toolsets == Toolsets::Open && is_unknown()
+        !self.is_on() || self.direct.contains(tool) || self.toolsets == Toolsets::Open && is_unknown()
     }
 
-    /// The place of the function that programs know by this name.
+    /// Position in the catalog of the function that programs know by this name.
     fn function(&self, name: &str) -> Option<usize> {
         let catalog = self.toolbox.catalog();
         catalog.functions().iter().position(|function| {
@@ -144,9 +153,9 @@ impl ModelTools {
         })
     }
 
-    /// Name, description and parameters of each tool of ours.
+    /// Name, description and parameters of the tools that run programs and search for functions.
     pub fn tools(&self) -> Vec<(&str, String, Value)> {
-        if !self.is_on {
+        if !self.is_on() {
             return Vec::new();
         }
         let mut description = RULES.to_owned();
@@ -178,7 +187,7 @@ impl ModelTools {
         tools
     }
 
-    /// The functions' names, by namespace, as far as there is room for them; without those that are declared.
+    /// Names of the functions that are not declared, by namespace, up to [`NAMES_BYTES_MAX`].
     fn names(&self) -> String {
         let declared = self.declared.as_ref().map(|declared| declared.catalog());
         let is_declared = |name: &str| declared.is_some_and(|catalog| catalog.find(name).is_some());
@@ -215,7 +224,7 @@ impl ModelTools {
         text
     }
 
-    /// What is wrong with a call of something that is not offered.
+    /// The mistake in a call of a tool that the model does not have.
     pub(crate) fn cannot_call(&self, name: &str, arguments: String) -> ModelMistake {
         const CLOSEST_MAX: usize = 3;
         let catalog = self.toolbox.catalog();
@@ -228,7 +237,7 @@ impl ModelTools {
     }
 }
 
-/// The prompt as it would be for any tools, for people to read.
+/// The prompt with placeholders for the tools, for people to read.
 pub fn print_prompt() -> String {
     format!(
         "prompt version {PROMPT_VERSION}\n\n── {EXECUTE}, when the declarations fit\n{RULES}{DECLARED}<declarations>\n\n── {EXECUTE}, when they do not\n{RULES}{}<names>\n\n── {EXECUTE}, when the client defers some of them\n{RULES}{DECLARED}<declarations>\n{}<names>\n\n── {SEARCH}, when they are not all declared\n{}\n",

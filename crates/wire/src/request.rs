@@ -290,7 +290,7 @@ impl RequestReader<'_> {
                 for item in client.0.conversation(&mut body, HistoryReading::WithoutPrograms)?.items {
                     match item {
                         ConversationItem::Entry(entry) => history.push_entry(entry),
-                        ConversationItem::LostCalls(calls) => history.push_calls_without_program(&calls),
+                        ConversationItem::LostCalls(calls) => history.push_calls_without_program(calls),
                         ConversationItem::Program(_) | ConversationItem::Search(_) => {}
                     }
                 }

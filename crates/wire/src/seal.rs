@@ -1,4 +1,4 @@
-//! Tool-call ids that carry a program's state, sealed so that only we can have made them.
+//! Tool-call ids that carry a program's state. A MAC proves that the gateway made them.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,14 +13,14 @@ use crate::state::{CallRef, RunState};
 const PREFIX: &str = "dc1_";
 const VERSION: u8 = 1;
 const MAC_BYTES: usize = 16;
-/// Decompressed; a program may have as many bytes as the step function lets in, and its reasoning comes on top.
+/// Decompressed. There is room for the largest program that the step function accepts, and for its reasoning.
 const STATE_BYTES_MAX: usize = 1 << 20;
 const CALLS_MAX: usize = 100_000;
-/// Ids at or above this are payloads, below it siblings.
+/// Ids of this length or longer carry a state; shorter ones are siblings.
 const SIBLING_CHARS_MAX: usize = 40;
-/// Part of the format: a new dictionary is a new version.
+/// Part of the format: a new dictionary needs a new version.
 const DICTIONARY: &[u8] = include_bytes!("dictionary_1.txt");
-/// `litellm` splits ids here.
+/// `litellm` splits ids at this text.
 const RESERVED: &str = "__thought__";
 
 /// Makes and opens ids with one secret, for one tenant.
@@ -35,16 +35,17 @@ impl std::fmt::Debug for Sealer {
     }
 }
 
-/// An id that is ours.
+/// The content of an id that the gateway made.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unsealed {
-    /// The first call of a round.
+    /// The first call of a round. `answered` is the fingerprint of the journal before the round.
     Round { state: Box<RunState>, run: RunId, round: u32, answered: [u8; 8], calls: Vec<CallRef> },
-    /// Another call of the same round. It proves nothing by itself.
+    /// Another call of the same round. It has no MAC, so it counts only beside the first one.
     Sibling { run: RunId, round: u32, call: CallIndex },
 }
 
 impl Sealer {
+    /// Ids of another secret or tenant are refused.
     pub fn new(secret: &[u8], tenant: &str) -> Sealer {
         let mut key = <Hmac<Sha256> as KeyInit>::new_from_slice(secret).expect("any length is a key");
         key.update(b"dacapo sealed ids 1\0");
@@ -53,17 +54,17 @@ impl Sealer {
         Sealer { mac: <Hmac<Sha256> as KeyInit>::new_from_slice(&key).expect("any length is a key") }
     }
 
-    /// Is this text an id that we may have made?
+    /// Whether an id has the prefix of the gateway's ids. Only [`Sealer::unseal`] tells whether it is genuine.
     pub fn is_own_id(id: &str) -> bool {
         id.starts_with(PREFIX)
     }
 
-    /// Does it have the form of an id that carries a state?
+    /// Whether it has the form of an id that carries a state.
     pub(crate) fn is_sealed(id: &str) -> bool {
         Sealer::is_own_id(id) && id.len() >= SIBLING_CHARS_MAX
     }
 
-    /// What a short id says of itself.
+    /// Run and round of a short id.
     pub(crate) fn run_and_round(id: &str) -> Option<(RunId, u32)> {
         match sibling(id.strip_prefix(PREFIX).filter(|_| id.len() < SIBLING_CHARS_MAX)?)? {
             Unsealed::Sibling { run, round, .. } => Some((run, round)),
@@ -71,8 +72,8 @@ impl Sealer {
         }
     }
 
-    /// The ids of a round's calls, in order; a pure function of its arguments. `answered` stands for the answers given
-    /// before the round.
+    /// The ids of a round's calls, in order; a pure function of its arguments. `answered` is the fingerprint of the
+    /// journal before the round.
     pub fn seal(&self, state: &RunState, round: u32, answered: [u8; 8], calls: &[CallRef]) -> Vec<String> {
         let bytes = state.to_bytes();
         let run = RunId::of(&bytes);
@@ -84,27 +85,27 @@ impl Sealer {
             }
             first = self.payload(mask, round, answered, calls, &compressed);
         }
-        let siblings = calls.iter().skip(1).map(|asked| sibling_id(run, round, asked.call));
+        let siblings = calls.iter().skip(1).map(|call| sibling_id(run, round, call.call));
         std::iter::once(first).chain(siblings).collect()
     }
 
-    /// Short ids for all calls, for a state that is kept elsewhere under its run and round.
+    /// Short ids for all calls, for a state that a store keeps under its run and round.
     pub fn short(run: RunId, round: u32, calls: &[CallRef]) -> Vec<String> {
-        calls.iter().map(|asked| sibling_id(run, round, asked.call)).collect()
+        calls.iter().map(|call| sibling_id(run, round, call.call)).collect()
     }
 
-    /// The mask changes every byte of the state: there is one that makes the text free of what others reserve.
+    /// The mask changes every byte of the state. If the text contains [`RESERVED`], another mask avoids it.
     fn payload(&self, mask: u8, round: u32, answered: [u8; 8], calls: &[CallRef], compressed: &[u8]) -> String {
         let mut payload = vec![VERSION, mask];
         put(&mut payload, round);
         payload.extend_from_slice(&answered);
         put(&mut payload, calls.len() as u32);
         let mut next = 0;
-        for asked in calls {
-            // Indexes rise, most of them by one.
-            put(&mut payload, asked.call.0.wrapping_sub(next));
-            next = asked.call.0 + 1;
-            payload.extend_from_slice(&asked.args.0);
+        for call in calls {
+            // Indexes rise, most of them by one, so the difference takes one byte.
+            put(&mut payload, call.call.0.wrapping_sub(next));
+            next = call.call.0 + 1;
+            payload.extend_from_slice(&call.args.0);
         }
         payload.extend(compressed.iter().map(|byte| byte ^ mask));
         let mac = self.mac(&payload).finalize().into_bytes();
@@ -112,7 +113,7 @@ impl Sealer {
         format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(payload))
     }
 
-    /// `None` for anything that this server, or one with the same secret and tenant, did not make.
+    /// `None` for anything that no server with this secret and tenant made.
     pub fn unseal(&self, id: &str) -> Option<Unsealed> {
         let text = id.strip_prefix(PREFIX)?;
         if id.len() < SIBLING_CHARS_MAX {
@@ -163,13 +164,13 @@ fn sibling(text: &str) -> Option<Unsealed> {
     Some(Unsealed::Sibling { run: RunId::parse(run)?, round: number(round)?, call: CallIndex(number(call)?) })
 }
 
-/// Stands for a tool list, as far as a program's state is concerned.
+/// A hash of the tool list, by which a state knows the tools that its program was written for.
 pub(crate) fn tools_digest(tools: &str) -> [u8; 8] {
     let digest = Sha256::digest(tools.as_bytes());
     std::array::from_fn(|i| digest[i])
 }
 
-/// Seven bits a byte, least first.
+/// Writes a number with seven bits per byte, least significant first. A set top bit says that more bytes follow.
 fn put(bytes: &mut Vec<u8>, mut number: u32) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -178,6 +179,7 @@ fn put(bytes: &mut Vec<u8>, mut number: u32) {
     bytes.push(number as u8);
 }
 
+/// Reads what [`put`] wrote.
 fn take(bytes: &mut &[u8]) -> Option<u32> {
     let mut number = 0_u64;
     for shift in (0..35).step_by(7) {
@@ -194,7 +196,7 @@ fn take(bytes: &mut &[u8]) -> Option<u32> {
 fn deflate(bytes: &[u8]) -> Vec<u8> {
     let mut compress = Compress::new(Compression::best(), false);
     compress.set_dictionary(DICTIONARY).expect("nothing was compressed before");
-    // Enough for what does not compress at all.
+    // Enough for bytes that do not compress at all.
     let mut compressed = Vec::with_capacity(bytes.len() + bytes.len() / 8 + 64);
     loop {
         let read = compress.total_in() as usize;

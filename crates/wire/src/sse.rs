@@ -1,8 +1,8 @@
-//! Server-sent events, as providers really send them.
+//! Server-sent events, with the deviations from the standard that providers' streams show.
 
 use serde_json::Value;
 
-/// One event; its data lines are joined.
+/// One event. Several `data` lines are joined by line breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SseEvent {
     pub name: Option<String>,
@@ -10,17 +10,17 @@ pub struct SseEvent {
 }
 
 impl SseEvent {
-    /// Without a name.
+    /// An event without a name.
     pub(crate) fn data(data: &Value) -> SseEvent {
         SseEvent { name: None, data: data.to_string() }
     }
 
-    /// Named as its data says.
+    /// An event whose name is the `type` of its data.
     pub(crate) fn typed(data: &Value) -> SseEvent {
         SseEvent { name: data.get("type").and_then(Value::as_str).map(str::to_owned), data: data.to_string() }
     }
 
-    /// As it goes over the wire; the data must be of one line, as JSON is.
+    /// The bytes of the event in a stream. The data must be one line, as serialised JSON is.
     pub fn encoded(&self) -> String {
         match &self.name {
             Some(name) => format!("event: {name}\ndata: {}\n\n", self.data),
@@ -29,25 +29,27 @@ impl SseEvent {
     }
 }
 
+/// A stream that cannot be read any further.
 #[derive(Debug, thiserror::Error)]
 #[error("an event is larger than {EVENT_BYTES_MAX} bytes")]
 pub struct SseError;
 
-/// No provider sends events near this size.
+/// Far above the size of any event that providers send.
 const EVENT_BYTES_MAX: usize = 32 << 20;
 
-/// Cuts a stream of bytes into events. Comments and fields that are not known are skipped; lines may end in `\n`,
-/// `\r\n` or `\r`, and pieces may break anywhere.
+/// Splits a stream of bytes into events. Comments and unknown fields are skipped. Lines may end in `\n`, `\r\n` or
+/// `\r`, and chunks may begin and end anywhere.
 #[derive(Debug, Default)]
 pub struct SseReader {
     line: Vec<u8>,
-    /// The last byte was a `\r`: a `\n` that follows belongs to it.
+    /// The last byte was `\r`, so a `\n` that follows is part of the same line break.
     after_cr: bool,
     name: Option<String>,
     data: Option<String>,
 }
 
 impl SseReader {
+    /// The events that these bytes complete.
     pub fn read(&mut self, bytes: &[u8]) -> Result<Vec<SseEvent>, SseError> {
         let mut events = Vec::new();
         let mut rest = bytes;
@@ -69,7 +71,7 @@ impl SseReader {
         if bytes > EVENT_BYTES_MAX { Err(SseError) } else { Ok(events) }
     }
 
-    /// The stream is over: an event that lacks its empty line counts all the same.
+    /// Called at the end of the stream. An event counts even if the empty line after it is missing.
     pub fn finish(&mut self) -> Option<SseEvent> {
         self.end_line().or_else(|| self.end_event())
     }

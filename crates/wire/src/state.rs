@@ -1,4 +1,6 @@
-//! What rides in a sealed id: all that a program needs besides its answers.
+//! The state of a program that a sealed id carries: everything it needs to run again, except its answers.
+
+use std::borrow::Cow;
 
 use dacapo_replay::{ArgsDigest, Call, CallIndex, Program};
 use serde::{Deserialize, Serialize};
@@ -11,22 +13,22 @@ use crate::prompt::EXECUTE;
 /// The part of a run's state that is the same in every round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunState {
-    /// Where chance comes from, for every program of the turn.
+    /// Seed of the random numbers, for every program of the turn.
     pub seed: String,
     pub started_at_ms: u64,
-    /// Stands for the tool list that the program was written for.
+    /// A hash of the tool list that the program was written for.
     pub tools: [u8; 8],
     /// The failed run whose completed calls are not executed again.
     pub continues: Option<RunId>,
-    /// What the model said in this turn: searches, mistakes, programs that called nothing. The last message holds
-    /// the program that waits.
+    /// The model's messages of this turn: searches, mistakes, programs without calls. The last one holds the program
+    /// that waits.
     pub model_messages: Vec<ModelMessage>,
     /// Which call of the last message is the program.
     pub at: usize,
     pub code: String,
 }
 
-/// A call as it was handed out.
+/// Identifies a call of a program and its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallRef {
     pub call: CallIndex,
@@ -39,11 +41,11 @@ impl From<&Call> for CallRef {
     }
 }
 
-/// All but the code, which is kept as it is because it compresses better so.
+/// The serialised state without the code. The code follows it as plain text, which compresses better than a JSON string.
 #[derive(Serialize, Deserialize)]
-struct StateHeader {
+struct StateHeader<'a> {
     #[serde(rename = "s")]
-    seed: String,
+    seed: Cow<'a, str>,
     #[serde(rename = "d")]
     started_at_ms: u64,
     #[serde(rename = "l")]
@@ -53,7 +55,7 @@ struct StateHeader {
     #[serde(rename = "p", default, skip_serializing_if = "is_zero")]
     at: usize,
     #[serde(rename = "m")]
-    model_messages: Vec<ModelMessage>,
+    model_messages: Vec<Cow<'a, ModelMessage>>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
@@ -62,11 +64,11 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl RunState {
-    /// When a program without a start time believes to run: 2026-01-01T00:00:00Z.
+    /// The clock of a program whose history has no start time: 2026-01-01T00:00:00Z.
     pub(crate) const STARTED_AT_DEFAULT_MS: u64 = 1_767_225_600_000;
 
-    /// Of a program that stands in a history without a state of ours: all that is known is what the model said.
-    pub(crate) fn written(id: &str, code: &str, mut model_message: ModelMessage) -> RunState {
+    /// For a program that is in a history without a sealed state. Only the model's message is known.
+    pub(crate) fn without_seal(id: &str, code: &str, mut model_message: ModelMessage) -> RunState {
         model_message.calls =
             vec![ModelCall { name: EXECUTE.to_owned(), arguments: arguments(code), ..ModelCall::default() }];
         RunState {
@@ -80,12 +82,12 @@ impl RunState {
         }
     }
 
-    /// A short seed for programs that a provider's answer of this id holds, at this place in a conversation.
-    pub fn seed_of(answer_id: &str, place: usize) -> String {
-        short_id(answer_id, "", place)
+    /// A short seed for the programs of a response, from its id and its position in the conversation.
+    pub fn seed_of(response_id: &str, position: usize) -> String {
+        short_id(response_id, "", position)
     }
 
-    /// The program of message `at`. Programs of one turn share their clock, but not their chance.
+    /// The program of message `at`. Programs of one turn share their start time, but have different random numbers.
     pub fn program(&self, at: usize, code: &str) -> Program {
         let mut program = Program::new(code);
         program.seed = format!("{}.{at}", self.seed);
@@ -96,25 +98,28 @@ impl RunState {
         program
     }
 
-    /// The program that waits.
+    /// The program that waits for answers: that of the last message.
     pub fn waiting(&self) -> Program {
         self.program(self.model_messages.len().saturating_sub(1), &self.code)
     }
 
+    /// The id of the run, a hash of the state.
     pub fn run(&self) -> RunId {
         RunId::of(&self.to_bytes())
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut model_messages = self.model_messages.clone();
-        if let Some(call) = model_messages.last_mut().and_then(|model_message| model_message.calls.get_mut(self.at)) {
+        let mut model_messages: Vec<Cow<'_, ModelMessage>> = self.model_messages.iter().map(Cow::Borrowed).collect();
+        if let Some(last) = model_messages.last_mut().filter(|last| last.calls.len() > self.at) {
+            // The arguments are the code, which follows the header. An empty name stands for `execute`.
+            let call = &mut last.to_mut().calls[self.at];
             call.arguments.clear();
             if call.name == EXECUTE {
                 call.name.clear();
             }
         }
         let header = StateHeader {
-            seed: self.seed.clone(),
+            seed: Cow::Borrowed(self.seed.as_str()),
             started_at_ms: self.started_at_ms,
             tools: u64::from_le_bytes(self.tools),
             continues: self.continues.map(|run| run.to_string()),
@@ -129,20 +134,20 @@ impl RunState {
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<RunState> {
         let end = bytes.iter().position(|byte| *byte == 0)?;
-        let header: StateHeader = serde_json::from_slice(&bytes[..end]).ok()?;
+        let header: StateHeader<'_> = serde_json::from_slice(&bytes[..end]).ok()?;
         let code = String::from_utf8(bytes[end + 1..].to_vec()).ok()?;
         let continues = match header.continues {
             Some(run) => Some(RunId::parse(&run)?),
             None => None,
         };
-        let mut model_messages = header.model_messages;
+        let mut model_messages: Vec<ModelMessage> = header.model_messages.into_iter().map(Cow::into_owned).collect();
         let call = model_messages.last_mut()?.calls.get_mut(header.at)?;
         if call.name.is_empty() {
             EXECUTE.clone_into(&mut call.name);
         }
         call.arguments = arguments(&code);
         Some(RunState {
-            seed: header.seed,
+            seed: header.seed.into_owned(),
             started_at_ms: header.started_at_ms,
             tools: header.tools.to_le_bytes(),
             continues,
@@ -153,7 +158,7 @@ impl RunState {
     }
 }
 
-/// How a program stands in a call of `execute`.
+/// The arguments of an `execute` call with this program.
 pub(crate) fn arguments(code: &str) -> String {
     Value::to_string(&json!({"code": code}))
 }

@@ -8,7 +8,7 @@ use dacapo_replay::{
     ShouldContinue, Step, StepError, StepRequest, Stepper,
 };
 use dacapo_wire::{
-    CallReply, Conversation, ConversationItem, HistoryGap, Intent, ModelHistory, ModelMessage, ModelTools,
+    CallReply, Conversation, ConversationItem, HistoryGap, Intent, ModelHistory, ModelMessage, ModelTools, Predecessor,
     ProgramBlock, RunId, SearchQuery,
 };
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ impl HistoryReplay<'_> {
                     history.push_model_message(message, &self.replies(message, |_| String::new()), &[]);
                 }
                 ConversationItem::Program(block) => {
-                    let position = if at == last && !block.is_closed { Position::Last } else { Position::Earlier };
+                    let position = if at == last && !block.is_closed() { Position::Last } else { Position::Earlier };
                     match self.write_program(block, position, &mut records, history)? {
                         HistoryEnd::Model(of_program) => inherited = of_program,
                         waiting @ HistoryEnd::Waiting { .. } => return Ok(waiting),
@@ -127,7 +127,7 @@ impl HistoryReplay<'_> {
         };
         // `None`: the failed program that this one continues is not in the history.
         let predecessor = state.continues.map_or(Some(Vec::new()), |run| records.get(&run).cloned());
-        let is_orphan = predecessor.is_none() || block.is_orphan;
+        let is_orphan = predecessor.is_none() || block.predecessor == Predecessor::Missing;
         let mut record = predecessor.unwrap_or_default();
         for (at, message) in before.iter().enumerate() {
             let replies = self.replies(message, |code| {

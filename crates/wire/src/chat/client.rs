@@ -1,4 +1,4 @@
-//! What clients of Chat Completions speak.
+//! The client side of Chat Completions: reads requests, encodes responses.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::client_wire::{
     Body, CallIds, ClientCapabilities, ClientWire, EntriesPerResponse, ExplicitState, HistoryReading, ProgramHistory,
     RequestSurvey,
 };
-use crate::conversation::{Conversation, WireCall};
+use crate::conversation::{Conversation, LostCalls, WireCall};
 use crate::encoder::{ApiError, EncoderOptions, ResponseEncoder};
 use crate::model_message::ModelCall;
 use crate::neutral::{NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
@@ -23,7 +23,7 @@ use crate::turn::ResponsePrefs;
 use crate::usage::TokenCounts;
 use crate::wire::Wire;
 
-/// What the ids of responses begin with.
+/// Prefix of response ids.
 pub(super) const RESPONSE_ID_PREFIX: &str = "chatcmpl-";
 
 impl ClientWire for Chat {
@@ -123,8 +123,8 @@ impl ClientWire for Chat {
         (fields::model_call(&call.call), call.answer.as_ref().map(translate::read_result))
     }
 
-    fn ordinary_calls(&self, message: &Value, calls: &[WireCall], ids: &[String], note: Option<&str>) -> Vec<Value> {
-        history::ordinary_calls(message, calls, ids, note)
+    fn ordinary_calls(&self, calls: LostCalls, ids: &[String], note: Option<&str>) -> Vec<Value> {
+        history::ordinary_calls(calls, ids, note)
     }
 
     fn encoder(&self, options: EncoderOptions, _: &Body, _: &Arc<Toolbox>) -> Box<dyn ResponseEncoder> {

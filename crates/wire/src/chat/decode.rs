@@ -1,4 +1,4 @@
-//! Listening to a model: whole answers, and streams as providers really send them.
+//! Decodes responses of models: whole ones, and streams with the deviations that providers show.
 
 use serde_json::{Map, Value};
 
@@ -7,30 +7,31 @@ use crate::decoder::{
     DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError,
 };
 use crate::model_message::{CallExtra, ModelCall};
+use crate::neutral::selected_fields;
 use crate::sse::SseEvent;
 use crate::wire::Wire;
 
-/// Reads an answer that came whole.
+/// Decodes a response that came whole.
 pub(super) fn decode_response(mut body: Value) -> Result<ModelResponse, String> {
     let choice = body.pointer_mut("/choices/0").map(Value::take);
     let Some(Value::Object(mut choice)) = choice else {
         return Err("the model's answer has no choices".to_owned());
     };
-    // Some providers tell what their own tools did in messages of their own; the last one is the answer.
-    let last = || choice.get("messages").and_then(Value::as_array).and_then(|messages| messages.last());
-    let message = choice.get("message").filter(|message| message.is_object()).or_else(last);
-    let message = message.cloned().ok_or("the model's answer has no message")?;
-    let usage = body.get("usage").filter(|usage| usage.is_object()).cloned();
-    let model_response = ModelResponse {
-        message: fields::model_message(&message),
-        reasoning_text: fields::reasoning_text(&message).to_owned(),
+    if !choice.get("message").is_some_and(Value::is_object) {
+        // Some providers report the calls of their own tools in `messages`; the last message is the answer.
+        let last = choice.get("messages").and_then(Value::as_array).and_then(|messages| messages.last());
+        let last = last.cloned().ok_or("the model's answer has no message")?;
+        choice.insert("message".to_owned(), last);
+    }
+    let message = &choice["message"];
+    Ok(ModelResponse {
+        message: fields::model_message(message),
+        reasoning_text: fields::reasoning_text(message).to_owned(),
         finish: finish(choice.get("finish_reason").and_then(Value::as_str)),
-        usage,
+        usage: body.get_mut("usage").map(Value::take).filter(Value::is_object),
         meta: meta(body),
-        native: Map::new(),
-    };
-    choice.insert("message".to_owned(), message);
-    Ok(ModelResponse { native: choice, ..model_response })
+        native: choice,
+    })
 }
 
 fn meta(body: Value) -> ResponseMeta {
@@ -59,7 +60,7 @@ fn finish(reason: Option<&str>) -> FinishReason {
     }
 }
 
-/// Puts a streamed answer together.
+/// Assembles a streamed response.
 #[derive(Debug, Default)]
 pub(super) struct ChatDecoder {
     calls: Vec<PartialCall>,
@@ -67,9 +68,10 @@ pub(super) struct ChatDecoder {
     usage: Option<Value>,
     meta: Option<ResponseMeta>,
     choice: Map<String, Value>,
-    /// All that deltas said but calls.
+    /// The fields of all deltas, joined, without the calls.
     message: Map<String, Value>,
-    is_over: bool,
+    /// The provider has sent `[DONE]`.
+    is_done: bool,
 }
 
 #[derive(Debug, Default)]
@@ -81,7 +83,7 @@ struct PartialCall {
 impl ResponseDecoder for ChatDecoder {
     fn decode_event(&mut self, event: &SseEvent) -> Result<ResponseDelta, StreamError> {
         if event.data.trim() == "[DONE]" {
-            self.is_over = true;
+            self.is_done = true;
             return Ok(ResponseDelta::default());
         }
         let chunk: Value =
@@ -97,12 +99,12 @@ impl ResponseDecoder for ChatDecoder {
     }
 
     fn is_complete(&self) -> bool {
-        self.is_over
+        self.is_done
     }
 
     fn finish(mut self: Box<Self>) -> Option<ModelResponse> {
         let meta = self.meta?;
-        if self.finish_reason.is_none() && !self.is_over {
+        if self.finish_reason.is_none() && !self.is_done {
             return None;
         }
         let mut message = Map::new();
@@ -136,9 +138,9 @@ impl ChatDecoder {
         {
             self.usage = Some(usage);
         }
-        // Some providers begin with a chunk that says nothing, not even who they are.
-        let is_named = chunk.get("id").and_then(Value::as_str).is_some_and(|id| !id.is_empty());
-        if self.meta.is_none() && (is_named || chunk.pointer("/choices/0").is_some()) {
+        // Some providers begin with a chunk that has neither an id nor content.
+        let has_id = chunk.get("id").and_then(Value::as_str).is_some_and(|id| !id.is_empty());
+        if self.meta.is_none() && (has_id || chunk.pointer("/choices/0").is_some()) {
             self.meta = Some(meta(chunk.clone()));
         }
         let Some(choice) = chunk.pointer_mut("/choices/0").and_then(Value::as_object_mut) else {
@@ -150,42 +152,44 @@ impl ChatDecoder {
             self.finish_reason = Some(reason.to_owned());
         }
         let mut update = ResponseDelta::default();
-        let mut is_left = false;
+        let mut has_content = false;
         if let Some(delta) = choice.get_mut("delta").and_then(Value::as_object_mut) {
-            for key in ["tool_calls", "toolCalls"] {
-                if let Some(Value::Array(calls)) = delta.shift_remove(key) {
-                    for call in &calls {
-                        self.add_call_piece(call);
-                    }
-                }
-            }
-            update.text = fields::message_text(delta.get("content"));
-            update.text.push_str(delta.get("refusal").and_then(Value::as_str).unwrap_or_default());
-            if !update.text.is_empty() {
-                update.kind = DeltaKind::Text;
-            }
-            let reasoning = ["reasoning_content", "reasoning"].iter().find_map(|key| delta.get(*key)?.as_str());
-            reasoning.unwrap_or_default().clone_into(&mut update.reasoning_text);
-            for (key, piece) in delta.iter().filter(|(key, piece)| *key != "role" && !piece.is_null()) {
-                join(self.message.entry(key).or_insert(Value::Null), piece);
-            }
-            is_left = delta.iter().any(|(_, value)| !value.is_null() && value.as_str() != Some(""));
+            self.decode_delta(delta, &mut update);
+            has_content = delta.iter().any(|(_, value)| !value.is_null() && value.as_str() != Some(""));
         }
-        for (key, value) in
-            choice.iter().filter(|(key, _)| !matches!(key.as_str(), "delta" | "index" | "finish_reason"))
-        {
-            is_left |= !value.is_null();
-            self.choice.insert(key.clone(), value.clone());
-        }
-        update.native = is_left.then_some(chunk);
+        let other = selected_fields(choice, |key| !matches!(key, "delta" | "index" | "finish_reason"));
+        has_content |= other.values().any(|value| !value.is_null());
+        self.choice.extend(other);
+        update.native = has_content.then_some(chunk);
         update
     }
 
-    /// A piece of a call belongs to the call with its index; where providers leave the index out, or give all calls
-    /// the same, a new id begins a new call.
-    fn add_call_piece(&mut self, piece: &Value) {
-        let index = piece.get("index").and_then(Value::as_u64);
-        let update = fields::model_call(piece);
+    /// Takes the calls out of the delta, and reads the rest.
+    fn decode_delta(&mut self, delta: &mut Map<String, Value>, update: &mut ResponseDelta) {
+        for key in ["tool_calls", "toolCalls"] {
+            if let Some(Value::Array(calls)) = delta.shift_remove(key) {
+                for call in &calls {
+                    self.add_call_delta(call);
+                }
+            }
+        }
+        update.text = fields::message_text(delta.get("content"));
+        update.text.push_str(delta.get("refusal").and_then(Value::as_str).unwrap_or_default());
+        if !update.text.is_empty() {
+            update.kind = DeltaKind::Text;
+        }
+        let reasoning = ["reasoning_content", "reasoning"].iter().find_map(|key| delta.get(*key)?.as_str());
+        reasoning.unwrap_or_default().clone_into(&mut update.reasoning_text);
+        for (key, piece) in delta.iter().filter(|(key, piece)| *key != "role" && !piece.is_null()) {
+            join(self.message.entry(key).or_insert(Value::Null), piece);
+        }
+    }
+
+    /// A delta belongs to the call with its index. Some providers leave the index out, or give all calls the same; then
+    /// a new id begins a new call.
+    fn add_call_delta(&mut self, delta: &Value) {
+        let index = delta.get("index").and_then(Value::as_u64);
+        let update = fields::model_call(delta);
         let is_new =
             |known: &PartialCall| !update.id.is_empty() && !known.call.id.is_empty() && known.call.id != update.id;
         let found = match index {
@@ -211,7 +215,7 @@ impl ChatDecoder {
     }
 }
 
-/// Text is appended to text; pieces of a list are merged where they have the same index.
+/// Appends text to text. Elements of lists are merged if they have the same index.
 fn join(whole: &mut Value, piece: &Value) {
     match (whole, piece) {
         (Value::String(whole), Value::String(piece)) => whole.push_str(piece),

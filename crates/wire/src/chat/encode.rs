@@ -1,4 +1,4 @@
-//! What the client gets.
+//! Encodes responses for clients.
 
 use serde_json::{Map, Value, json};
 
@@ -10,6 +10,7 @@ use crate::encoder::{
 };
 use crate::ids::short_id;
 use crate::model_message::ModelCall;
+use crate::neutral::selected_fields;
 use crate::sse::SseEvent;
 use crate::turn::{ProgramMode, StreamUsage};
 use crate::usage::TurnUsage;
@@ -19,13 +20,14 @@ use crate::wire::{ClientSide, Wire};
 pub(super) struct ChatEncoder {
     options: EncoderOptions,
     meta: Option<ResponseMeta>,
-    /// New messages, in order; the last one is what every client reads.
+    /// New messages, in order. Plain clients get only the last one.
     messages: Vec<Value>,
-    /// Of the choice around the message: log probabilities and the like.
+    /// Fields of the choice beside the message, such as log probabilities.
     choice: Map<String, Value>,
     finish_reason: String,
+    /// The stream has had a delta with the role.
     has_role: bool,
-    /// Some of the present answer of the model has gone out.
+    /// Deltas of the current model response have been sent.
     has_streamed: bool,
 }
 
@@ -46,7 +48,7 @@ impl ChatEncoder {
         self.options.provider.wire() == Wire::Chat
     }
 
-    /// A message that is new to the client.
+    /// Adds a message. Explicit clients get it in a chunk of its own.
     fn message(&mut self, message: Value) -> Vec<SseEvent> {
         let events = match self.options.mode {
             ProgramMode::Explicit => self.chunk(&json!({"message": message}), None),
@@ -88,8 +90,9 @@ impl ChatEncoder {
         Value::Object(usage.for_client(ClientSide::CHAT, self.options.provider))
     }
 
-    /// A chunk of the model's, as it came but for what makes it part of this turn.
-    fn adopted(&mut self, mut chunk: Value) -> Vec<SseEvent> {
+    /// Forwards a chunk of the provider's stream. Id, time and model are those of the first response, and the role is
+    /// sent once, because a stream may hold several responses of the model.
+    fn forward(&mut self, mut chunk: Value) -> Vec<SseEvent> {
         if let (Some(fields), Some(meta)) = (chunk.as_object_mut(), &self.meta) {
             for key in ["id", "created", "model"] {
                 if let Some(value) = meta.fields.get(key) {
@@ -112,9 +115,7 @@ impl ChatEncoder {
     /// The assistant message of a response, without calls.
     fn assistant_message(&self, response: &ModelResponse) -> Map<String, Value> {
         if let (true, Some(Value::Object(message))) = (self.is_same_wire(), response.native.get("message")) {
-            let mut message = message.clone();
-            message.shift_remove("tool_calls");
-            return message;
+            return selected_fields(message, |key| key != "tool_calls");
         }
         let mut message = Map::new();
         message.insert("role".to_owned(), Value::from("assistant"));
@@ -125,11 +126,12 @@ impl ChatEncoder {
         message
     }
 
-    fn hand_out(&mut self, mut message: Map<String, Value>, calls: Vec<Value>) -> Vec<SseEvent> {
+    /// Ends the response with tool calls.
+    fn send_calls(&mut self, mut message: Map<String, Value>, calls: Vec<Value>) -> Vec<SseEvent> {
         let mut events = self.role();
         for (index, call) in calls.iter().enumerate() {
-            for piece in pieces(self.options.call_deltas, index, call.clone()) {
-                events.extend(self.chunk(&json!({"tool_calls": [piece]}), None));
+            for delta in call_deltas(self.options.call_deltas, index, call) {
+                events.extend(self.chunk(&json!({"tool_calls": [delta]}), None));
             }
         }
         message.insert("role".to_owned(), Value::from("assistant"));
@@ -154,7 +156,7 @@ impl ResponseEncoder for ChatEncoder {
     fn delta(&mut self, delta: ResponseDelta) -> Vec<SseEvent> {
         self.has_streamed = true;
         if self.is_same_wire() {
-            return delta.native.map_or_else(Vec::new, |chunk| self.adopted(chunk));
+            return delta.native.map_or_else(Vec::new, |chunk| self.forward(chunk));
         }
         let mut events = self.role();
         if !delta.reasoning_text.is_empty() {
@@ -176,42 +178,43 @@ impl ResponseEncoder for ChatEncoder {
     }
 
     fn calls_issued(&mut self, issued: &CallsIssued<'_>) -> Vec<SseEvent> {
-        let of_program = issued.ids.iter().zip(issued.calls).map(|(id, call)| {
-            let function =
-                ModelCall { name: call.tool.clone(), arguments: call.args.to_string(), ..ModelCall::default() };
-            fields::written(id, &function)
-        });
+        let of_program = issued
+            .ids
+            .iter()
+            .zip(issued.calls)
+            .map(|(id, call)| fields::function_call(id, &call.tool, &call.args.to_string()));
         let calls: Vec<Value> = of_program.chain(issued.direct.iter().enumerate().map(direct_call)).collect();
         let mut message = issued.response.map(|response| self.assistant_message(response)).unwrap_or_default();
         message.insert("content".to_owned(), Value::Null);
-        self.hand_out(message, calls)
+        self.send_calls(message, calls)
     }
 
     fn answer(&mut self, response: &ModelResponse, parts: AnswerParts) -> Vec<SseEvent> {
         let mut message = self.assistant_message(response);
-        let mut cut = Vec::new();
-        if parts == AnswerParts::Text && !response.message.calls.is_empty() && response.message.text.is_none() {
-            // An empty message could not be sent back.
-            message.insert("content".to_owned(), Value::from(CUT_OFF));
-            if self.has_streamed {
-                cut = self.chunk(&json!({"content": CUT_OFF}), None);
-            }
-        }
-        if parts == AnswerParts::All && !response.message.calls.is_empty() {
+        let has_calls = !response.message.calls.is_empty();
+        // The provider sent a whole response, although a stream was requested.
+        let is_unsent = self.options.delivery.is_streamed() && !self.has_streamed;
+        if parts == AnswerParts::All && has_calls {
             let calls = response.message.calls.iter().enumerate().map(direct_call).collect();
             let mut events = Vec::new();
-            if self.options.delivery.is_streamed() && !self.has_streamed && response.message.text.is_some() {
+            if is_unsent && response.message.text.is_some() {
                 self.has_role = true;
-                events = self.chunk(&Value::Object(message.clone()), None);
+                events = self.chunk(&json!(message), None);
             }
-            events.extend(self.hand_out(message, calls));
+            events.extend(self.send_calls(message, calls));
             return events;
         }
-        let mut events = cut;
-        if self.options.delivery.is_streamed() && !self.has_streamed {
-            // It came whole, although a stream was asked for.
+        let mut events = Vec::new();
+        if parts == AnswerParts::Text && has_calls && response.message.text.is_none() {
+            // Clients cannot send an empty message back.
+            message.insert("content".to_owned(), Value::from(CUT_OFF));
+            if self.has_streamed {
+                events = self.chunk(&json!({"content": CUT_OFF}), None);
+            }
+        }
+        if is_unsent {
             self.has_role = true;
-            events = self.chunk(&Value::Object(message.clone()), None);
+            events = self.chunk(&json!(message), None);
         }
         events.extend(self.message(Value::Object(message)));
         let native = response.native.get("finish_reason").and_then(Value::as_str);
@@ -241,9 +244,11 @@ impl ResponseEncoder for ChatEncoder {
     fn body(&mut self, usage: &TurnUsage) -> Option<Value> {
         let mut choice = std::mem::take(&mut self.choice);
         choice.insert("index".to_owned(), json!(0));
-        choice.insert("message".to_owned(), self.messages.last().cloned().unwrap_or(Value::Null));
         if self.options.mode == ProgramMode::Explicit {
+            choice.insert("message".to_owned(), self.messages.last().cloned().unwrap_or(Value::Null));
             choice.insert("messages".to_owned(), Value::Array(std::mem::take(&mut self.messages)));
+        } else {
+            choice.insert("message".to_owned(), self.messages.pop().unwrap_or(Value::Null));
         }
         choice.insert("finish_reason".to_owned(), Value::from(self.finish_reason.as_str()));
         let mut body = self.envelope(vec![Value::Object(choice)], "chat.completion")?;
@@ -258,7 +263,7 @@ impl ResponseEncoder for ChatEncoder {
 
 fn finish_reason(finish: FinishReason) -> &'static str {
     match finish {
-        // Calls that are not passed on are no reason.
+        // Calls that the client does not get are not its reason.
         FinishReason::Stop | FinishReason::Calls => "stop",
         FinishReason::Length => "length",
         FinishReason::Filter => "content_filter",
@@ -268,20 +273,22 @@ fn finish_reason(finish: FinishReason) -> &'static str {
 /// Some providers give their calls no id, but clients need one.
 fn direct_call((at, call): (usize, &ModelCall)) -> Value {
     match call.id.as_str() {
-        "" => fields::written(&format!("call_{}", short_id(&call.name, &call.arguments, at)), call),
-        id => fields::written(id, call),
+        "" => fields::write_call(&format!("call_{}", short_id(&call.name, &call.arguments, at)), call),
+        id => fields::write_call(id, call),
     }
 }
 
-fn pieces(deltas: CallDeltas, index: usize, mut call: Value) -> Vec<Value> {
-    let Some(fields) = call.as_object_mut() else { return Vec::new() };
-    fields.shift_insert(0, "index".to_owned(), json!(index));
-    let arguments = fields.get_mut("function").and_then(|function| function.get_mut("arguments"));
+/// The deltas in which a whole call is streamed.
+fn call_deltas(deltas: CallDeltas, index: usize, call: &Value) -> Vec<Value> {
+    let Some(fields) = call.as_object() else { return Vec::new() };
+    let mut delta = Map::from_iter([("index".to_owned(), json!(index))]);
+    delta.extend(fields.clone());
+    let arguments = delta.get_mut("function").and_then(|function| function.get_mut("arguments"));
     match (deltas, arguments) {
         (CallDeltas::Opened, Some(arguments)) => {
             let arguments = std::mem::replace(arguments, json!(""));
-            vec![call, json!({"index": index, "function": {"arguments": arguments}})]
+            vec![Value::Object(delta), json!({"index": index, "function": {"arguments": arguments}})]
         }
-        _ => vec![call],
+        _ => vec![Value::Object(delta)],
     }
 }

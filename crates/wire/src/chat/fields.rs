@@ -1,7 +1,7 @@
-//! Views of the messages' fields, in both spellings that clients use.
+//! Reads and writes the fields of messages, in both spellings that clients use.
 
 use dacapo_replay::Answer;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::conversation;
 use crate::model_message::{CallExtra, CallFormat, ModelCall, ModelMessage};
@@ -29,16 +29,12 @@ pub(super) fn function_name(call: &Value) -> &str {
     call.pointer("/function/name").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The arguments as text, however they are given.
+/// The arguments as text. Some providers send an object instead.
 pub(super) fn arguments(call: &Value) -> String {
-    match call.pointer("/function/arguments") {
-        Some(Value::String(text)) => text.clone(),
-        None | Some(Value::Null) => String::new(),
-        Some(object) => object.to_string(),
-    }
+    conversation::string_or_json(call.pointer("/function/arguments"))
 }
 
-/// What a model says aloud: of content in parts, the text.
+/// The text of a message; of content in parts, only the text parts.
 pub(super) fn message_text(content: Option<&Value>) -> String {
     match content {
         Some(Value::String(text)) => text.clone(),
@@ -55,7 +51,7 @@ pub(super) fn answer(message: &Value) -> Answer {
     conversation::answer(conversation::text(message.get("content")), status)
 }
 
-/// A message of the model in our words.
+/// Reads a message of the model.
 pub(super) fn model_message(message: &Value) -> ModelMessage {
     let reasoning = message.as_object().map(Reasoning::from_chat_fields).unwrap_or_default();
     let refusal = || message.get("refusal").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -69,13 +65,13 @@ pub(super) fn model_message(message: &Value) -> ModelMessage {
     }
 }
 
-/// Thoughts that people can read.
+/// The readable text of the reasoning.
 pub(super) fn reasoning_text(message: &Value) -> &str {
     ["reasoning_content", "reasoning"].iter().find_map(|key| message.get(key)?.as_str()).unwrap_or_default()
 }
 
 pub(super) fn model_call(call: &Value) -> ModelCall {
-    // Custom tools have a name of their own, and take text.
+    // Custom tools take text, and have their name and input in an object of their own.
     let custom = call.get("custom").filter(|custom| custom.is_object());
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let (name, arguments, format) = match custom {
@@ -86,19 +82,21 @@ pub(super) fn model_call(call: &Value) -> ModelCall {
     ModelCall { name, arguments, id: id(call).to_owned(), format, extra, native: Value::Null }
 }
 
-/// A call as it stands in a message.
-pub(super) fn written(id: &str, call: &ModelCall) -> Value {
-    let mut fields = Map::new();
-    fields.insert("id".to_owned(), Value::from(id));
-    if call.format == CallFormat::Text {
-        fields.insert("type".to_owned(), Value::from("custom"));
-        fields.insert("custom".to_owned(), json!({"name": call.name, "input": call.arguments}));
-    } else {
-        fields.insert("type".to_owned(), Value::from("function"));
-        fields.insert("function".to_owned(), json!({"name": call.name, "arguments": call.arguments}));
-    }
+/// An element of `tool_calls`.
+pub(super) fn write_call(id: &str, call: &ModelCall) -> Value {
+    let mut written = match call.format {
+        CallFormat::Text => {
+            json!({"id": id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}})
+        }
+        CallFormat::Json => function_call(id, &call.name, &call.arguments),
+    };
     if let CallExtra::ExtraContent(extra) = &call.extra {
-        fields.insert(CallExtra::EXTRA_CONTENT.to_owned(), extra.clone());
+        written[CallExtra::EXTRA_CONTENT] = extra.clone();
     }
-    Value::Object(fields)
+    written
+}
+
+/// An element of `tool_calls` that calls a function.
+pub(super) fn function_call(id: &str, name: &str, arguments: &str) -> Value {
+    json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
 }

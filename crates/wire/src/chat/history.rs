@@ -1,15 +1,15 @@
-//! Histories of plain mode, and what a model's history shows of its messages.
+//! Reads histories of plain mode, and writes the messages of a model's history.
 
 use serde_json::{Map, Value, json};
 
 use super::fields;
-use crate::conversation::{self, Conversation, ConversationItem, WireCall};
+use crate::conversation::{self, Conversation, ConversationItem, LostCalls, WireCall};
 use crate::model_history::UNANSWERED;
 use crate::model_message::ModelMessage;
 use crate::plain_mode::{self, CallExchange, HistoryAnswer, HistoryCall, StateOpener};
 use crate::seal::Sealer;
 
-/// Reads the programs of plain mode. Without `opener` their calls are calls like others.
+/// Reads a history of plain mode. Without `opener` the calls of programs become lost calls.
 pub(super) fn read(messages: Vec<Value>, opener: Option<&StateOpener<'_>>) -> Conversation {
     let mut conversation = Conversation::default();
     let mut messages = messages.into_iter().peekable();
@@ -17,13 +17,13 @@ pub(super) fn read(messages: Vec<Value>, opener: Option<&StateOpener<'_>>) -> Co
         if fields::tool_calls(&message).iter().any(|call| Sealer::is_own_id(fields::id(call))) {
             let mut answers = Vec::new();
             while let Some(answer) = messages.next_if(|next| fields::role(next) == "tool") {
-                let (id, parsed) = (fields::tool_call_id(&answer).to_owned(), fields::answer(&answer));
-                answers.push(HistoryAnswer { id, parsed, answer });
+                let id = fields::tool_call_id(&answer).to_owned();
+                answers.push(HistoryAnswer { id, answer: fields::answer(&answer), native: answer });
             }
             let call = |call: &Value| HistoryCall {
                 id: fields::id(call).to_owned(),
                 name: fields::function_name(call).to_owned(),
-                call: call.clone(),
+                native: call.clone(),
             };
             let calls = fields::tool_calls(&message).iter().map(call).collect();
             CallExchange { message, calls, answers, remarks: Vec::new() }.add_to(&mut conversation, opener);
@@ -36,6 +36,7 @@ pub(super) fn read(messages: Vec<Value>, opener: Option<&StateOpener<'_>>) -> Co
     conversation
 }
 
+/// A message of the model with the results of its calls. `direct` are calls that the client executed.
 pub(super) fn model_message(
     model_message: &ModelMessage,
     ids: &[String],
@@ -43,7 +44,7 @@ pub(super) fn model_message(
     direct: &[WireCall],
 ) -> Vec<Value> {
     let mut calls: Vec<Value> =
-        ids.iter().zip(&model_message.calls).map(|(id, call)| fields::written(id, call)).collect();
+        ids.iter().zip(&model_message.calls).map(|(id, call)| fields::write_call(id, call)).collect();
     calls.extend(direct.iter().map(|call| call.call.clone()));
     let mut message = Map::new();
     message.insert("role".to_owned(), Value::from("assistant"));
@@ -61,20 +62,13 @@ pub(super) fn model_message(
     messages
 }
 
-pub(super) fn ordinary_calls(message: &Value, calls: &[WireCall], ids: &[String], note: Option<&str>) -> Vec<Value> {
-    let content = match note {
-        None => message.get("content").cloned().unwrap_or(Value::Null),
-        Some(note) => {
-            let said = conversation::text(message.get("content"));
-            Value::from(if said.is_empty() { note.to_owned() } else { format!("{said}\n{note}") })
-        }
-    };
-    let mut message = message.clone();
+/// Lost calls as ordinary tool calls with these ids.
+pub(super) fn ordinary_calls(lost: LostCalls, ids: &[String], note: Option<&str>) -> Vec<Value> {
+    let LostCalls { mut message, calls } = lost;
     let mut written = Vec::new();
     let mut answers = Vec::new();
-    for (executed, id) in calls.iter().zip(ids) {
-        let mut call = executed.call.clone();
-        let mut answer = executed.answer.clone().unwrap_or_else(|| json!({"role": "tool", "content": UNANSWERED}));
+    for (WireCall { mut call, answer }, id) in calls.into_iter().zip(ids) {
+        let mut answer = answer.unwrap_or_else(|| json!({"role": "tool", "content": UNANSWERED}));
         if let (Some(call), Some(answer)) = (call.as_object_mut(), answer.as_object_mut()) {
             call.insert("id".to_owned(), Value::from(id.as_str()));
             answer.shift_remove("toolCallId");
@@ -85,7 +79,11 @@ pub(super) fn ordinary_calls(message: &Value, calls: &[WireCall], ids: &[String]
     }
     if let Some(fields) = message.as_object_mut() {
         fields.shift_remove("toolCalls");
-        fields.insert("content".to_owned(), content);
+        let content = fields.entry("content").or_insert(Value::Null);
+        if let Some(note) = note {
+            let text = conversation::text(Some(content));
+            *content = Value::from(if text.is_empty() { note.to_owned() } else { format!("{text}\n{note}") });
+        }
         fields.insert("tool_calls".to_owned(), Value::Array(written));
     }
     std::iter::once(message).chain(answers).collect()

@@ -1,4 +1,4 @@
-//! What a request says besides its history and tools, and what a response says it used.
+//! Request parameters, and token counts of responses.
 
 use serde_json::{Map, Value, json};
 
@@ -6,18 +6,18 @@ use crate::neutral::{ReasoningEffort, RequestParams, ResponseFormat, is_set};
 use crate::turn::{CallsPerMessage, Delivery, ResponsePrefs, StreamUsage, ToolChoice};
 use crate::usage::TokenCounts;
 
-/// What a program cannot promise: such a request goes to the model with the client's own tools.
+/// The first field whose guarantee a program cannot give. Such a request goes to the model with the client's own tools.
 pub(super) fn incompatible_with_programs(body: &Map<String, Value>) -> Option<&'static str> {
-    let asks = |key: &&'static str| match body.get(*key) {
+    let is_incompatible = |key: &&'static str| match body.get(*key) {
         None | Some(Value::Null) => false,
         // A function that must be called.
         Some(choice) if *key == "tool_choice" => choice.is_object(),
         Some(n) if *key == "n" => n.as_u64() != Some(1),
-        // It would cut the program.
+        // A stop sequence could cut the program off.
         Some(Value::Array(stops)) if *key == "stop" => !stops.is_empty(),
         Some(_) => true,
     };
-    ["tool_choice", "n", "stop", "functions", "function_call"].into_iter().find(asks)
+    ["tool_choice", "n", "stop", "functions", "function_call"].into_iter().find(is_incompatible)
 }
 
 pub(super) fn response_prefs(body: &Map<String, Value>) -> ResponsePrefs {
@@ -45,7 +45,7 @@ pub(super) fn response_prefs(body: &Map<String, Value>) -> ResponsePrefs {
     }
 }
 
-/// Fields that are read elsewhere, or mean nothing beyond this wire.
+/// Fields that are read elsewhere, or that have no meaning on other wires.
 const KNOWN: [&str; 19] = [
     "model",
     "messages",

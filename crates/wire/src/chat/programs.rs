@@ -7,10 +7,12 @@ use serde_json::{Map, Value, json};
 
 use super::{fields, history};
 use crate::conversation::{
-    CallRound, Conversation, ConversationItem, ExpectedCall, IssuedCall, ProgramBlock, WireCall,
+    BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, IssuedCall, Predecessor, ProgramBlock,
+    WireCall,
 };
 use crate::ids::RunId;
 use crate::model_message::{CallExtra, ModelCall, ModelMessage};
+use crate::neutral::{remove_fields, without_fields};
 use crate::plain_mode::tool_name;
 use crate::prompt::EXECUTE;
 use crate::reasoning::Reasoning;
@@ -19,51 +21,51 @@ use crate::state::{RunState, arguments};
 
 pub(super) const CODE: &str = "code";
 pub(super) const CODE_RESULT: &str = "code_result";
-/// Reasoning of a model on another wire.
+/// The field for reasoning of a model on another wire.
 const FOREIGN: &str = "reasoning_state";
-/// What the model is shown beside the result itself.
-const SHOWN_BESIDE: [&str; 2] = ["note", "logs"];
+/// Fields that the model sees in the result. For the client they are beside it.
+const BESIDE_RESULT: [&str; 2] = ["note", "logs"];
 
+/// Reads a history of explicit mode.
 pub(super) fn read(messages: Vec<Value>, catalog: &Catalog) -> Result<Conversation, BadRequest> {
     let mut reader = ChatProgramReader::default();
     for (at, message) in messages.into_iter().enumerate() {
         reader.read(at, message, catalog)?;
     }
-    reader.end_messages();
-    if let Some(open) = reader.open.take() {
-        reader.conversation.items.push(ConversationItem::Program(open.block));
-    }
+    reader.flush_messages();
+    reader.push_open_program();
     Ok(reader.conversation)
 }
 
 #[derive(Default)]
 struct ChatProgramReader {
     conversation: Conversation,
-    /// Outside of blocks.
+    /// Messages outside of programs that are not in the conversation yet.
     messages: Vec<Value>,
     open: Option<OpenProgram>,
-    /// Blocks by the ids of their code messages.
+    /// The programs so far, by the ids of their `code` messages.
     runs: BTreeMap<String, RunId>,
 }
 
-/// A block that no `code_result` has closed yet.
+/// A program that no `code_result` has closed yet.
 struct OpenProgram {
     block: Box<ProgramBlock>,
+    /// Position of its `code` message in the request.
     at: usize,
-    calls: u32,
+    /// The index of its next call.
+    next_call: u32,
     answers: usize,
 }
 
 impl ChatProgramReader {
     fn read(&mut self, at: usize, message: Value, catalog: &Catalog) -> Result<(), BadRequest> {
-        let role = fields::role(&message).to_owned();
-        match (&mut self.open, role.as_str()) {
+        match (&mut self.open, fields::role(&message)) {
             (None, CODE) => {
                 let block = self.code(at, &message)?;
-                self.end_messages();
+                self.flush_messages();
                 self.runs.insert(block.id.clone(), block.run);
                 self.runs.insert(code_id(block.run), block.run);
-                self.open = Some(OpenProgram { block: Box::new(block), at, calls: 0, answers: 0 });
+                self.open = Some(OpenProgram { block: Box::new(block), at, next_call: 0, answers: 0 });
             }
             (None, CODE_RESULT) => {
                 return Err(wrong(
@@ -76,21 +78,10 @@ impl ChatProgramReader {
             (Some(open), "assistant") if !fields::tool_calls(&message).is_empty() => {
                 open.round(at, &message, catalog)?;
             }
-            (Some(open), "tool") => open.answer(at, &message)?,
+            (Some(open), "tool") => open.answer(at, message)?,
             (Some(open), CODE_RESULT) => {
-                let result = message.get("result").filter(|result| result.is_object());
-                let result = result.ok_or_else(|| wrong(at, "result", "a `code_result` needs `result`: {\"status\": \"success\", \"data\": …} or {\"status\": \"error\", \"error\": …}"))?;
-                let mut shown = result.clone();
-                for key in SHOWN_BESIDE {
-                    if let Some(value) = message.get(key).filter(|value| !value.is_null()) {
-                        shown[key] = value.clone();
-                    }
-                }
-                open.block.result = Some(shown);
-                open.block.is_closed = true;
-                if let Some(open) = self.open.take() {
-                    self.conversation.items.push(ConversationItem::Program(open.block));
-                }
+                open.close(at, message)?;
+                self.push_open_program();
             }
             (Some(open), role) => {
                 return Err(wrong(
@@ -106,12 +97,18 @@ impl ChatProgramReader {
         Ok(())
     }
 
-    /// A client may have brought ids of plain mode along, which no provider takes.
-    fn end_messages(&mut self) {
+    fn push_open_program(&mut self) {
+        let block = self.open.take().map(|open| ConversationItem::Program(open.block));
+        self.conversation.items.extend(block);
+    }
+
+    /// Adds the messages outside of programs. The history may have sealed ids of plain mode, which no provider accepts.
+    fn flush_messages(&mut self) {
         let messages = std::mem::take(&mut self.messages);
         self.conversation.items.extend(history::read(messages, None).items);
     }
 
+    /// Reads a `code` message.
     fn code(&self, at: usize, message: &Value) -> Result<ProgramBlock, BadRequest> {
         let text = |key: &str| match message.get(key) {
             None | Some(Value::Null) => Ok(None),
@@ -128,9 +125,12 @@ impl ChatProgramReader {
                 .filter(|ms| *ms < 1 << 52)
                 .ok_or_else(|| wrong(at, "started_at", "must be milliseconds since 1970"))?,
         };
-        let predecessor = text("continues")?;
-        let continues = predecessor.as_ref().and_then(|id| self.runs.get(id)).copied();
-        let is_orphan = predecessor.is_some() && continues.is_none();
+        let continued_id = text("continues")?;
+        let continues = continued_id.as_ref().and_then(|id| self.runs.get(id)).copied();
+        let predecessor = match (continued_id, continues) {
+            (Some(_), None) => Predecessor::Missing,
+            _ => Predecessor::Resolved,
+        };
         let before = match message.get("before") {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Array(before)) => before.iter().map(model_message).collect(),
@@ -145,35 +145,36 @@ impl ChatProgramReader {
         model_messages.push(model_message);
         let seed = text("seed")?.unwrap_or_else(|| id.clone());
         let state = RunState { seed, started_at_ms, tools: [0; 8], continues, model_messages, at: 0, code };
-        Ok(ProgramBlock { is_orphan, ..ProgramBlock::new(&id, state) })
+        Ok(ProgramBlock { predecessor, ..ProgramBlock::new(&id, state) })
     }
 }
 
 impl OpenProgram {
+    /// Reads an assistant message with calls.
     fn round(&mut self, at: usize, message: &Value, catalog: &Catalog) -> Result<(), BadRequest> {
         let number = self.block.rounds.len();
         let mut round = CallRound { number: number as u32, answered: None, calls: Vec::new() };
         let calls = fields::tool_calls(message);
-        let are_ours = calls.iter().any(|call| self.own_index(fields::id(call)).is_some());
-        for (place, call) in calls.iter().enumerate() {
+        let has_own_ids = calls.iter().any(|call| self.own_index(fields::id(call)).is_some());
+        for (position, call) in calls.iter().enumerate() {
             let id = fields::id(call);
             let own = self.own_index(id);
-            if are_ours && own.is_none() {
-                // The model's own call, beside the program's.
+            if has_own_ids && own.is_none() {
+                // A direct call of the model, in the same message as the program's.
                 self.block.direct.push(WireCall { call: call.clone(), answer: None });
                 continue;
             }
-            // Calls with ids of others count in order.
-            let index = own.unwrap_or(CallIndex(self.calls));
-            self.calls = self.calls.max(index.0.saturating_add(1));
+            // Calls with ids that the gateway did not make are counted in order.
+            let index = own.unwrap_or(CallIndex(self.next_call));
+            self.next_call = self.next_call.max(index.0.saturating_add(1));
             let arguments = fields::arguments(call);
             let args = if arguments.trim().is_empty() { Ok(json!({})) } else { serde_json::from_str(&arguments) };
             let args = args.map_err(|error| {
-                wrong(at, &format!("tool_calls[{place}].function.arguments"), &format!("must be JSON: {error}"))
+                wrong(at, &format!("tool_calls[{position}].function.arguments"), &format!("must be JSON: {error}"))
             })?;
             round.calls.push(IssuedCall {
                 id: id.to_owned(),
-                asked: ExpectedCall::Args(index, args),
+                expected: ExpectedCall::Args(index, args),
                 tool: tool_name(fields::function_name(call), catalog),
                 answer: None,
             });
@@ -182,25 +183,26 @@ impl OpenProgram {
         Ok(())
     }
 
-    /// The number that our own ids end with.
+    /// The call index in an id that the gateway made for this program.
     fn own_index(&self, id: &str) -> Option<CallIndex> {
         let (run, numbers) = id.strip_prefix("call_")?.split_at_checked(RunId::CHARS)?;
         let (_, call) = numbers.strip_prefix('_')?.split_once('_')?;
         (RunId::parse(run)? == self.block.run).then(|| call.parse().ok().map(CallIndex)).flatten()
     }
 
-    fn answer(&mut self, at: usize, message: &Value) -> Result<(), BadRequest> {
-        let id = fields::tool_call_id(message);
+    /// Reads a tool message.
+    fn answer(&mut self, at: usize, message: Value) -> Result<(), BadRequest> {
+        let id = fields::tool_call_id(&message);
         let block = &mut self.block;
-        if let Some(given) = block.direct.iter_mut().find(|given| fields::id(&given.call) == id) {
-            given.answer.get_or_insert_with(|| message.clone());
+        if let Some(call) = block.direct.iter_mut().find(|direct| fields::id(&direct.call) == id) {
+            call.answer.get_or_insert(message);
             return Ok(());
         }
         let is_known = block.rounds.iter().flat_map(|round| &round.calls).any(|call| call.id == id);
         let call = if is_known {
             block.rounds.iter_mut().rev().flat_map(|round| &mut round.calls).find(|call| call.id == id)
         } else {
-            // A round of one call cannot be answered wrongly.
+            // If the round has only one call, the answer belongs to it, whatever its id is.
             let last = block.rounds.last_mut().map_or(&mut [][..], |round| &mut round.calls);
             if let [only] = last { Some(only).filter(|only| only.answer.is_none()) } else { None }
         };
@@ -211,8 +213,22 @@ impl OpenProgram {
         };
         self.answers += 1;
         if call.answer.is_none() {
-            call.answer = Some((self.answers, fields::answer(message)));
+            call.answer = Some((self.answers, fields::answer(&message)));
         }
+        Ok(())
+    }
+
+    /// Reads a `code_result` message.
+    fn close(&mut self, at: usize, mut message: Value) -> Result<(), BadRequest> {
+        let result = message.get_mut("result").map(Value::take).filter(Value::is_object);
+        let mut shown = result.ok_or_else(|| wrong(at, "result", "a `code_result` needs `result`: {\"status\": \"success\", \"data\": …} or {\"status\": \"error\", \"error\": …}"))?;
+        for key in BESIDE_RESULT {
+            if let Some(value) = message.get_mut(key).map(Value::take).filter(|value| !value.is_null()) {
+                shown[key] = value;
+            }
+        }
+        self.block.result = Some(shown);
+        self.block.status = BlockStatus::Closed;
         Ok(())
     }
 }
@@ -221,7 +237,7 @@ fn wrong(at: usize, key: &str, message: &str) -> BadRequest {
     BadRequest { param: format!("messages[{at}].{key}"), message: message.to_owned() }
 }
 
-/// A message of the model as an explicit client carries it.
+/// Reads a message of the model that an explicit client stores.
 fn model_message(message: &Value) -> ModelMessage {
     let mut model_message = fields::model_message(message);
     let foreign = message.get(FOREIGN).and_then(Value::as_str).and_then(Reasoning::from_carried);
@@ -229,7 +245,8 @@ fn model_message(message: &Value) -> ModelMessage {
     model_message
 }
 
-/// Reasoning as an explicit client carries it: under its own names, or sealed up if the model's wire is another.
+/// Reasoning as an explicit client stores it: the provider's own fields, or one opaque field if the model is on another
+/// wire.
 fn carried_reasoning(reasoning: &Reasoning) -> Map<String, Value> {
     let mut carried = reasoning.chat_fields().cloned().unwrap_or_default();
     if reasoning.has_other_than_chat() {
@@ -242,21 +259,18 @@ pub(super) fn code_id(run: RunId) -> String {
     format!("code_{run}")
 }
 
-/// The message that closes a block; `shown` is the result as the model reads it.
+/// The message that closes a program. `shown` is the result as the model reads it.
 pub(super) fn code_result(id: &str, shown: &Value) -> Value {
-    let mut result = shown.clone();
-    let beside: Vec<(&str, Value)> = match result.as_object_mut() {
-        Some(fields) => SHOWN_BESIDE.into_iter().filter_map(|key| Some((key, fields.shift_remove(key)?))).collect(),
-        None => Vec::new(),
-    };
-    let mut message = json!({"role": CODE_RESULT, "id": id, "result": result});
-    for (key, value) in beside {
-        message[key] = value;
+    let mut message = json!({"role": CODE_RESULT, "id": id, "result": without_fields(shown, &BESIDE_RESULT)});
+    for key in BESIDE_RESULT {
+        if let Some(value) = shown.get(key) {
+            message[key] = value.clone();
+        }
     }
     message
 }
 
-/// The message that opens a block.
+/// The message that opens a program.
 pub(super) fn code(state: &RunState) -> Value {
     let before = state.model_messages.split_last().map_or(&[][..], |(_, before)| before);
     let before: Vec<Value> = before.iter().map(carried).collect();
@@ -282,7 +296,7 @@ pub(super) fn code(state: &RunState) -> Value {
     message
 }
 
-/// Messages of the model that explicit clients carry for us, without results.
+/// A message of the model before the program's, without results. Explicit clients store it in the `code` message.
 pub(super) fn carried(model_message: &ModelMessage) -> Value {
     let mut message = Map::new();
     if let Some(text) = &model_message.text {
@@ -290,8 +304,8 @@ pub(super) fn carried(model_message: &ModelMessage) -> Value {
     }
     message.extend(carried_reasoning(&model_message.reasoning));
     let calls = model_message.calls.iter().map(|call| {
-        let mut call = fields::written("", call);
-        call.as_object_mut().map(|fields| fields.shift_remove("id"));
+        let mut call = fields::write_call("", call);
+        remove_fields(&mut call, &["id"]);
         call
     });
     message.insert("tool_calls".to_owned(), calls.collect());

@@ -1,4 +1,4 @@
-//! The client's tools, and ours as the model sees them.
+//! Reads the client's tools, and writes tools for the model.
 
 use std::borrow::Cow;
 
@@ -6,9 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::fields;
 use crate::allowed_callers::{AllowedCallers, Extensions, ProgramDeclaration, ToolSplit};
-use crate::neutral::{ToolDeclaration, ToolInput};
+use crate::neutral::{ToolDeclaration, ToolInput, remove_fields, without_fields};
 use crate::request::BadRequest;
 
+/// Sorts the tools by who may call them.
 pub(super) fn split(body: &Map<String, Value>) -> Result<ToolSplit<'_>, BadRequest> {
     let mut split = ToolSplit::default();
     let entries = match body.get("tools") {
@@ -41,6 +42,7 @@ pub(super) fn split(body: &Map<String, Value>) -> Result<ToolSplit<'_>, BadReque
     Ok(split)
 }
 
+/// The tools for a model that writes no programs.
 pub(super) fn ordinary(body: &Map<String, Value>) -> Vec<Value> {
     let entries = body.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let is_ordinary = |tool: &&Value| callers(tool).is_ok_and(AllowedCallers::are_ordinary);
@@ -53,12 +55,9 @@ fn callers(entry: &Value) -> Result<AllowedCallers, String> {
 }
 
 fn without_callers(entry: &Value) -> Value {
-    let mut entry = entry.clone();
-    if let Some(fields) = entry.as_object_mut() {
-        fields.shift_remove("allowed_callers");
-    }
-    if let Some(function) = entry.get_mut("function").and_then(Value::as_object_mut) {
-        function.shift_remove("allowed_callers");
+    let mut entry = without_fields(entry, &["allowed_callers"]);
+    if let Some(function) = entry.get_mut("function") {
+        remove_fields(function, &["allowed_callers"]);
     }
     entry
 }

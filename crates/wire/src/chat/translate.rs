@@ -64,11 +64,11 @@ pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
                     fields.insert("reasoning_content".to_owned(), Value::from(text.as_str()));
                 }
             }
-            MessagePart::Call(call) => calls.push(fields::written(&call.id, call)),
-            MessagePart::Result(answer) => {
-                written.push(write_result(answer));
-                // Only texts have a place there.
-                content.extend(answer.media.iter().map(write_media));
+            MessagePart::Call(call) => calls.push(fields::write_call(&call.id, call)),
+            MessagePart::Result(result) => {
+                written.push(write_result(result));
+                // A tool message holds only text, so media go into a message of the user.
+                content.extend(result.media.iter().map(write_media));
             }
         }
     }
@@ -91,7 +91,7 @@ pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
     written
 }
 
-/// Texts alone are one text: not every provider takes parts.
+/// Content that is only text becomes one string, because not every provider accepts parts.
 fn plain_content(parts: Vec<Value>) -> Value {
     if parts.is_empty() {
         return Value::Null;

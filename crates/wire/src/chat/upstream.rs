@@ -1,4 +1,4 @@
-//! What providers of Chat Completions speak.
+//! The provider side of Chat Completions: writes requests, decodes responses.
 
 use std::borrow::Cow;
 
@@ -54,7 +54,7 @@ impl ProviderWire for Chat {
     }
 
     fn write_call(&self, call: &ModelCall, result: Option<&ToolResult>) -> WireCall {
-        WireCall { call: fields::written(&call.id, call), answer: result.map(translate::write_result) }
+        WireCall { call: fields::write_call(&call.id, call), answer: result.map(translate::write_result) }
     }
 
     fn write_tool(&self, tool: &ToolDeclaration) -> Value {

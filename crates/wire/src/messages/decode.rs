@@ -1,4 +1,4 @@
-//! Listening to a model: whole answers, and streams.
+//! Decodes responses of models: whole ones, and streams.
 
 use serde_json::{Map, Value, json};
 
@@ -7,14 +7,15 @@ use crate::decoder::{
     DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError,
 };
 use crate::model_message::ModelCall;
+use crate::neutral::selected_fields;
 use crate::reasoning::Reasoning;
 use crate::sse::SseEvent;
 use crate::wire::Wire;
 
-/// Of a message, what is not around it.
-const ANSWER: [&str; 5] = ["content", "usage", "stop_reason", "stop_sequence", "stop_details"];
+/// Fields of a message that are not part of [`ResponseMeta`].
+const NOT_META: [&str; 5] = ["content", "usage", "stop_reason", "stop_sequence", "stop_details"];
 
-/// Reads an answer that came whole.
+/// Decodes a response that came whole.
 pub(super) fn decode_response(body: Value) -> Result<ModelResponse, String> {
     let Value::Object(mut message) = body else {
         return Err("the model's answer is not a message".to_owned());
@@ -24,14 +25,19 @@ pub(super) fn decode_response(body: Value) -> Result<ModelResponse, String> {
         return Err("the model's answer has no content".to_owned());
     };
     let calls = content.iter().filter(|block| is_call(block)).map(fields::model_call).collect();
-    Ok(told(meta(&message), message, calls, usage))
+    Ok(model_response(meta(&message), message, calls, usage))
 }
 
 fn is_call(block: &Value) -> bool {
     fields::kind(block) == fields::TOOL_USE
 }
 
-fn told(meta: ResponseMeta, message: Map<String, Value>, calls: Vec<ModelCall>, usage: Option<Value>) -> ModelResponse {
+fn model_response(
+    meta: ResponseMeta,
+    message: Map<String, Value>,
+    calls: Vec<ModelCall>,
+    usage: Option<Value>,
+) -> ModelResponse {
     let content = message.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let mut model_message = fields::model_message(content);
     model_message.calls = calls;
@@ -48,31 +54,31 @@ fn told(meta: ResponseMeta, message: Map<String, Value>, calls: Vec<ModelCall>, 
 
 fn meta(message: &Map<String, Value>) -> ResponseMeta {
     let text = |key: &str| message.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let around = message.iter().filter(|(key, _)| !ANSWER.contains(&key.as_str()));
     ResponseMeta {
         id: text("id"),
         created: None,
         model: text("model"),
         wire: Wire::Messages,
-        fields: around.map(|(key, value)| (key.clone(), value.clone())).collect(),
+        fields: selected_fields(message, |key| !NOT_META.contains(&key)),
     }
 }
 
-/// Puts a streamed answer together.
+/// Assembles a streamed response.
 #[derive(Debug, Default)]
 pub(super) struct MessagesDecoder {
     meta: Option<ResponseMeta>,
     message: Map<String, Value>,
     blocks: Vec<PartialBlock>,
     usage: Map<String, Value>,
-    is_over: bool,
+    /// The provider has sent `message_stop`.
+    is_stopped: bool,
 }
 
 #[derive(Debug)]
 struct PartialBlock {
     index: Option<u64>,
     block: Value,
-    /// Input of a call, so far.
+    /// The input of a call, so far.
     json: String,
 }
 
@@ -87,18 +93,18 @@ impl ResponseDecoder for MessagesDecoder {
             "" if event.get("error").is_some_and(|error| !error.is_null()) => return Err(StreamError::Provider(event)),
             "" | "ping" => ResponseDelta::default(),
             "message_start" => {
-                self.begin(event);
+                self.start_message(event);
                 ResponseDelta::default()
             }
-            "content_block_start" => self.start(index, event),
-            "content_block_delta" => self.delta(index, event),
-            "content_block_stop" => self.stop(index, event),
+            "content_block_start" => self.start_block(index, event),
+            "content_block_delta" => self.block_delta(index, event),
+            "content_block_stop" => self.stop_block(index, event),
             "message_delta" => {
-                self.end(event);
+                self.message_delta(event);
                 ResponseDelta::default()
             }
             "message_stop" => {
-                self.is_over = true;
+                self.is_stopped = true;
                 ResponseDelta::default()
             }
             _ => ResponseDelta { native: Some(event), ..ResponseDelta::default() },
@@ -110,75 +116,76 @@ impl ResponseDecoder for MessagesDecoder {
     }
 
     fn is_complete(&self) -> bool {
-        self.is_over
+        self.is_stopped
     }
 
     fn finish(mut self: Box<Self>) -> Option<ModelResponse> {
         let meta = self.meta.take()?;
-        let was_told = self.message.get("stop_reason").is_some_and(Value::is_string);
-        if !was_told && !self.is_over {
+        let has_reason = self.message.get("stop_reason").is_some_and(Value::is_string);
+        if !has_reason && !self.is_stopped {
             return None;
         }
         for partial in &mut self.blocks {
-            partial.end();
+            partial.parse_input();
         }
         let calls = self.blocks.iter().filter(|partial| is_call(&partial.block)).map(PartialBlock::call).collect();
         let content = self.blocks.into_iter().map(|partial| partial.block).collect();
         self.message.insert("content".to_owned(), content);
         let usage = (!self.usage.is_empty()).then_some(Value::Object(self.usage));
-        Some(told(meta, self.message, calls, usage))
+        Some(model_response(meta, self.message, calls, usage))
     }
 }
 
 impl MessagesDecoder {
-    fn begin(&mut self, mut event: Value) {
+    fn start_message(&mut self, mut event: Value) {
         let Some(Value::Object(mut message)) = event.get_mut("message").map(Value::take) else { return };
         if let Some(usage) = message.shift_remove("usage") {
-            self.count(usage);
+            self.update_usage(usage);
         }
         self.meta = Some(meta(&message));
         self.message = message;
     }
 
-    fn end(&mut self, event: Value) {
+    fn message_delta(&mut self, event: Value) {
         let Value::Object(event) = event else { return };
         for (key, value) in event {
             match (key.as_str(), value) {
                 ("type", _) => {}
-                ("usage", usage) => self.count(usage),
+                ("usage", usage) => self.update_usage(usage),
                 ("delta", Value::Object(delta)) => self.message.extend(delta),
                 (_, value) => _ = self.message.insert(key, value),
             }
         }
     }
 
-    /// Later figures hold for the whole message.
-    fn count(&mut self, usage: Value) {
+    /// Figures are totals of the message, so later ones replace earlier ones.
+    fn update_usage(&mut self, usage: Value) {
         if let Value::Object(usage) = usage {
             self.usage.extend(usage.into_iter().filter(|(_, value)| !value.is_null()));
         }
     }
 
-    fn start(&mut self, index: Option<u64>, event: Value) -> ResponseDelta {
+    fn start_block(&mut self, index: Option<u64>, event: Value) -> ResponseDelta {
         let block = event.get("content_block").filter(|block| block.is_object());
         let block = block.cloned().unwrap_or_else(|| json!({}));
-        let update = update(&block, &block, event);
+        let update = update(&block, event, Some("content_block"));
         self.blocks.push(PartialBlock { index, block, json: String::new() });
         update
     }
 
-    fn delta(&mut self, index: Option<u64>, event: Value) -> ResponseDelta {
+    fn block_delta(&mut self, index: Option<u64>, event: Value) -> ResponseDelta {
         let Some(partial) = self.block(index) else { return ResponseDelta::default() };
-        let delta = event.get("delta").unwrap_or(&Value::Null).clone();
-        partial.add(&delta);
-        update(&partial.block, &delta, event)
+        if let Some(delta) = event.get("delta") {
+            partial.add(delta);
+        }
+        update(&partial.block, event, Some("delta"))
     }
 
-    fn stop(&mut self, index: Option<u64>, event: Value) -> ResponseDelta {
+    fn stop_block(&mut self, index: Option<u64>, event: Value) -> ResponseDelta {
         let Some(partial) = self.block(index) else { return ResponseDelta::default() };
-        partial.end();
+        partial.parse_input();
         let block = &partial.block;
-        let mut update = update(block, &Value::Null, event);
+        let mut update = update(block, event, None);
         if fields::is_reasoning(block) {
             update.reasoning = Some(Reasoning::from_blocks(vec![block.clone()]));
         }
@@ -193,20 +200,24 @@ impl MessagesDecoder {
     }
 }
 
-/// What a piece of a block is to the client. Calls are not for it until they are whole.
-fn update(block: &Value, piece: &Value, event: Value) -> ResponseDelta {
+/// The delta for a part of a block. Calls are left out: they go to the client only when they are complete.
+/// `part` names the field of the event that holds it, if it has any.
+fn update(block: &Value, event: Value, part: Option<&str>) -> ResponseDelta {
     if is_call(block) {
         return ResponseDelta::default();
     }
-    let text = |key: &str| piece.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |key: &str| {
+        let text = part.and_then(|part| event.get(part)?.get(key)?.as_str());
+        text.unwrap_or_default().to_owned()
+    };
     let is_text = fields::kind(block) == "text";
     let is_reasoning = fields::kind(block) == fields::THINKING;
     ResponseDelta {
-        native: Some(event),
         text: if is_text { text("text") } else { String::new() },
         reasoning_text: if is_reasoning { text("thinking") } else { String::new() },
         reasoning: None,
         kind: if is_text { DeltaKind::Text } else { DeltaKind::Other },
+        native: Some(event),
     }
 }
 
@@ -226,7 +237,7 @@ impl PartialBlock {
         }
     }
 
-    fn end(&mut self) {
+    fn parse_input(&mut self) {
         if let (Ok(input), Some(block)) = (serde_json::from_str(&self.json), self.block.as_object_mut()) {
             block.insert("input".to_owned(), input);
         }

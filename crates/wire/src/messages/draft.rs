@@ -1,4 +1,4 @@
-//! A message on its way to the client: as a stream of events, or as the blocks of a whole.
+//! A message that is being sent to the client: as a stream of events, or as the content of a whole message.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +13,31 @@ use crate::sse::SseEvent;
 use crate::turn::ProgramMode;
 use crate::wire::Wire;
 
-/// What the ids of containers begin with. Clients that know about programs expect one; it holds nothing.
+/// Prefix of container ids. Explicit clients expect a container in the response; this one holds nothing.
 pub(super) const CONTAINER_PREFIX: &str = "container_dc_";
 
 #[derive(Debug)]
 pub(super) struct MessageDraft {
     pub options: EncoderOptions,
     pub meta: Option<ResponseMeta>,
+    /// `message_start` has been sent.
     has_started: bool,
-    /// Blocks so far.
+    /// Number of blocks so far.
     blocks: usize,
     /// The block that is being streamed.
     open: Option<OpenContentBlock>,
-    /// The open block is of an earlier answer of the model.
-    is_stale: bool,
-    /// Places of the blocks of the present answer of the model that are passed on as they come.
-    places: BTreeMap<u64, usize>,
-    /// Blocks of a whole answer.
+    open_origin: OpenBlockOrigin,
+    /// Our indexes of the blocks that are forwarded, by the provider's index in the current response.
+    indexes: BTreeMap<u64, usize>,
+    /// Blocks of a message that is not streamed.
     pub content: Vec<Value>,
+}
+
+/// Which response of the model the open block belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OpenBlockOrigin {
+    CurrentResponse,
+    EarlierResponse,
 }
 
 #[derive(Debug)]
@@ -48,16 +55,16 @@ impl MessageDraft {
             has_started: false,
             blocks: 0,
             open: None,
-            is_stale: false,
-            places: BTreeMap::new(),
+            open_origin: OpenBlockOrigin::CurrentResponse,
+            indexes: BTreeMap::new(),
             content: Vec::new(),
         }
     }
 
-    /// A model begins to answer: its blocks are counted anew.
+    /// A model starts to respond. Its blocks are numbered from zero again.
     pub(super) fn response_started(&mut self) {
-        self.places.clear();
-        self.is_stale = true;
+        self.indexes.clear();
+        self.open_origin = OpenBlockOrigin::EarlierResponse;
     }
 
     pub(super) fn is_same_wire(&self) -> bool {
@@ -67,20 +74,21 @@ impl MessageDraft {
     /// The message without its content.
     pub(super) fn message(&self) -> Option<Map<String, Value>> {
         let meta = self.meta.as_ref()?;
-        let is_known = meta.wire == Wire::Messages && !meta.fields.is_empty();
-        let mut fields = if is_known { meta.fields.clone() } else { Map::new() };
-        if !is_known {
+        let mut fields = Map::new();
+        if meta.wire == Wire::Messages && !meta.fields.is_empty() {
+            fields.clone_from(&meta.fields);
+        } else {
             fields.insert("id".to_owned(), Value::from(meta.prefixed_id(RESPONSE_ID_PREFIX)));
             fields.insert("type".to_owned(), Value::from("message"));
             fields.insert("role".to_owned(), Value::from("assistant"));
             fields.insert("model".to_owned(), Value::from(meta.model.as_str()));
         }
-        self.contain(&mut fields);
+        self.add_container(&mut fields);
         Some(fields)
     }
 
-    /// Clients that know about programs look for the container in which they run.
-    pub(super) fn contain(&self, fields: &mut Map<String, Value>) {
+    /// Adds the container that explicit clients expect their programs to run in.
+    pub(super) fn add_container(&self, fields: &mut Map<String, Value>) {
         if let Some(meta) = self.meta.as_ref().filter(|_| self.options.mode == ProgramMode::Explicit)
             && fields.get("container").is_none_or(Value::is_null)
         {
@@ -90,6 +98,7 @@ impl MessageDraft {
         }
     }
 
+    /// Sends `message_start` once.
     pub(super) fn start(&mut self) -> Vec<SseEvent> {
         let message = if self.options.delivery.is_streamed() && !self.has_started { self.message() } else { None };
         let Some(mut message) = message else { return Vec::new() };
@@ -101,54 +110,56 @@ impl MessageDraft {
         vec![SseEvent::typed(&json!({"type": "message_start", "message": message}))]
     }
 
-    /// A place for a block, once nothing else is open.
-    fn place(&mut self) -> (usize, Vec<SseEvent>) {
+    /// Closes the open block, and returns the index of the next one.
+    fn next_index(&mut self) -> (usize, Vec<SseEvent>) {
         let mut events = self.start();
         events.extend(self.close(None));
         self.blocks += 1;
         (self.blocks - 1, events)
     }
 
+    /// Adds a complete block.
     pub(super) fn block(&mut self, block: Value) -> Vec<SseEvent> {
         if !self.options.delivery.is_streamed() {
             self.content.push(block);
             return Vec::new();
         }
-        let (place, mut events) = self.place();
-        events.extend(events::whole(place, block));
+        let (index, mut events) = self.next_index();
+        events.extend(events::whole(index, block));
         events
     }
 
+    /// Closes the open block. `reasoning` is the state that the provider of a reasoning block wants back.
     pub(super) fn close(&mut self, reasoning: Option<&Reasoning>) -> Vec<SseEvent> {
         match self.open.take() {
             None => Vec::new(),
             Some(OpenContentBlock::Native { theirs, ours }) => {
-                self.places.remove(&theirs);
+                self.indexes.remove(&theirs);
                 vec![events::stop(ours)]
             }
-            Some(OpenContentBlock::Text(place)) => vec![events::stop(place)],
-            Some(OpenContentBlock::Reasoning(place, text)) => {
+            Some(OpenContentBlock::Text(index)) => vec![events::stop(index)],
+            Some(OpenContentBlock::Reasoning(index, text)) => {
                 let signature = match reasoning.filter(|reasoning| !reasoning.is_empty()) {
                     Some(reasoning) => reasoning.to_carried(),
                     None => Reasoning::from_text(&text).to_carried(),
                 };
-                vec![events::delta(place, &events::signature_delta(&signature)), events::stop(place)]
+                vec![events::delta(index, &events::signature_delta(&signature)), events::stop(index)]
             }
         }
     }
 
-    /// An event of the model's, as it came but for its place.
-    pub(super) fn adopted(&mut self, mut event: Value) -> Vec<SseEvent> {
+    /// Forwards an event of the provider's stream with our index.
+    pub(super) fn forward(&mut self, mut event: Value) -> Vec<SseEvent> {
         let index = event.get("index").and_then(Value::as_u64);
-        let (mut events, place) = match (fields::kind(&event), index) {
+        let (mut events, index) = match (fields::kind(&event), index) {
             ("content_block_start", Some(theirs)) => {
-                let (ours, events) = self.place();
-                self.places.insert(theirs, ours);
+                let (ours, events) = self.next_index();
+                self.indexes.insert(theirs, ours);
                 self.open = Some(OpenContentBlock::Native { theirs, ours });
                 (events, Some(ours))
             }
             (_, Some(theirs)) => {
-                let Some(ours) = self.places.get(&theirs).copied() else { return Vec::new() };
+                let Some(ours) = self.indexes.get(&theirs).copied() else { return Vec::new() };
                 if fields::kind(&event) == "content_block_stop" {
                     return self.close(None);
                 }
@@ -156,27 +167,30 @@ impl MessageDraft {
             }
             _ => (self.start(), None),
         };
-        if let Some(place) = place {
-            event["index"] = json!(place);
+        if let Some(index) = index {
+            event["index"] = json!(index);
         }
         events.push(SseEvent::typed(&event));
         events
     }
 
-    /// A piece of an answer from another wire.
-    pub(super) fn translated(&mut self, delta: &ResponseDelta) -> Vec<SseEvent> {
-        let mut events = if self.is_stale { self.close(None) } else { Vec::new() };
-        self.is_stale = false;
+    /// Sends a delta of a response from another wire.
+    pub(super) fn translate(&mut self, delta: &ResponseDelta) -> Vec<SseEvent> {
+        let mut events = match self.open_origin {
+            OpenBlockOrigin::EarlierResponse => self.close(None),
+            OpenBlockOrigin::CurrentResponse => Vec::new(),
+        };
+        self.open_origin = OpenBlockOrigin::CurrentResponse;
         if !delta.reasoning_text.is_empty() {
             if !matches!(self.open, Some(OpenContentBlock::Reasoning(..))) {
-                let (place, opened) = self.place();
+                let (index, opened) = self.next_index();
                 events.extend(opened);
-                events.push(events::start(place, &thinking("", "")));
-                self.open = Some(OpenContentBlock::Reasoning(place, String::new()));
+                events.push(events::start(index, &thinking("", "")));
+                self.open = Some(OpenContentBlock::Reasoning(index, String::new()));
             }
-            if let Some(OpenContentBlock::Reasoning(place, text)) = &mut self.open {
+            if let Some(OpenContentBlock::Reasoning(index, text)) = &mut self.open {
                 text.push_str(&delta.reasoning_text);
-                events.push(events::delta(*place, &events::thinking_delta(&delta.reasoning_text)));
+                events.push(events::delta(*index, &events::thinking_delta(&delta.reasoning_text)));
             }
         }
         match &delta.reasoning {
@@ -188,13 +202,13 @@ impl MessageDraft {
         }
         if !delta.text.is_empty() {
             if !matches!(self.open, Some(OpenContentBlock::Text(_))) {
-                let (place, opened) = self.place();
+                let (index, opened) = self.next_index();
                 events.extend(opened);
-                events.push(events::start(place, &fields::text_block("")));
-                self.open = Some(OpenContentBlock::Text(place));
+                events.push(events::start(index, &fields::text_block("")));
+                self.open = Some(OpenContentBlock::Text(index));
             }
-            if let Some(OpenContentBlock::Text(place)) = self.open {
-                events.push(events::delta(place, &events::text_delta(&delta.text)));
+            if let Some(OpenContentBlock::Text(index)) = self.open {
+                events.push(events::delta(index, &events::text_delta(&delta.text)));
             }
         }
         events

@@ -1,4 +1,4 @@
-//! What the client gets.
+//! Encodes responses for clients.
 
 use serde_json::{Map, Value, json};
 
@@ -11,6 +11,7 @@ use crate::encoder::{
 };
 use crate::ids::short_id;
 use crate::model_message::{ModelCall, ModelMessage};
+use crate::neutral::selected_fields;
 use crate::reasoning::Reasoning;
 use crate::seal::Sealer;
 use crate::sse::SseEvent;
@@ -21,65 +22,62 @@ use crate::wire::ClientSide;
 #[derive(Debug)]
 pub(super) struct MessagesEncoder {
     draft: MessageDraft,
-    /// What the client calls the program of the present answer of the model.
-    announced: Option<String>,
-    /// Its block, until what led to it is told.
-    waiting: Option<Value>,
+    /// The client's id of the program in the current model response.
+    program_id: Option<String>,
+    /// The block of that program, until the reasoning before it has been sent.
+    program_block: Option<Value>,
     stop_reason: &'static str,
-    /// How the provider says that its message ended.
+    /// The provider's fields about the end of its message.
     ending: Map<String, Value>,
-    /// Some of the present answer of the model has gone out.
+    /// Deltas of the current model response have been sent.
     has_streamed: bool,
-    /// Its texts that have, or have begun to.
+    /// How many of its text blocks have been sent, at least in part.
     texts: usize,
-    /// What it said before its searches has.
-    has_led: bool,
-    /// Searches of the present answer of the model.
+    /// The content before its searches has been sent.
+    has_sent_preamble: bool,
+    /// Number of searches in the current model response.
     searches: usize,
 }
 
-/// Of a message, what speakers make themselves.
+/// Fields of a message that the encoder writes itself.
 const MESSAGE: [&str; 6] = ["id", "type", "role", "model", "content", "usage"];
-/// In streams it stands beside the end of the message, not in it.
-const BESIDE: &str = "context_management";
+/// In streams this field is beside the delta that ends the message, not in it.
+const CONTEXT_MANAGEMENT: &str = "context_management";
 
 impl MessagesEncoder {
     pub(super) fn new(options: EncoderOptions) -> MessagesEncoder {
         MessagesEncoder {
             draft: MessageDraft::new(options),
-            announced: None,
-            waiting: None,
+            program_id: None,
+            program_block: None,
             stop_reason: "end_turn",
             ending: Map::new(),
             has_streamed: false,
             texts: 0,
-            has_led: false,
+            has_sent_preamble: false,
             searches: 0,
         }
     }
 
-    /// All that the model said, without calls.
-    fn response(&self, response: &ModelResponse) -> Vec<Value> {
+    /// The content of a response, without calls.
+    fn content(&self, response: &ModelResponse) -> Vec<Value> {
         if self.draft.is_same_wire() {
-            return native_content(response)
-                .iter()
-                .filter(|block| fields::kind(block) != fields::TOOL_USE)
-                .cloned()
-                .collect();
+            let is_content = |block: &&Value| fields::kind(block) != fields::TOOL_USE;
+            return native_content(response).iter().filter(is_content).cloned().collect();
         }
         let text = response.message.text.as_deref().map(fields::text_block);
-        self.reasoning_text(response).into_iter().chain(text).collect()
+        self.reasoning(response).into_iter().chain(text).collect()
     }
 
-    /// What led to a program: thoughts, and what the provider did itself. Text is in the program's state.
-    fn reasoning_text(&self, response: &ModelResponse) -> Vec<Value> {
+    /// Reasoning and server-tool calls before a program. Text is in the program's state.
+    fn reasoning(&self, response: &ModelResponse) -> Vec<Value> {
         if self.draft.is_same_wire() {
             return native_content(response).iter().filter(|block| reasoning_or_server_tool(block)).cloned().collect();
         }
         foreign_reasoning_blocks(&response.reasoning_text, &response.message.reasoning)
     }
 
-    /// The same, as far as a program's state has it.
+    /// The same, as far as a program's state carries it.
     fn stored_reasoning(&self, model_message: &ModelMessage) -> Vec<Value> {
         if self.draft.is_same_wire() {
             let blocks = model_message.reasoning.blocks().unwrap_or_default().iter();
@@ -88,33 +86,33 @@ impl MessagesEncoder {
         foreign_reasoning_blocks(model_message.reasoning.chat_text(), &model_message.reasoning)
     }
 
-    fn tell(&mut self, blocks: Vec<Value>) -> Vec<SseEvent> {
+    fn send_blocks(&mut self, blocks: Vec<Value>) -> Vec<SseEvent> {
         blocks.into_iter().flat_map(|block| self.draft.block(block)).collect()
     }
 
-    /// How the message ends, the same in pieces and as a whole.
-    fn end(&self, message: &mut Map<String, Value>) {
+    /// Adds the fields that end the message, which are the same for streams and whole messages.
+    fn end_message(&self, message: &mut Map<String, Value>) {
         message.insert("stop_reason".to_owned(), Value::from(self.stop_reason));
         message.insert("stop_sequence".to_owned(), Value::Null);
         message.extend(self.ending.clone());
-        self.draft.contain(message);
+        self.draft.add_container(message);
     }
 
-    /// Has to be told as a whole.
+    /// Whether nothing of the current model response has been sent.
     fn is_unsent(&self) -> bool {
-        !self.has_led && (!self.draft.options.delivery.is_streamed() || !self.has_streamed)
+        !self.has_sent_preamble && (!self.draft.options.delivery.is_streamed() || !self.has_streamed)
     }
 
-    /// What the model said before it searched: no id carries it.
-    fn lead_to_searches(&mut self, response: &ModelResponse) -> Vec<SseEvent> {
+    /// Sends the content before searches, which no id carries.
+    fn send_preamble(&mut self, response: &ModelResponse) -> Vec<SseEvent> {
         let mut events = self.draft.close(Some(&response.message.reasoning));
-        let mut blocks = self.response(response);
+        let mut blocks = self.content(response);
         if !self.is_unsent() {
-            // Text at the end may have been held back, for what could have been a program.
+            // Text at the end may have been held back, because a program could have followed it.
             blocks = blocks.into_iter().filter(|block| fields::kind(block) == "text").skip(self.texts).collect();
         }
-        events.extend(self.tell(blocks));
-        self.has_led = true;
+        events.extend(self.send_blocks(blocks));
+        self.has_sent_preamble = true;
         events
     }
 }
@@ -123,7 +121,7 @@ impl ResponseEncoder for MessagesEncoder {
     fn response_started(&mut self) {
         self.has_streamed = false;
         self.texts = 0;
-        self.has_led = false;
+        self.has_sent_preamble = false;
         self.searches = 0;
         self.draft.response_started();
     }
@@ -137,13 +135,13 @@ impl ResponseEncoder for MessagesEncoder {
     fn delta(&mut self, delta: ResponseDelta) -> Vec<SseEvent> {
         self.has_streamed = true;
         if self.draft.is_same_wire() {
-            let response_started = |event: &Value| fields::kind(event) == "content_block_start";
-            self.texts +=
-                usize::from(delta.kind == DeltaKind::Text && delta.native.as_ref().is_some_and(response_started));
-            return delta.native.map_or_else(Vec::new, |event| self.draft.adopted(event));
+            let starts_block = |event: &Value| fields::kind(event) == "content_block_start";
+            let starts_text = delta.kind == DeltaKind::Text && delta.native.as_ref().is_some_and(starts_block);
+            self.texts += usize::from(starts_text);
+            return delta.native.map_or_else(Vec::new, |event| self.draft.forward(event));
         }
         self.texts = self.texts.max(usize::from(!delta.text.is_empty()));
-        self.draft.translated(&delta)
+        self.draft.translate(&delta)
     }
 
     fn program_started(&mut self, program: &ProgramStarted<'_>) -> Vec<SseEvent> {
@@ -151,31 +149,31 @@ impl ResponseEncoder for MessagesEncoder {
             ProgramProgress::Finished => fields::sealed_program_id(program.sealed),
             ProgramProgress::Waiting => fields::program_id(program.state.run()),
         };
-        let block = programs::written(&id, &program.state.code);
-        self.announced = Some(id);
-        let response = program.state.model_messages.last();
-        let mut events = self.draft.close(response.map(|model_message| &model_message.reasoning));
+        let block = programs::program_block(&id, &program.state.code);
+        self.program_id = Some(id);
+        let model_message = program.state.model_messages.last();
+        let mut events = self.draft.close(model_message.map(|model_message| &model_message.reasoning));
         if self.is_unsent() {
             if program.progress == ProgramProgress::Waiting {
-                // Its calls come with all that the model said.
-                self.waiting = Some(block);
+                // It is sent with its calls, after the reasoning of the response.
+                self.program_block = Some(block);
                 return events;
             }
-            let reasoning_text = response.map(|model_message| self.stored_reasoning(model_message)).unwrap_or_default();
-            events.extend(self.tell(reasoning_text));
+            let reasoning = model_message.map(|model_message| self.stored_reasoning(model_message));
+            events.extend(self.send_blocks(reasoning.unwrap_or_default()));
         }
         events.extend(self.draft.block(block));
         events
     }
 
     fn program_finished(&mut self, finished: &ProgramFinished<'_>) -> Vec<SseEvent> {
-        let announced = self.announced.take();
-        let id = finished.program.or_else(|| announced.unwrap_or_else(|| fields::program_id(finished.state.run())));
-        self.draft.block(programs::result(&id, finished.shown))
+        let new_id = self.program_id.take();
+        let id = finished.program.or_else(|| new_id.unwrap_or_else(|| fields::program_id(finished.state.run())));
+        self.draft.block(programs::result_block(&id, finished.shown))
     }
 
     fn tools_searched(&mut self, searched: &ToolsSearched<'_>) -> Vec<SseEvent> {
-        let mut events = if self.has_led { Vec::new() } else { self.lead_to_searches(searched.response) };
+        let mut events = if self.has_sent_preamble { Vec::new() } else { self.send_preamble(searched.response) };
         let id = fields::search_id(&short_id(searched.seed, searched.query, searched.number), self.searches);
         self.searches += 1;
         let key = if searched.tool.ends_with("regex") { "pattern" } else { "query" };
@@ -195,11 +193,11 @@ impl ResponseEncoder for MessagesEncoder {
     fn calls_issued(&mut self, issued: &CallsIssued<'_>) -> Vec<SseEvent> {
         let mut events = self.draft.close(issued.response.map(|response| &response.message.reasoning));
         if let Some(response) = issued.response.filter(|_| self.is_unsent()) {
-            let reasoning_text = self.reasoning_text(response);
-            events.extend(self.tell(reasoning_text));
+            let reasoning = self.reasoning(response);
+            events.extend(self.send_blocks(reasoning));
         }
-        let waiting = self.waiting.take();
-        events.extend(self.tell(waiting.into_iter().collect()));
+        let program_block = self.program_block.take();
+        events.extend(self.send_blocks(program_block.into_iter().collect()));
         let caller = (self.draft.options.mode == ProgramMode::Explicit).then(|| {
             let id = issued.program.or_else(|| fields::program_id(issued.state.run()));
             json!({"type": "code_execution_20260120", "tool_id": id})
@@ -224,11 +222,11 @@ impl ResponseEncoder for MessagesEncoder {
     fn answer(&mut self, response: &ModelResponse, parts: AnswerParts) -> Vec<SseEvent> {
         let mut events = self.draft.close(Some(&response.message.reasoning));
         if self.is_unsent() {
-            events.extend(self.tell(self.response(response)));
+            events.extend(self.send_blocks(self.content(response)));
         }
-        let is_silent = response.message.text.as_deref().is_none_or(|text| text.trim().is_empty());
-        if parts == AnswerParts::Text && !response.message.calls.is_empty() && is_silent {
-            // An empty message could not be sent back.
+        let has_no_text = response.message.text.as_deref().is_none_or(|text| text.trim().is_empty());
+        if parts == AnswerParts::Text && !response.message.calls.is_empty() && has_no_text {
+            // Clients cannot send an empty message back.
             events.extend(self.draft.block(fields::text_block(CUT_OFF)));
         }
         let has_calls = parts == AnswerParts::All && !response.message.calls.is_empty();
@@ -238,11 +236,10 @@ impl ResponseEncoder for MessagesEncoder {
             }
         }
         if self.draft.is_same_wire() {
-            let ending = response.native.iter().filter(|(key, _)| !MESSAGE.contains(&key.as_str()));
-            self.ending = ending.map(|(key, value)| (key.clone(), value.clone())).collect();
-            // Calls that are not passed on are no reason.
-            let is_true = self.ending.get("stop_reason").is_some_and(|reason| (reason == "tool_use") == has_calls);
-            if !is_true {
+            self.ending = selected_fields(&response.native, |key| !MESSAGE.contains(&key));
+            // Calls that the client does not get are not its reason.
+            let is_valid = self.ending.get("stop_reason").is_some_and(|reason| (reason == "tool_use") == has_calls);
+            if !is_valid {
                 self.ending.shift_remove("stop_reason");
             }
         }
@@ -257,12 +254,12 @@ impl ResponseEncoder for MessagesEncoder {
         let mut events = self.draft.start();
         events.extend(self.draft.close(None));
         let mut delta = Map::new();
-        self.end(&mut delta);
-        let beside = delta.shift_remove(BESIDE);
+        self.end_message(&mut delta);
+        let context_management = delta.shift_remove(CONTEXT_MANAGEMENT);
         let usage = usage.for_client(ClientSide::MESSAGES, self.draft.options.provider);
         let mut end = json!({"type": "message_delta", "delta": delta, "usage": usage});
-        if let Some(beside) = beside {
-            end[BESIDE] = beside;
+        if let Some(context_management) = context_management {
+            end[CONTEXT_MANAGEMENT] = context_management;
         }
         events.push(SseEvent::typed(&end));
         events.push(SseEvent::typed(&json!({"type": "message_stop"})));
@@ -272,7 +269,7 @@ impl ResponseEncoder for MessagesEncoder {
     fn body(&mut self, usage: &TurnUsage) -> Option<Value> {
         let mut message = self.draft.message()?;
         message.insert("content".to_owned(), Value::Array(std::mem::take(&mut self.draft.content)));
-        self.end(&mut message);
+        self.end_message(&mut message);
         message.insert(
             "usage".to_owned(),
             Value::Object(usage.for_client(ClientSide::MESSAGES, self.draft.options.provider)),
@@ -300,7 +297,7 @@ fn reasoning_or_server_tool(block: &Value) -> bool {
     !matches!(fields::kind(block), "text" | fields::TOOL_USE)
 }
 
-/// Thoughts of a model on another wire.
+/// Reasoning of a model on another wire, in blocks whose opaque field carries its state.
 fn foreign_reasoning_blocks(text: &str, state: &Reasoning) -> Vec<Value> {
     match (text, state.is_empty()) {
         ("", true) => Vec::new(),
@@ -318,13 +315,13 @@ fn stop_reason(finish: FinishReason) -> &'static str {
     }
 }
 
-/// As it came, if it came on this wire. Some providers give their calls no id, but clients need one.
+/// The call as it came, if it came on this wire. Some providers give their calls no id, but clients need one.
 fn direct_call(call: &ModelCall) -> Value {
     if fields::kind(&call.native) == fields::TOOL_USE {
         return call.native.clone();
     }
     match call.id.as_str() {
-        "" => fields::written(&format!("toolu_{}", short_id(&call.name, &call.arguments, 0)), call),
-        id => fields::written(id, call),
+        "" => fields::write_call(&format!("toolu_{}", short_id(&call.name, &call.arguments, 0)), call),
+        id => fields::write_call(id, call),
     }
 }

@@ -1,4 +1,4 @@
-//! Blocks as a stream tells them.
+//! Stream events of content blocks.
 
 use serde_json::{Map, Value, json};
 
@@ -29,14 +29,14 @@ pub(super) fn signature_delta(signature: &str) -> Value {
     json!({"type": "signature_delta", "signature": signature})
 }
 
-/// A block that is whole already, in the pieces that clients wait for.
+/// The events of a block that is already complete. Clients expect its content in deltas.
 pub(super) fn whole(index: usize, mut block: Value) -> Vec<SseEvent> {
     let kind = fields::kind(&block).to_owned();
     let mut deltas = Vec::new();
     if let Some(fields) = block.as_object_mut() {
         match kind.as_str() {
             "text" => {
-                deltas.push(text_delta(&taken(fields, "text")));
+                deltas.push(text_delta(&take_text(fields, "text")));
                 if let Some(Value::Array(citations)) = fields.get_mut("citations").map(Value::take) {
                     fields.insert("citations".to_owned(), json!([]));
                     let cited = citations.into_iter().map(|one| json!({"type": "citations_delta", "citation": one}));
@@ -44,8 +44,8 @@ pub(super) fn whole(index: usize, mut block: Value) -> Vec<SseEvent> {
                 }
             }
             fields::THINKING => {
-                deltas.push(thinking_delta(&taken(fields, "thinking")));
-                deltas.push(signature_delta(&taken(fields, "signature")));
+                deltas.push(thinking_delta(&take_text(fields, "thinking")));
+                deltas.push(signature_delta(&take_text(fields, "signature")));
             }
             fields::TOOL_USE | fields::SERVER_TOOL_USE => {
                 let input = fields.insert("input".to_owned(), json!({})).unwrap_or_else(|| json!({}));
@@ -55,12 +55,13 @@ pub(super) fn whole(index: usize, mut block: Value) -> Vec<SseEvent> {
         }
     }
     let mut events = vec![start(index, &block)];
-    events.extend(deltas.iter().map(|piece| delta(index, piece)));
+    events.extend(deltas.iter().map(|content| delta(index, content)));
     events.push(stop(index));
     events
 }
 
-fn taken(fields: &mut Map<String, Value>, key: &str) -> String {
+/// Takes a text out, and leaves the field empty.
+fn take_text(fields: &mut Map<String, Value>, key: &str) -> String {
     match fields.insert(key.to_owned(), Value::from("")) {
         Some(Value::String(text)) => text,
         _ => String::new(),

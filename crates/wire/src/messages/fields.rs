@@ -1,4 +1,4 @@
-//! Views of messages and their blocks.
+//! Reads and writes the fields of messages and their blocks.
 
 use std::borrow::Cow;
 
@@ -18,11 +18,11 @@ pub(super) const THINKING: &str = "thinking";
 pub(super) const REDACTED: &str = "redacted_thinking";
 pub(super) const SERVER_TOOL_USE: &str = "server_tool_use";
 pub(super) const PROGRAM_RESULT: &str = "code_execution_tool_result";
-/// The tool that stands for programs.
+/// The name of the provider's tool that runs programs. Explicit clients see our programs as its calls.
 pub(super) const PROGRAM: &str = "code_execution";
 
 const SERVER_PREFIX: &str = "srvtoolu_";
-/// Searches that we answered.
+/// Prefix of the ids of tool searches that the gateway answered.
 const SEARCH_PREFIX: &str = "srvtoolu_dcs_";
 
 fn text_of<'a>(value: &'a Value, key: &str) -> &'a str {
@@ -45,17 +45,17 @@ pub(super) fn name(block: &Value) -> &str {
     text_of(block, "name")
 }
 
-/// Of the call that a result belongs to.
+/// The id of the call that a result belongs to.
 pub(super) fn tool_use_id(block: &Value) -> &str {
     text_of(block, "tool_use_id")
 }
 
-/// The blocks of a message that has any; see [`content`].
+/// The blocks of a message. Content that is a string has none; see [`content`].
 pub(super) fn blocks(message: &Value) -> &[Value] {
     message.get("content").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The blocks of a message. Text alone is one.
+/// The blocks of a message. Content that is a string becomes a text block.
 pub(super) fn content(message: &Value) -> Cow<'_, [Value]> {
     match message.get("content") {
         Some(Value::String(text)) if text.is_empty() => Cow::Borrowed(&[]),
@@ -68,7 +68,7 @@ pub(super) fn text_block(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-/// Providers refuse text that says nothing.
+/// Whether it is a text block without text, which providers refuse.
 pub(super) fn is_blank(block: &Value) -> bool {
     kind(block) == "text" && text_of(block, "text").trim().is_empty()
 }
@@ -82,7 +82,7 @@ pub(super) fn is_reasoning(block: &Value) -> bool {
     matches!(kind(block), THINKING | REDACTED)
 }
 
-/// Reasoning of a model on another wire, in a thought that we made.
+/// Reasoning of a model on another wire, in a block that the gateway made.
 pub(super) fn foreign_reasoning(block: &Value) -> Option<Reasoning> {
     match kind(block) {
         THINKING => Reasoning::from_carried(text_of(block, "signature")),
@@ -91,18 +91,18 @@ pub(super) fn foreign_reasoning(block: &Value) -> Option<Reasoning> {
     }
 }
 
-/// The state of a program, carried beside the ids of its calls.
+/// The sealed state of a program, in a block beside the calls. Some clients change the ids of calls.
 pub(super) fn carried_state(block: &Value) -> Option<&str> {
     let data = Some(text_of(block, "data")).filter(|_| kind(block) == REDACTED);
     data.filter(|data| Sealer::is_own_id(data))
 }
 
-/// Made by us, and of no use to any provider.
+/// Whether the gateway made the block to carry state. No provider understands such blocks.
 pub(super) fn is_carrier(block: &Value) -> bool {
     carried_state(block).is_some() || foreign_reasoning(block).is_some()
 }
 
-/// Whosever it is. Some clients make a call of theirs out of it.
+/// Whether it is a program, of the gateway or of the provider. Some clients change the block to an ordinary call.
 pub(super) fn is_program(block: &Value) -> bool {
     let is_server = kind(block) == SERVER_TOOL_USE || kind(block) == TOOL_USE && is_server_id(id(block));
     is_server && name(block) == PROGRAM
@@ -112,52 +112,53 @@ pub(super) fn is_server_id(id: &str) -> bool {
     id.starts_with(SERVER_PREFIX)
 }
 
-/// What a client calls a program that waits.
+/// The client's id of a program that waits for answers.
 pub(super) fn program_id(run: RunId) -> String {
     format!("{SERVER_PREFIX}{run}")
 }
 
-/// What a client calls a program that has come to its end at once.
+/// The client's id of a program that finished without calls. It carries the state, as there are no call ids.
 pub(super) fn sealed_program_id(sealed: &str) -> String {
     format!("{SERVER_PREFIX}{sealed}")
 }
 
+/// The state in an id that [`sealed_program_id`] made.
 pub(super) fn sealed_in(program_id: &str) -> Option<&str> {
     program_id.strip_prefix(SERVER_PREFIX).filter(|rest| Sealer::is_own_id(rest))
 }
 
-/// A name that we gave to a program.
+/// Whether the gateway made this id of a program.
 pub(super) fn is_our_program_id(id: &str) -> bool {
     sealed_in(id).is_some() || id.strip_prefix(SERVER_PREFIX).and_then(RunId::parse).is_some()
 }
 
-/// A program of ours, or what it came to.
+/// Whether it is a program that the gateway ran, or its result.
 pub(super) fn is_our_program(block: &Value) -> bool {
     is_program(block) && is_our_program_id(id(block))
         || matches!(kind(block), PROGRAM_RESULT | TOOL_RESULT) && is_our_program_id(tool_use_id(block))
 }
 
-/// What a client calls a search that we answer, the `number`th of the model's message.
+/// The client's id of a search that the gateway answers; `number` counts the searches of a model's message.
 pub(super) fn search_id(search: &str, number: usize) -> String {
     if number == 0 { format!("{SEARCH_PREFIX}{search}") } else { format!("{SEARCH_PREFIX}{search}_{number}") }
 }
 
-/// Does the model's message have a search before this?
+/// Whether another search of the same model message precedes this one.
 pub(super) fn is_further_search(id: &str) -> bool {
     id.strip_prefix(SEARCH_PREFIX).is_some_and(|search| search.contains('_'))
 }
 
-/// A search that we answered, or its answer.
+/// Whether it is a search that the gateway answered, or its result.
 pub(super) fn is_our_search(block: &Value) -> bool {
     id(block).starts_with(SEARCH_PREFIX) || tool_use_id(block).starts_with(SEARCH_PREFIX)
 }
 
-/// Made by a program, as the provider's own blocks say it.
+/// Whether the block's `caller` is a program.
 pub(super) fn is_called_by_program(block: &Value) -> bool {
     block.get("caller").is_some_and(|caller| kind(caller).starts_with(PROGRAM))
 }
 
-/// Made by a program, by one sign or another.
+/// Whether a program made the call, by its id or its `caller`.
 pub(super) fn is_of_program(call: &Value) -> bool {
     Sealer::is_own_id(id(call)) || is_called_by_program(call)
 }
@@ -176,12 +177,12 @@ pub(super) fn model_call(block: &Value) -> ModelCall {
     }
 }
 
-/// A call as it stands in a message.
-pub(super) fn written(id: &str, call: &ModelCall) -> Value {
+/// A `tool_use` block.
+pub(super) fn write_call(id: &str, call: &ModelCall) -> Value {
     let input = match serde_json::from_str(&call.arguments) {
         _ if call.format == CallFormat::Text => json!({"input": call.arguments}),
         Ok(Value::Object(input)) => Value::Object(input),
-        // Nothing but objects is taken.
+        // Providers accept only objects.
         _ if call.arguments.trim().is_empty() => json!({}),
         Ok(other) => json!({"input": other}),
         Err(_) => json!({"input": call.arguments}),
@@ -189,23 +190,24 @@ pub(super) fn written(id: &str, call: &ModelCall) -> Value {
     json!({"type": TOOL_USE, "id": plain_id(id), "name": call.name, "input": input})
 }
 
-/// An id of another wire, in the characters that this one takes.
+/// An id of another wire, without the characters that this one refuses.
 pub(super) fn plain_id(id: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
     if id.is_empty() { "_".to_owned() } else { id.chars().map(plain).collect() }
 }
 
-/// A message of the model in our words, without its calls. Where it is more than one text, its blocks are kept.
+/// Reads a message of the model without its calls. If it has more than one text block, all its blocks are retained.
 pub(super) fn model_message(content: &[Value]) -> ModelMessage {
-    let is_model_output = |block: &&Value| kind(block) != TOOL_USE && !is_blank(block) && !is_carrier(block);
-    let said: Vec<&Value> = content.iter().filter(is_model_output).collect();
-    let texts: String = said.iter().filter(|block| kind(block) == "text").map(|block| text_of(block, "text")).collect();
+    let is_output = |block: &&Value| kind(block) != TOOL_USE && !is_blank(block) && !is_carrier(block);
+    let output: Vec<&Value> = content.iter().filter(is_output).collect();
+    let texts: String =
+        output.iter().filter(|block| kind(block) == "text").map(|block| text_of(block, "text")).collect();
     let mut reasoning = Reasoning::default();
     for block in content {
         reasoning.extend(foreign_reasoning(block).unwrap_or_default());
     }
-    if said.len() > 1 || said.iter().any(|block| kind(block) != "text") {
-        reasoning.extend(Reasoning::from_blocks(said.into_iter().cloned().collect()));
+    if output.len() > 1 || output.iter().any(|block| kind(block) != "text") {
+        reasoning.extend(Reasoning::from_blocks(output.into_iter().cloned().collect()));
     }
     ModelMessage { text: Some(texts).filter(|text| !text.is_empty()), reasoning, ..ModelMessage::default() }
 }

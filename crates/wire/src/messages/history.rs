@@ -1,4 +1,4 @@
-//! Programs of a history, in either mode: a client may carry both kinds.
+//! Reads histories, which may have programs of both modes, and writes the messages of a model's history.
 
 use std::iter::Peekable;
 
@@ -7,74 +7,77 @@ use serde_json::{Map, Value, json};
 use super::ownership::ProgramOwnership;
 use super::segments::MessagesHistoryReader;
 use super::{client_echo, fields, tools};
-use crate::conversation::{self, Conversation, ConversationItem, WireCall};
+use crate::conversation::{self, Conversation, ConversationItem, LostCalls, WireCall};
 use crate::model_history::UNANSWERED;
 use crate::model_message::ModelMessage;
 use crate::plain_mode::{self, CallExchange, HistoryAnswer, HistoryCall, StateOpener};
 use crate::seal::Sealer;
 
-/// `body`: what the messages were taken from.
+/// Reads a history with its programs. `body` is the request that the messages were taken from.
 pub(super) fn read(messages: Vec<Value>, body: &Map<String, Value>, opener: &StateOpener<'_>) -> Conversation {
     let ownership = ProgramOwnership::new(&messages, tools::program_declaration(body));
     let mut reader = MessagesHistoryReader::new(ownership, tools::search_name(body), opener);
     let mut turns = turns(messages).into_iter().peekable();
     while let Some(turn) = turns.next() {
-        if !is_of_model(&turn) || !has(&turn, |block| reader.ownership.is_ours(block)) {
+        if !is_assistant(&turn) || !has_block(&turn, |block| reader.ownership.is_ours(block)) {
             for message in turn {
-                pass_on(&mut reader.conversation, message);
+                push_message(&mut reader.conversation, message);
             }
             continue;
         }
-        let is_handed_out = has(&turn, |block| reader.ownership.is_handed_out(block));
-        match answers(&mut turns, is_handed_out) {
-            None if is_handed_out => {
-                // Nobody answers, so that whatever the model says after its calls is something new.
+        let has_issued_calls = has_block(&turn, |block| reader.ownership.is_issued_call(block));
+        let client_answers = if has_issued_calls { next_answers(&mut turns) } else { None };
+        match client_answers {
+            None if has_issued_calls => {
+                // The calls have no answers, so messages after them belong to another response of the model.
                 for message in turn {
                     if fields::blocks(&message).iter().any(|block| reader.ownership.is_ours(block)) {
-                        reader.message(fields::content(&message).into_owned(), ClientAnswers::default());
+                        reader.read_message(into_content(message), ClientAnswers::default());
                     } else {
-                        pass_on(&mut reader.conversation, message);
+                        push_message(&mut reader.conversation, message);
                     }
                 }
             }
             client_answers => {
                 let is_text =
                     |message: &&Value| fields::content(message).iter().all(|block| fields::kind(block) == "text");
-                let texts = turn.iter().take_while(is_text).count();
+                let texts_end = turn.iter().take_while(is_text).count();
+                let mut texts = turn;
+                let messages = texts.split_off(texts_end);
                 let before = reader.conversation.items.len();
-                reader.message(merged(&turn[texts..]), client_answers.unwrap_or_default());
+                reader.read_message(merged_content(messages), client_answers.unwrap_or_default());
                 let items = &mut reader.conversation.items;
-                let unsaid = turn.into_iter().take(texts).filter(|text| !is_model_output(text, items.get(before)));
-                let unsaid: Vec<ConversationItem> = unsaid.map(ConversationItem::Entry).collect();
-                items.splice(before..before, unsaid);
+                let new_texts = texts.into_iter().filter(|text| !is_known_text(text, items.get(before)));
+                let new_texts: Vec<ConversationItem> = new_texts.map(ConversationItem::Entry).collect();
+                items.splice(before..before, new_texts);
             }
         }
     }
     reader.conversation
 }
 
-/// For a model that hears nothing of programs: their calls are calls like others.
+/// Reads a history for a request without code mode: calls of programs become lost calls.
 pub(super) fn read_without_programs(messages: Vec<Value>) -> Conversation {
     let mut conversation = Conversation::default();
-    let messages = messages.into_iter().filter_map(without_ours).collect();
+    let messages = messages.into_iter().filter_map(without_programs).collect();
     let mut turns = turns(messages).into_iter().peekable();
     while let Some(turn) = turns.next() {
-        if !has(&turn, |block| is_call(block) && Sealer::is_own_id(fields::id(block))) {
+        if !has_block(&turn, |block| is_call(block) && Sealer::is_own_id(fields::id(block))) {
             for message in turn {
-                pass_on(&mut conversation, message);
+                push_message(&mut conversation, message);
             }
             continue;
         }
-        let message = json!({"role": "assistant", "content": merged(&turn)});
-        let calls = fields::blocks(&message).iter().filter(|block| is_call(block)).map(call_of).collect();
-        let ClientAnswers { answers, remarks } = answers(&mut turns, true).unwrap_or_default();
+        let message = message_with("assistant", merged_content(turn));
+        let calls = fields::blocks(&message).iter().filter(|block| is_call(block)).map(history_call).collect();
+        let ClientAnswers { answers, remarks } = next_answers(&mut turns).unwrap_or_default();
         CallExchange { message, calls, answers, remarks }.add_to(&mut conversation, None);
     }
     conversation
 }
 
-/// `None` if nothing is left.
-fn without_ours(mut message: Value) -> Option<Value> {
+/// Removes programs, searches and states of the gateway. `None` if nothing is left.
+fn without_programs(mut message: Value) -> Option<Value> {
     if let Some(content) = message.get_mut("content").and_then(Value::as_array_mut) {
         let blocks = content.len();
         content.retain(|block| {
@@ -87,34 +90,42 @@ fn without_ours(mut message: Value) -> Option<Value> {
     Some(message)
 }
 
-/// Neighbours of one role are one message to the provider.
+/// Groups messages by role: the provider joins neighbouring messages of one role.
 fn turns(messages: Vec<Value>) -> Vec<Vec<Value>> {
     let mut turns: Vec<Vec<Value>> = Vec::new();
     for message in messages {
         match turns.last_mut() {
-            Some(turn) if is_of_model(turn) == is_of_model(std::slice::from_ref(&message)) => turn.push(message),
+            Some(turn) if is_assistant(turn) == is_assistant(std::slice::from_ref(&message)) => turn.push(message),
             _ => turns.push(vec![message]),
         }
     }
     turns
 }
 
-fn is_of_model(turn: &[Value]) -> bool {
+fn is_assistant(turn: &[Value]) -> bool {
     turn.first().is_some_and(|message| fields::role(message) == "assistant")
 }
 
-fn has(turn: &[Value], test: impl Fn(&Value) -> bool) -> bool {
+fn has_block(turn: &[Value], test: impl Fn(&Value) -> bool) -> bool {
     turn.iter().flat_map(fields::blocks).any(test)
 }
 
-fn merged(turn: &[Value]) -> Vec<Value> {
-    turn.iter().flat_map(|message| fields::content(message).into_owned()).collect()
+fn merged_content(messages: Vec<Value>) -> Vec<Value> {
+    messages.into_iter().flat_map(into_content).collect()
 }
 
-/// What the client says next, if that answers any call.
-fn answers(turns: &mut Peekable<impl Iterator<Item = Vec<Value>>>, is_asked: bool) -> Option<ClientAnswers> {
-    let has_results = |turn: &Vec<Value>| has(turn, |block| fields::kind(block) == fields::TOOL_RESULT);
-    let turn = turns.next_if(|turn| is_asked && !is_of_model(turn) && has_results(turn))?;
+/// The blocks of a message, without copying them.
+fn into_content(mut message: Value) -> Vec<Value> {
+    match message.get_mut("content") {
+        Some(Value::Array(blocks)) => std::mem::take(blocks),
+        _ => fields::content(&message).into_owned(),
+    }
+}
+
+/// The next messages of the client, if they have tool results.
+fn next_answers(turns: &mut Peekable<impl Iterator<Item = Vec<Value>>>) -> Option<ClientAnswers> {
+    let has_results = |turn: &Vec<Value>| has_block(turn, |block| fields::kind(block) == fields::TOOL_RESULT);
+    let turn = turns.next_if(|turn| !is_assistant(turn) && has_results(turn))?;
     let mut client_answers = ClientAnswers::default();
     for message in turn {
         client_answers.read(message);
@@ -122,16 +133,15 @@ fn answers(turns: &mut Peekable<impl Iterator<Item = Vec<Value>>>, is_asked: boo
     Some(client_answers)
 }
 
-/// Does a program's state say it too?
-fn is_model_output(text: &Value, item: Option<&ConversationItem>) -> bool {
-    let text = conversation::text(text.get("content"));
+/// Whether the state of the program after a text message has the text too.
+fn is_known_text(message: &Value, item: Option<&ConversationItem>) -> bool {
+    let text = conversation::text(message.get("content"));
     match item {
         Some(ConversationItem::Program(block)) => {
-            let mut parsed =
-                block.state.model_messages.iter().filter_map(|model_message| model_message.text.as_deref());
-            parsed.any(|parsed| parsed.contains(text.trim()))
+            let mut texts = block.state.model_messages.iter().filter_map(|model_message| model_message.text.as_deref());
+            texts.any(|known| known.contains(text.trim()))
         }
-        // The program goes on: the model has said nothing.
+        // The calls continue an earlier program: the model was not asked, so the text is not new.
         None => true,
         Some(_) => false,
     }
@@ -141,8 +151,8 @@ pub(super) fn is_call(block: &Value) -> bool {
     fields::kind(block) == fields::TOOL_USE
 }
 
-/// A message of no program. What it may still hold are answers that come late.
-fn pass_on(conversation: &mut Conversation, mut message: Value) {
+/// Adds a message that is not part of a program. It may still hold late answers to calls of one.
+fn push_message(conversation: &mut Conversation, mut message: Value) {
     let is_late = |block: &Value| Sealer::is_own_id(fields::tool_use_id(block));
     if let Some(content) = message.get_mut("content").and_then(Value::as_array_mut)
         && content.iter().any(is_late)
@@ -158,15 +168,16 @@ fn pass_on(conversation: &mut Conversation, mut message: Value) {
     conversation.items.push(ConversationItem::Entry(message));
 }
 
-pub(super) fn call_of(block: &Value) -> HistoryCall {
-    HistoryCall { id: fields::id(block).to_owned(), name: fields::name(block).to_owned(), call: block.clone() }
+pub(super) fn history_call(block: &Value) -> HistoryCall {
+    HistoryCall { id: fields::id(block).to_owned(), name: fields::name(block).to_owned(), native: block.clone() }
 }
 
-fn user(content: &[Value]) -> Value {
-    json!({"role": "user", "content": content})
+fn message_with(role: &str, content: Vec<Value>) -> Value {
+    let fields = [("role".to_owned(), Value::from(role)), ("content".to_owned(), Value::Array(content))];
+    Value::Object(Map::from_iter(fields))
 }
 
-/// What a client says after calls.
+/// The client's messages after calls: tool results, and everything else.
 #[derive(Default)]
 pub(super) struct ClientAnswers {
     pub answers: Vec<HistoryAnswer>,
@@ -180,33 +191,34 @@ impl ClientAnswers {
             self.remarks.push(message);
             return;
         }
-        let mut parsed = Vec::new();
-        for block in fields::content(&message).into_owned() {
+        let mut other = Vec::new();
+        for block in into_content(message) {
             if !is_result(&block) {
-                parsed.push(block);
+                other.push(block);
                 continue;
             }
             let id = fields::tool_use_id(&block).to_owned();
-            // A program is no call, though some clients answer it like one.
+            // Some clients send a result for the program itself, as if it were a call.
             if !fields::is_server_id(&id) {
-                self.answers.push(HistoryAnswer { id, parsed: fields::answer(&block), answer: block });
+                self.answers.push(HistoryAnswer { id, answer: fields::answer(&block), native: block });
             }
         }
-        if !parsed.is_empty() {
-            self.remarks.push(user(&parsed));
+        if !other.is_empty() {
+            self.remarks.push(message_with("user", other));
         }
     }
 
-    /// Nobody waits for them.
-    pub(super) fn pass_on(self, conversation: &mut Conversation) {
+    /// Adds them as ordinary messages: no program waits for them.
+    pub(super) fn push_to(self, conversation: &mut Conversation) {
         if !self.answers.is_empty() {
-            let answers: Vec<Value> = self.answers.into_iter().map(|answer| answer.answer).collect();
-            pass_on(conversation, user(&answers));
+            let answers = self.answers.into_iter().map(|answer| answer.native).collect();
+            push_message(conversation, message_with("user", answers));
         }
         conversation.items.extend(self.remarks.into_iter().map(ConversationItem::Entry));
     }
 }
 
+/// A message of the model with the results of its calls. `direct` are calls that the client executed.
 pub(super) fn model_message(
     model_message: &ModelMessage,
     ids: &[String],
@@ -218,27 +230,28 @@ pub(super) fn model_message(
         Some(blocks) => blocks.to_vec(),
         None => model_message.text.as_deref().map(fields::text_block).into_iter().collect(),
     };
-    content.extend(ids.iter().zip(&model_message.calls).map(|(id, call)| fields::written(id, call)));
-    content.extend(direct.iter().map(|given| given.call.clone()));
-    let mut answers: Vec<Value> = ids.iter().zip(results).map(|(id, result)| answered(id, result)).collect();
-    if let (Some(cached), Some(last)) = (&echo.cache_control, answers.last_mut()) {
-        last[client_echo::CACHE_CONTROL] = cached.clone();
+    content.extend(ids.iter().zip(&model_message.calls).map(|(id, call)| fields::write_call(id, call)));
+    let mut answers: Vec<Value> = ids.iter().zip(results).map(|(id, result)| tool_result(id, result)).collect();
+    if let (Some(cache_control), Some(last)) = (&echo.cache_control, answers.last_mut()) {
+        last[client_echo::CACHE_CONTROL] = cache_control.clone();
     }
-    answers.extend(direct.iter().map(answer_of));
-    pair(&content, &answers)
+    for WireCall { call, answer } in direct.iter().cloned() {
+        answers.push(answer.unwrap_or_else(|| unanswered(&call)));
+        content.push(call);
+    }
+    calls_and_answers(content, answers)
 }
 
-pub(super) fn ordinary_calls(message: &Value, calls: &[WireCall], ids: &[String], note: Option<&str>) -> Vec<Value> {
-    let said = fields::content(message);
-    let is_model_output = |block: &&Value| {
+/// Lost calls as ordinary tool calls with these ids.
+pub(super) fn ordinary_calls(lost: LostCalls, ids: &[String], note: Option<&str>) -> Vec<Value> {
+    let mut content = into_content(lost.message);
+    content.retain(|block| {
         fields::kind(block) != fields::TOOL_USE && !fields::is_carrier(block) && !fields::is_our_program(block)
-    };
-    let mut content: Vec<Value> = said.iter().filter(is_model_output).cloned().collect();
+    });
     content.extend(note.map(fields::text_block));
     let mut answers = Vec::new();
-    for (given, id) in calls.iter().zip(ids) {
-        let mut call = given.call.clone();
-        let mut answer = answer_of(given);
+    for (WireCall { mut call, answer }, id) in lost.calls.into_iter().zip(ids) {
+        let mut answer = answer.unwrap_or_else(|| unanswered(&call));
         if let (Some(call), Some(answer)) = (call.as_object_mut(), answer.as_object_mut()) {
             call.shift_remove("caller");
             call.insert("id".to_owned(), Value::from(id.as_str()));
@@ -247,27 +260,27 @@ pub(super) fn ordinary_calls(message: &Value, calls: &[WireCall], ids: &[String]
         content.push(call);
         answers.push(answer);
     }
-    pair(&content, &answers)
+    calls_and_answers(content, answers)
 }
 
-fn answer_of(given: &WireCall) -> Value {
-    given.answer.clone().unwrap_or_else(|| answered(fields::id(&given.call), UNANSWERED))
+fn unanswered(call: &Value) -> Value {
+    tool_result(fields::id(call), UNANSWERED)
 }
 
-fn answered(id: &str, text: &str) -> Value {
+fn tool_result(id: &str, text: &str) -> Value {
     json!({"type": fields::TOOL_RESULT, "tool_use_id": id, "content": text})
 }
 
-/// Answers follow their calls at once.
-fn pair(content: &[Value], answers: &[Value]) -> Vec<Value> {
-    let mut messages = vec![json!({"role": "assistant", "content": content})];
+/// Providers require the answers in the message right after their calls.
+fn calls_and_answers(content: Vec<Value>, answers: Vec<Value>) -> Vec<Value> {
+    let mut messages = vec![message_with("assistant", content)];
     if !answers.is_empty() {
-        messages.push(json!({"role": "user", "content": answers}));
+        messages.push(message_with("user", answers));
     }
     messages
 }
 
-/// A message without what clients carry for us.
+/// A message without the blocks that carry our state. `None` if nothing is left.
 pub(super) fn without_carriers(mut message: Value) -> Option<Value> {
     if !fields::blocks(&message).iter().any(fields::is_carrier) {
         return Some(message);

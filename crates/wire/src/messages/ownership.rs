@@ -1,4 +1,4 @@
-//! Which programs of a history are ours to run.
+//! Which programs of a history the gateway runs, and which ones the provider ran itself.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,11 @@ use super::fields;
 use crate::allowed_callers::ProgramDeclaration;
 use crate::seal::Sealer;
 
-/// Those with names that we gave, and others where the client declares that programs may be written.
+/// The gateway runs programs with ids that it made. If the client declares programs, it also runs all others that the
+/// provider did not run itself.
 pub(super) struct ProgramOwnership {
     declaration: ProgramDeclaration,
-    /// Programs that the provider ran itself, for one of its tools.
+    /// Ids of programs that the provider ran itself, for one of its tools.
     providers: BTreeSet<String>,
 }
 
@@ -35,26 +36,26 @@ impl ProgramOwnership {
         self.declaration == ProgramDeclaration::Declared
     }
 
-    fn takes(&self, program_id: &str) -> bool {
+    fn owns(&self, program_id: &str) -> bool {
         fields::is_our_program_id(program_id) || self.is_declared() && !self.providers.contains(program_id)
     }
 
     pub(super) fn is_program(&self, block: &Value) -> bool {
-        fields::is_program(block) && self.takes(fields::id(block))
+        fields::is_program(block) && self.owns(fields::id(block))
     }
 
     pub(super) fn is_result(&self, block: &Value) -> bool {
-        fields::kind(block) == fields::PROGRAM_RESULT && self.takes(fields::tool_use_id(block))
+        fields::kind(block) == fields::PROGRAM_RESULT && self.owns(fields::tool_use_id(block))
     }
 
-    /// A call of a program, or what carries its state beside it.
-    pub(super) fn is_handed_out(&self, block: &Value) -> bool {
+    /// Whether it is a call of a program, or the block beside it that carries the program's state.
+    pub(super) fn is_issued_call(&self, block: &Value) -> bool {
         let is_of_program =
             || Sealer::is_own_id(fields::id(block)) || self.is_declared() && fields::is_called_by_program(block);
         fields::kind(block) == fields::TOOL_USE && is_of_program() || fields::carried_state(block).is_some()
     }
 
     pub(super) fn is_ours(&self, block: &Value) -> bool {
-        self.is_handed_out(block) || self.is_program(block) || self.is_result(block) || fields::is_our_search(block)
+        self.is_issued_call(block) || self.is_program(block) || self.is_result(block) || fields::is_our_search(block)
     }
 }

@@ -1,4 +1,4 @@
-//! What a request says besides its history and tools, and what a response says it used.
+//! Request parameters, and token counts of responses.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::neutral::{ReasoningEffort, RequestParams, ResponseFormat};
 use crate::turn::{CallsPerMessage, Delivery, ResponsePrefs, StreamUsage, ToolChoice};
 use crate::usage::TokenCounts;
 
-/// Fields that are read elsewhere, or mean nothing beyond this wire.
+/// Fields that are read elsewhere, or that have no meaning on other wires.
 const KNOWN: [&str; 17] = [
     "model",
     "messages",
@@ -29,11 +29,11 @@ const KNOWN: [&str; 17] = [
     "betas",
 ];
 
-/// This wire does not do without a limit.
+/// `max_tokens` is required on this wire.
 const TOKENS_MAX_DEFAULT: u64 = 8_192;
-/// Nobody may think with less.
+/// The smallest `budget_tokens` that the API accepts.
 const BUDGET_TOKENS_MIN: u64 = 1_024;
-/// The only values of `top_p` that a thinking model takes.
+/// With thinking, the API accepts no lower `top_p`.
 const TOP_P_MIN_THINKING: f64 = 0.95;
 
 pub(super) fn read(body: &Map<String, Value>) -> RequestParams {
@@ -60,7 +60,7 @@ fn effort(thinking: Option<&Value>, config: Option<&Value>) -> Option<ReasoningE
     let thinking = thinking.unwrap_or(&Value::Null);
     let named = config.and_then(|config| config.get("effort")?.as_str()).and_then(ReasoningEffort::parse);
     match fields::kind(thinking) {
-        // Many models take no word for it.
+        // Many models of other wires refuse a request that turns reasoning off.
         "disabled" => None,
         "enabled" => named.or_else(|| Some(ReasoningEffort::of_budget(thinking.get("budget_tokens")?.as_u64()?))),
         _ => named,
@@ -77,7 +77,7 @@ pub(super) fn write(params: &RequestParams) -> Map<String, Value> {
     let tokens_max = params.tokens_max.unwrap_or(TOKENS_MAX_DEFAULT);
     let budget = params.effort.and_then(|effort| budget(effort, tokens_max));
     let temperature = params.temperature.filter(|value| *value <= 1.0 && budget.is_none());
-    // Newer models take one of the two.
+    // Newer models accept only one of the two.
     let top_p = params.top_p.filter(|_| temperature.is_none());
     let top_p = top_p.filter(|value| budget.is_none() || *value >= TOP_P_MIN_THINKING);
     let stops: Vec<&String> = params.stops.iter().filter(|stop| !stop.trim().is_empty()).collect();
@@ -96,14 +96,14 @@ pub(super) fn write(params: &RequestParams) -> Map<String, Value> {
     body
 }
 
-/// What may be thought with leaves room for the answer.
+/// Thinking counts towards `max_tokens`, so the budget leaves room for the answer.
 fn budget(effort: ReasoningEffort, tokens_max: u64) -> Option<u64> {
-    let wished = effort.budget();
-    let budget = if wished < tokens_max { wished } else { tokens_max / 2 };
-    (wished > 0 && budget >= BUDGET_TOKENS_MIN).then_some(budget)
+    let requested = effort.budget();
+    let budget = if requested < tokens_max { requested } else { tokens_max / 2 };
+    (requested > 0 && budget >= BUDGET_TOKENS_MIN).then_some(budget)
 }
 
-/// Here the tokens of caches are no part of the others.
+/// On this wire `input_tokens` does not include tokens that were read from a cache or written to one.
 pub(super) fn read_usage(usage: &Map<String, Value>) -> TokenCounts {
     let number = |key: &str| usage.get(key).and_then(Value::as_u64).unwrap_or_default();
     let (cached, cache_written) = (number("cache_read_input_tokens"), number("cache_creation_input_tokens"));
@@ -127,12 +127,13 @@ pub(super) fn write_usage(tokens: TokenCounts) -> Map<String, Value> {
     ];
     figures.into_iter().map(|(key, figure)| (key.to_owned(), json!(figure))).collect()
 }
-/// What a program cannot promise: such a request goes to the model with the client's own tools.
+
+/// The first field whose guarantee a program cannot give. Such a request goes to the model with the client's own tools.
 pub(super) fn incompatible_with_programs(body: &Map<String, Value>) -> Option<&'static str> {
     if chosen_tool(body).is_some_and(|name| tools::is_only_for_programs(body, name)) {
         return Some("tool_choice");
     }
-    // They would cut the program.
+    // A stop sequence could cut the program off.
     let stops = body.get("stop_sequences").and_then(Value::as_array);
     stops.is_some_and(|stops| !stops.is_empty()).then_some("stop_sequences")
 }

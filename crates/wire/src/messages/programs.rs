@@ -1,42 +1,47 @@
-//! Programs and their results, as blocks that a client knows.
+//! Programs and their results as blocks of a client's history.
 
 use dacapo_replay::{CallIndex, Catalog};
 use serde_json::{Value, json};
 
 use super::fields;
+use super::history::history_call;
 use super::segments::MessageSegment;
-use crate::conversation::{CallRound, ExpectedCall, IssuedCall, ProgramBlock, WireCall};
+use crate::conversation::{CallRound, ExpectedCall, IssuedCall, ProgramBlock};
 use crate::plain_mode::{HistoryAnswer, tool_name};
 use crate::state::RunState;
 
-/// A program whose state is what the history says, and no more.
-pub(super) fn structural(segment: &MessageSegment) -> ProgramBlock {
+/// A program without a sealed state, read from its blocks alone.
+pub(super) fn unsealed_program(segment: &MessageSegment) -> ProgramBlock {
     let program = segment.program.as_ref().unwrap_or(&Value::Null);
     let id = fields::id(program);
     let code = program.pointer("/input/code").and_then(Value::as_str).unwrap_or_default();
-    let state = RunState::written(id, code, fields::model_message(&segment.content));
+    let state = RunState::without_seal(id, code, fields::model_message(&segment.content));
     ProgramBlock::new(id, state)
 }
 
-/// Calls that a program made, counted in order, and the model's own beside them.
-pub(super) fn round(block: &mut ProgramBlock, segment: &MessageSegment, answers: &[HistoryAnswer], catalog: &Catalog) {
+/// Adds calls without sealed ids: those of the program, numbered in order, and the direct calls of the model.
+pub(super) fn add_round(
+    block: &mut ProgramBlock,
+    segment: &MessageSegment,
+    answers: &[HistoryAnswer],
+    catalog: &Catalog,
+) {
     let before: usize = block.rounds.iter().map(|round| round.calls.len()).sum();
     let mut round = CallRound { number: block.rounds.len() as u32, answered: None, calls: Vec::new() };
     for call in segment.calls() {
         let id = fields::id(call);
-        let answered = answers.iter().position(|answer| answer.id == id);
         if !fields::is_of_program(call) {
-            let answer = answered.map(|at| answers[at].answer.clone());
-            block.direct.push(WireCall { call: call.clone(), answer });
+            block.direct.push(history_call(call).into_wire_call(answers));
             continue;
         }
+        let position = answers.iter().position(|answer| answer.id == id);
         let index = CallIndex((before + round.calls.len()) as u32);
         let args = call.get("input").filter(|input| !input.is_null()).cloned().unwrap_or_else(|| json!({}));
         round.calls.push(IssuedCall {
             id: id.to_owned(),
-            asked: ExpectedCall::Args(index, args),
+            expected: ExpectedCall::Args(index, args),
             tool: tool_name(fields::name(call), catalog),
-            answer: answered.map(|at| (at, answers[at].parsed.clone())),
+            answer: position.map(|at| (at, answers[at].answer.clone())),
         });
     }
     if !round.calls.is_empty() {
@@ -44,13 +49,13 @@ pub(super) fn round(block: &mut ProgramBlock, segment: &MessageSegment, answers:
     }
 }
 
-/// All its calls are there, and answered.
+/// Whether the history has all calls of the program, and their answers.
 pub(super) fn is_complete(block: &ProgramBlock) -> bool {
     let mut numbers = block.rounds.iter().zip(0..);
     numbers.all(|(round, number)| round.number == number && round.calls.iter().all(|call| call.answer.is_some()))
 }
 
-/// What a client was told, as the model is shown it.
+/// The result for the model, from the block that the client has.
 pub(super) fn read_result(block: &Value) -> Value {
     let content = block.get("content").unwrap_or(&Value::Null);
     let text = |key: &str| content.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -66,12 +71,12 @@ pub(super) fn read_result(block: &Value) -> Value {
 }
 
 /// The block that opens a program.
-pub(super) fn written(id: &str, code: &str) -> Value {
+pub(super) fn program_block(id: &str, code: &str) -> Value {
     json!({"type": fields::SERVER_TOOL_USE, "id": id, "name": fields::PROGRAM, "input": {"code": code}})
 }
 
-/// The block that closes a program; `shown` is the result as the model reads it.
-pub(super) fn result(id: &str, shown: &Value) -> Value {
+/// The block that closes a program. `shown` is the result as the model reads it.
+pub(super) fn result_block(id: &str, shown: &Value) -> Value {
     let mut stdout = String::new();
     for line in shown.get("logs").and_then(Value::as_array).map_or(&[][..], Vec::as_slice) {
         stdout.push_str(line.as_str().unwrap_or_default());
@@ -96,14 +101,14 @@ pub(super) fn result(id: &str, shown: &Value) -> Value {
     json!({"type": fields::PROGRAM_RESULT, "tool_use_id": id, "content": content})
 }
 
-/// An error as people read it.
+/// An error as readable text.
 fn stderr(error: &Value) -> String {
     let text = |key: &str| error.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let kind = text("name").or_else(|| text("kind")).unwrap_or("error");
-    let mut told = format!("{kind}: {}", text("message").unwrap_or_default());
+    let mut lines = format!("{kind}: {}", text("message").unwrap_or_default());
     for detail in ["frame", "stack", "cause"].into_iter().filter_map(text) {
-        told.push('\n');
-        told.push_str(detail);
+        lines.push('\n');
+        lines.push_str(detail);
     }
-    told
+    lines
 }

@@ -1,4 +1,4 @@
-//! Searches that we answered, as the client was told of them.
+//! Tool searches that the gateway answered, as the client's history holds them.
 
 use serde_json::{Value, json};
 
@@ -6,15 +6,16 @@ use super::fields;
 use crate::conversation::ConversationItem;
 use crate::model_message::ModelCall;
 
-/// A message of the model that does nothing but search.
+/// A message of the model that only searches.
 pub(super) struct AnsweredSearch {
-    /// What it says before.
+    /// The content before the searches.
     pub content: Vec<Value>,
+    /// The searches. Their results are not needed: the search is executed again.
     pub calls: Vec<Value>,
 }
 
 impl AnsweredSearch {
-    /// What a search finds is found again. `name` is what the model calls our search.
+    /// `name` is the name of the search tool that the model has.
     pub(super) fn item(&self, name: &str) -> ConversationItem {
         let call = |block: &Value| {
             let input = block.get("input").unwrap_or(&Value::Null);

@@ -1,4 +1,4 @@
-//! Entries of `tools`: whose they are, and who may call them.
+//! Entries of `tools`: who executes them, and who may call them.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::fields;
 use crate::allowed_callers::{AllowedCallers, Extensions, ProgramDeclaration, ToolSplit, Toolsets};
-use crate::neutral::{ToolDeclaration, ToolInput};
-use crate::prompt::{SEARCH, SEARCH_OTHERWISE};
+use crate::neutral::{ToolDeclaration, ToolInput, remove_fields, without_fields};
+use crate::prompt::{SEARCH, SEARCH_ALTERNATIVE};
 use crate::request::BadRequest;
 
 /// Who executes calls of a tool in code mode.
@@ -27,7 +27,7 @@ pub(super) fn entries(body: &Map<String, Value>) -> &[Value] {
     body.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The client knows about programs.
+/// Whether the client declares the provider's tool that runs programs.
 pub(super) fn program_declaration(body: &Map<String, Value>) -> ProgramDeclaration {
     ProgramDeclaration::declared_if(entries(body).iter().any(is_program_tool))
 }
@@ -40,25 +40,25 @@ fn is_search(entry: &Value) -> bool {
     fields::kind(entry).starts_with("tool_search_tool")
 }
 
-/// Declares tools whose names only the provider knows.
+/// Whether it declares tools whose names only the provider knows.
 fn is_toolset(entry: &Value) -> bool {
     let kind = fields::kind(entry);
     kind.ends_with("_toolset") || kind.contains("_toolset_")
 }
 
-/// What the model calls our search.
+/// The name of the search tool that the model has.
 pub(super) fn search_name(body: &Map<String, Value>) -> &'static str {
     let programs = program_declaration(body);
     let is_direct = |entry: &Value| callers(entry, programs).is_ok_and(AllowedCallers::allow_model);
     let is_taken = entries(body).iter().any(|entry| fields::name(entry) == SEARCH && is_direct(entry));
-    if is_taken { SEARCH_OTHERWISE } else { SEARCH }
+    if is_taken { SEARCH_ALTERNATIVE } else { SEARCH }
 }
 
 fn is_of_client(entry: &Value) -> bool {
     matches!(entry.get("type"), None | Some(Value::Null)) || fields::kind(entry) == "custom"
 }
 
-/// The model is to search for it.
+/// Whether the model has to search for the tool.
 fn is_deferred(entry: &Value) -> bool {
     entry.get("defer_loading") == Some(&Value::Bool(true))
 }
@@ -71,8 +71,8 @@ fn owner(entry: &Value, entries: &[Value], programs: ProgramDeclaration) -> Resu
     if is_of_client(entry) {
         return callers(entry, programs).map(ToolOwner::Client);
     }
-    // Our search finds functions. Tools of servers that the provider is connected to, and those that the model is to
-    // call by itself, are found by the provider's.
+    // The gateway's search finds functions for programs. Tools of MCP servers of the provider, and deferred tools that
+    // the model calls directly, are found only by the provider's search.
     let is_direct = |entry: &Value| callers(entry, programs).is_ok_and(AllowedCallers::allow_model);
     let is_other = |entry: &Value| match fields::kind(entry) {
         "mcp_toolset" => true,
@@ -86,6 +86,7 @@ fn owner(entry: &Value, entries: &[Value], programs: ProgramDeclaration) -> Resu
     })
 }
 
+/// Sorts the tools by who may call them.
 pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> Result<ToolSplit<'_>, BadRequest> {
     let mut split = ToolSplit::default();
     if !matches!(body.get("tools"), None | Some(Value::Null | Value::Array(_))) {
@@ -110,7 +111,7 @@ pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> 
             }
             ToolOwner::Client(callers) => callers,
         };
-        // Where programs are declared, the provider knows what it means.
+        // If the client declares programs, the field is the provider's, and not an extension of the gateway.
         if programs == ProgramDeclaration::Undeclared && callers.extensions() == Extensions::Found {
             split.extensions = Extensions::Found;
         }
@@ -123,13 +124,13 @@ pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> 
         }
         if callers.allow_model() {
             split.direct.insert(fields::name(entry).to_owned());
-            split.passed.push(without(entry, &["allowed_callers"]));
+            split.passed.push(without_fields(entry, &["allowed_callers"]));
         }
     }
     Ok(split)
 }
 
-/// All but what only programs may call.
+/// All tools except those that only programs may call.
 pub(super) fn ordinary(body: &Map<String, Value>, programs: ProgramDeclaration) -> Vec<Value> {
     let is_ordinary = |entry: &&Value| {
         let callers = callers(entry, programs);
@@ -140,18 +141,10 @@ pub(super) fn ordinary(body: &Map<String, Value>, programs: ProgramDeclaration) 
 
 fn for_programs(entry: &Value) -> Cow<'_, Value> {
     let is_plain = MODEL_OPTIONS.iter().all(|key| entry.get(key).is_none());
-    if is_plain { Cow::Borrowed(entry) } else { Cow::Owned(without(entry, &MODEL_OPTIONS)) }
+    if is_plain { Cow::Borrowed(entry) } else { Cow::Owned(without_fields(entry, &MODEL_OPTIONS)) }
 }
 
-fn without(entry: &Value, keys: &[&str]) -> Value {
-    let mut entry = entry.clone();
-    if let Some(fields) = entry.as_object_mut() {
-        fields.retain(|key, _| !keys.contains(&key.as_str()));
-    }
-    entry
-}
-
-/// Is this a tool that the model cannot call by itself in code mode?
+/// Whether the model cannot call the tool directly in code mode.
 pub(super) fn is_only_for_programs(body: &Map<String, Value>, name: &str) -> bool {
     let programs = program_declaration(body);
     let of_client = entries(body).iter().filter(|entry| is_of_client(entry));
@@ -159,7 +152,7 @@ pub(super) fn is_only_for_programs(body: &Map<String, Value>, name: &str) -> boo
     named.any(|entry| callers(entry, programs).is_ok_and(|callers| !callers.allow_model()))
 }
 
-/// Takes out what only we understand. Who declares programs means the provider's.
+/// Removes what only the gateway understands. A client that declares programs means the provider's.
 pub(super) fn without_code_mode(body: &mut Map<String, Value>) {
     if program_declaration(body) == ProgramDeclaration::Declared {
         return;
@@ -170,12 +163,12 @@ pub(super) fn without_code_mode(body: &mut Map<String, Value>) {
             !is_of_client(tool) || callers.is_ok_and(AllowedCallers::are_ordinary)
         });
         for tool in tools.iter_mut().filter(|tool| is_of_client(tool)) {
-            *tool = without(tool, &["allowed_callers"]);
+            remove_fields(tool, &["allowed_callers"]);
         }
     }
 }
 
-/// A cache breakpoint on a tool that is not there any more moves to the last of ours, which stand first.
+/// Moves a cache breakpoint of a tool that is not sent to the last of our tools, which are first in the list.
 pub(super) fn keep_cache_breakpoint(body: &Map<String, Value>, tools: &mut [Value]) {
     let programs = program_declaration(body);
     let entries = entries(body);
@@ -194,7 +187,7 @@ pub(super) fn keep_cache_breakpoint(body: &Map<String, Value>, tools: &mut [Valu
     }
 }
 
-/// A tool of the client in our words.
+/// Reads a tool of the client. `None` for tools of the provider.
 pub(super) fn read(entry: &Value) -> Option<ToolDeclaration> {
     if !is_of_client(entry) {
         return None;
@@ -217,7 +210,7 @@ pub(super) fn write(tool: &ToolDeclaration) -> Value {
     let schema = match &tool.input {
         ToolInput::Schema(schema) => {
             let mut schema = schema.as_object().cloned().unwrap_or_default();
-            // Nothing else is taken.
+            // Providers accept only objects.
             schema.entry("type").or_insert_with(|| Value::from("object"));
             Value::Object(schema)
         }

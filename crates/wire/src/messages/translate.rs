@@ -9,7 +9,7 @@ use crate::conversation;
 use crate::neutral::{Media, MediaKind, MediaSource, MessagePart, MessageRole, NeutralMessage, ToolResult, ToolStatus};
 use crate::reasoning::Reasoning;
 
-/// What a request says before its history.
+/// Reads the field `system`.
 pub(super) fn system_messages(system: Option<&Value>) -> Vec<NeutralMessage> {
     let parts = match system {
         Some(Value::String(text)) if !text.is_empty() => vec![MessagePart::Text(text.clone())],
@@ -29,8 +29,7 @@ pub(super) fn read(message: &Value) -> Vec<NeutralMessage> {
     if parts.is_empty() { Vec::new() } else { vec![NeutralMessage { role, parts }] }
 }
 
-/// `None` for what only providers of this wire understand: uses of their own tools and what those found are left out
-/// of a history for another wire.
+/// `None` for blocks that only providers of this wire understand: calls and results of their own tools.
 fn part(block: &Value) -> Option<MessagePart> {
     let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     Some(match fields::kind(block) {
@@ -66,25 +65,25 @@ fn media(block: &Value) -> MessagePart {
     };
     match source {
         Some(source) => MessagePart::Media(Media { kind, source, name }),
-        // A file that the provider keeps.
+        // A file that the provider stores; only its id is known.
         None => MessagePart::Text(block.to_string()),
     }
 }
 
 pub(super) fn read_result(block: &Value) -> ToolResult {
-    let mut answered = ToolResult {
+    let mut result = ToolResult {
         id: fields::tool_use_id(block).to_owned(),
         status: ToolStatus::of_flag(block.get("is_error")),
         ..ToolResult::default()
     };
     for block in fields::content(block).iter() {
         match part(block) {
-            Some(MessagePart::Text(text)) => answered.text.push_str(&text),
-            Some(MessagePart::Media(media)) => answered.media.push(media),
+            Some(MessagePart::Text(text)) => result.text.push_str(&text),
+            Some(MessagePart::Media(media)) => result.media.push(media),
             _ => {}
         }
     }
-    answered
+    result
 }
 
 pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
@@ -98,8 +97,8 @@ pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
                 let blocks = state.blocks().unwrap_or_default().iter();
                 content.extend(blocks.filter(|block| fields::is_reasoning(block)).cloned());
             }
-            MessagePart::Call(call) => content.push(fields::written(&call.id, call)),
-            MessagePart::Result(answer) => content.push(write_result(answer)),
+            MessagePart::Call(call) => content.push(fields::write_call(&call.id, call)),
+            MessagePart::Result(result) => content.push(write_result(result)),
         }
     }
     let role = match message.role {
@@ -130,22 +129,22 @@ fn write_media(media: &Media) -> Value {
     }
 }
 
-/// Documents in Base64 must be PDF; text is taken as it is.
+/// Providers accept only PDF in Base64, so text documents are decoded.
 fn plain_text(mime: &str, data: &str) -> Option<String> {
     let bytes = STANDARD.decode(data).ok().filter(|_| mime.starts_with("text/"))?;
     String::from_utf8(bytes).ok()
 }
 
-pub(super) fn write_result(answer: &ToolResult) -> Value {
-    let id = fields::plain_id(&answer.id);
-    let content = if answer.media.is_empty() {
-        Value::from(answer.text.as_str())
+pub(super) fn write_result(result: &ToolResult) -> Value {
+    let id = fields::plain_id(&result.id);
+    let content = if result.media.is_empty() {
+        Value::from(result.text.as_str())
     } else {
-        let text = (!answer.text.trim().is_empty()).then(|| fields::text_block(&answer.text));
-        text.into_iter().chain(answer.media.iter().map(write_media)).collect()
+        let text = (!result.text.trim().is_empty()).then(|| fields::text_block(&result.text));
+        text.into_iter().chain(result.media.iter().map(write_media)).collect()
     };
     let mut block = json!({"type": fields::TOOL_RESULT, "tool_use_id": id, "content": content});
-    if answer.status == ToolStatus::Failed {
+    if result.status == ToolStatus::Failed {
         block["is_error"] = Value::Bool(true);
     }
     block

@@ -1,4 +1,4 @@
-//! What providers of Messages speak.
+//! The provider side of Messages: writes requests, decodes responses.
 
 use std::borrow::Cow;
 
@@ -56,7 +56,7 @@ impl ProviderWire for Messages {
     }
 
     fn write_call(&self, call: &ModelCall, result: Option<&ToolResult>) -> WireCall {
-        WireCall { call: fields::written(&call.id, call), answer: result.map(translate::write_result) }
+        WireCall { call: fields::write_call(&call.id, call), answer: result.map(translate::write_result) }
     }
 
     fn write_tool(&self, tool: &ToolDeclaration) -> Value {
@@ -85,7 +85,7 @@ impl ProviderWire for Messages {
             if let Some(last) = tools.last_mut() {
                 last["cache_control"] = json!({"type": "ephemeral"});
             }
-            let (system, history) = lifted(history);
+            let (system, history) = translated_history(history);
             if !system.is_empty() {
                 body.insert("system".to_owned(), Value::Array(system));
             }
@@ -100,14 +100,14 @@ impl ProviderWire for Messages {
         body.shift_remove("thread");
         body.insert("messages".to_owned(), Value::Array(history));
         if !tools.is_empty() {
-            let given = body.get("tool_choice");
-            let calls = match (given, request.origin) {
-                (Some(given), _) => params::calls_per_message(given),
+            let client_choice = body.get("tool_choice");
+            let calls = match (client_choice, request.origin) {
+                (Some(choice), _) => params::calls_per_message(choice),
                 (None, BodyOrigin::Translated) => request.calls,
                 (None, BodyOrigin::SameWire) => CallsPerMessage::Any,
             };
-            if given.is_none() || request.tool_choice != ToolChoice::Auto {
-                let choice = choice(&request.tool_choice, calls);
+            if client_choice.is_none() || request.tool_choice != ToolChoice::Auto {
+                let choice = write_tool_choice(&request.tool_choice, calls);
                 choice.map(|choice| body.insert("tool_choice".to_owned(), choice));
             }
         }
@@ -133,8 +133,8 @@ impl ProviderWire for Messages {
     }
 }
 
-/// What has to stand in the body, unless what is there already says it.
-fn choice(tool_choice: &ToolChoice, calls: CallsPerMessage) -> Option<Value> {
+/// The value of `tool_choice`; `None` if the default does.
+fn write_tool_choice(tool_choice: &ToolChoice, calls: CallsPerMessage) -> Option<Value> {
     let mut choice = match tool_choice {
         ToolChoice::None => return Some(json!({"type": "none"})),
         ToolChoice::Auto if calls == CallsPerMessage::One => json!({"type": "auto"}),
@@ -154,47 +154,46 @@ fn has_our_container(body: &Map<String, Value>) -> bool {
     id.is_some_and(|id| id.starts_with(CONTAINER_PREFIX))
 }
 
-/// Such models refuse calls whose message does not begin with a thought. Those that decide for themselves when to
-/// think do not.
+/// Whether the API refuses calls whose message does not begin with reasoning. With adaptive thinking it does not.
 fn requires_reasoning_first(body: &Map<String, Value>) -> bool {
     body.get("thinking").is_some_and(|thinking| fields::kind(thinking) == "enabled")
 }
 
-/// The results at the end answer a message without thoughts.
+/// Whether the history ends with tool results for a message without reasoning.
 fn lacks_reasoning_first(history: &[Value]) -> bool {
-    let asked = history.iter().rposition(|message| fields::role(message) == "assistant");
-    let Some(asked) = asked else { return false };
-    let after = history[asked + 1..].iter().flat_map(fields::blocks);
-    let is_open = after.into_iter().any(|block| fields::kind(block) == fields::TOOL_RESULT);
-    is_open && !fields::blocks(&history[asked]).first().is_some_and(fields::is_reasoning)
+    let last = history.iter().rposition(|message| fields::role(message) == "assistant");
+    let Some(last) = last else { return false };
+    let mut after = history[last + 1..].iter().flat_map(fields::blocks);
+    let has_results = after.any(|block| fields::kind(block) == fields::TOOL_RESULT);
+    has_results && !fields::blocks(&history[last]).first().is_some_and(fields::is_reasoning)
 }
 
-/// A history from another wire: what its system messages say at its beginning, and the others. Neighbours of one role
-/// are one message, in which results come first.
-fn lifted(history: Vec<Value>) -> (Vec<Value>, Vec<Value>) {
+/// A history from another wire: the content of the system messages at its beginning, and the other messages.
+/// Neighbouring messages of one role are joined, with tool results first.
+fn translated_history(history: Vec<Value>) -> (Vec<Value>, Vec<Value>) {
     let mut system = Vec::new();
-    let mut lifted: Vec<(&'static str, Vec<Value>)> = Vec::new();
+    let mut messages: Vec<(&'static str, Vec<Value>)> = Vec::new();
     for entry in history {
         let content = fields::content(&entry).into_owned();
         let role = match fields::role(&entry) {
-            "system" if lifted.is_empty() => {
+            "system" if messages.is_empty() => {
                 system.extend(content);
                 continue;
             }
             "assistant" => "assistant",
             _ => "user",
         };
-        match lifted.last_mut() {
+        match messages.last_mut() {
             Some((last, known)) if *last == role => known.extend(content),
-            _ => lifted.push((role, content)),
+            _ => messages.push((role, content)),
         }
     }
-    for (role, content) in &mut lifted {
+    for (role, content) in &mut messages {
         if *role == "user" {
-            // It keeps the order otherwise.
+            // The sort is stable: other blocks keep their order.
             content.sort_by_key(|block| fields::kind(block) != fields::TOOL_RESULT);
         }
     }
-    let messages = lifted.into_iter().map(|(role, content)| json!({"role": role, "content": content}));
+    let messages = messages.into_iter().map(|(role, content)| json!({"role": role, "content": content}));
     (system, messages.collect())
 }

@@ -1,4 +1,4 @@
-//! What clients of Responses speak.
+//! The client side of Responses: reads requests, encodes responses.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::client_wire::{
     Body, CallIds, ClientCapabilities, ClientWire, EntriesPerResponse, ExplicitState, HistoryReading, ProgramHistory,
     RequestSurvey,
 };
-use crate::conversation::{Conversation, WireCall};
+use crate::conversation::{Conversation, LostCalls, WireCall};
 use crate::encoder::{ApiError, EncoderOptions, ResponseEncoder};
 use crate::model_message::ModelCall;
 use crate::neutral::{NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
@@ -27,7 +27,7 @@ const NOT_STORED: &str = "nothing is stored here: send the whole history as `inp
 `include: [\"reasoning.encrypted_content\"]`. With openai-python that is `input += response.output`, with the AI SDK \
 `providerOptions: {openai: {store: false}}`. Or turn on `[store]` in the gateway";
 
-/// What the ids of responses begin with.
+/// Prefix of response ids.
 pub(super) const RESPONSE_ID_PREFIX: &str = "resp_";
 
 impl ClientWire for Responses {
@@ -102,7 +102,7 @@ impl ClientWire for Responses {
             Some(Value::String(text)) => vec![json!({"type": "message", "role": "user", "content": text})],
             _ => Vec::new(),
         };
-        let items = references::resolved(items)?;
+        let items = references::resolve(items)?;
         match reading {
             HistoryReading::Explicit(opener) => programs::read(items, opener),
             reading => Ok(history::read(items.into_iter().map(|(_, item)| item), reading.opener())),
@@ -111,8 +111,8 @@ impl ClientWire for Responses {
 
     fn call_ids(&self, body: &Value) -> Vec<Vec<String>> {
         let items = body.get("input").and_then(Value::as_array).cloned().unwrap_or_default();
-        // Reading the history reports what is wrong with a reference.
-        let items = references::resolved(items).unwrap_or_default();
+        // A wrong reference is reported when the history is read.
+        let items = references::resolve(items).unwrap_or_default();
         history::call_ids(items.into_iter().map(|(_, item)| item))
     }
 
@@ -121,14 +121,14 @@ impl ClientWire for Responses {
         last.is_some_and(|item| fields::text_of(item, "type") == "function_call_output")
     }
 
-    /// What tools say about programs is part of this wire and stays.
+    /// The fields of tools about programs stay, because they are part of this wire.
     fn without_code_mode(&self, mut body: Body, history: Option<Vec<Value>>) -> Value {
-        let history = history.or_else(|| match body.get("input") {
-            Some(Value::Array(items)) => Some(items.clone()),
+        let history = history.or_else(|| match body.get_mut("input") {
+            Some(Value::Array(items)) => Some(std::mem::take(items)),
             _ => None,
         });
         if let Some(items) = history {
-            let items = references::resolved_ours(items).into_iter();
+            let items = references::resolve_own(items).into_iter();
             body.insert("input".to_owned(), items.filter_map(item_ids::without_programs).collect());
         }
         Value::Object(body)
@@ -154,8 +154,8 @@ impl ClientWire for Responses {
         (translate::read_call(&call.call), call.answer.as_ref().map(translate::read_result))
     }
 
-    fn ordinary_calls(&self, message: &Value, calls: &[WireCall], ids: &[String], note: Option<&str>) -> Vec<Value> {
-        history::ordinary_calls(message, calls, ids, note)
+    fn ordinary_calls(&self, calls: LostCalls, ids: &[String], note: Option<&str>) -> Vec<Value> {
+        history::ordinary_calls(calls, ids, note)
     }
 
     fn encoder(&self, options: EncoderOptions, body: &Body, toolbox: &Arc<Toolbox>) -> Box<dyn ResponseEncoder> {

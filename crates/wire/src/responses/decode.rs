@@ -1,4 +1,4 @@
-//! Listening to a model: whole answers, and streams as providers really send them.
+//! Decodes responses of models: whole ones, and streams with the deviations that providers show.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,12 @@ use crate::decoder::{
     DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError,
 };
 use crate::model_message::{ModelCall, ModelMessage};
+use crate::neutral::selected_fields;
 use crate::reasoning::Reasoning;
 use crate::sse::SseEvent;
 use crate::wire::Wire;
 
-/// Reads an answer that came whole.
+/// Decodes a response that came whole.
 pub(super) fn decode_response(body: Value) -> Result<ModelResponse, String> {
     let Value::Object(mut response) = body else {
         return Err("the model's answer is no object".to_owned());
@@ -26,33 +27,30 @@ pub(super) fn decode_response(body: Value) -> Result<ModelResponse, String> {
         return Err("the model's answer has no output".to_owned());
     };
     let meta = meta(&response);
-    Ok(put_together(response, output, meta))
+    Ok(model_response(response, output, meta))
 }
 
-/// Elsewhere the messages of one answer are one text.
-const BETWEEN: &str = "\n\n";
+/// Separates the messages of one response, which are one text on other wires.
+const MESSAGE_SEPARATOR: &str = "\n\n";
 
-/// What of a response is the answer, or tells how it ended.
-const NOT_AROUND: [&str; 6] = ["output", "usage", "status", "error", "incomplete_details", "completed_at"];
+/// Fields of a response that are not part of [`ResponseMeta`].
+const NOT_META: [&str; 6] = ["output", "usage", "status", "error", "incomplete_details", "completed_at"];
 
 fn meta(response: &Map<String, Value>) -> ResponseMeta {
-    let mut fields = response.clone();
-    for key in NOT_AROUND {
-        fields.shift_remove(key);
-    }
+    let fields = selected_fields(response, |key| !NOT_META.contains(&key));
     let text = |key: &str| fields.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let created = fields.get("created_at");
-    #[expect(clippy::cast_sign_loss, reason = "times before 1970 are as good as none")]
+    #[expect(clippy::cast_sign_loss, reason = "a time before 1970 is not a real one")]
     let created = created.and_then(|created| created.as_u64().or_else(|| created.as_f64().map(|time| time as u64)));
     ResponseMeta { id: text("id"), created, model: text("model"), wire: Wire::Responses, fields }
 }
 
-fn put_together(mut response: Map<String, Value>, output: Vec<Value>, meta: ResponseMeta) -> ModelResponse {
+fn model_response(mut response: Map<String, Value>, output: Vec<Value>, meta: ResponseMeta) -> ModelResponse {
     let calls: Vec<ModelCall> = output.iter().filter(|item| fields::is_call(item)).map(fields::model_call).collect();
     let messages = || output.iter().filter(|item| fields::is_message(item));
     let texts: Vec<String> = messages().map(fields::message_text).filter(|text| !text.is_empty()).collect();
-    let text = texts.join(BETWEEN);
-    let state = Reasoning::from_items(items_to_return(&output));
+    let text = texts.join(MESSAGE_SEPARATOR);
+    let reasoning = Reasoning::from_items(items_to_return(&output));
     let texts = output.iter().filter(|item| fields::is_reasoning(item)).map(fields::reasoning_text);
     let reasoning_text = texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
     let reason = response.get("incomplete_details").map(|details| fields::text_of(details, "reason"));
@@ -66,50 +64,49 @@ fn put_together(mut response: Map<String, Value>, output: Vec<Value>, meta: Resp
     let usage = response.get("usage").filter(|usage| usage.is_object()).cloned();
     response.insert("output".to_owned(), Value::Array(output));
     let text = Some(text).filter(|text| !text.is_empty());
-    let message = ModelMessage { text, reasoning: state, calls, ..ModelMessage::default() };
+    let message = ModelMessage { text, reasoning, calls, ..ModelMessage::default() };
     ModelResponse { message, reasoning_text, finish, usage, meta, native: response }
 }
 
-/// What stands in the model's history as it came: thoughts, and what its provider's tools did. A message is only text,
-/// unless there is more to it.
+/// Items that the provider wants back as they came: reasoning, and calls of its own tools. A message can be written again
+/// from its text, unless there are several, or it has more than text.
 fn items_to_return(output: &[Value]) -> Vec<Value> {
-    let is_wanted = |item: &&Value| {
+    let is_returned = |item: &&Value| {
         fields::is_model_output(item)
             && !fields::is_client_call(item)
             && (!fields::is_reasoning(item) || fields::is_complete_reasoning(item))
     };
-    let mut items: Vec<Value> = output.iter().filter(is_wanted).cloned().collect();
-    let messages = items.iter().filter(|item| fields::is_message(item));
+    let mut items: Vec<Value> = output.iter().filter(is_returned).cloned().collect();
+    let messages: Vec<&Value> = items.iter().filter(|item| fields::is_message(item)).collect();
     let is_last = items.iter().rposition(|item| !fields::is_message(item)) < items.iter().position(fields::is_message);
-    let is_text = messages.clone().count() <= 1 && messages.clone().all(is_plain) && is_last;
-    if is_text {
+    if messages.len() <= 1 && messages.into_iter().all(is_plain_text) && is_last {
         items.retain(|item| !fields::is_message(item));
     }
     items
 }
 
-fn is_plain(message: &Value) -> bool {
-    let is_nothing = |value: Option<&Value>| match value {
+fn is_plain_text(message: &Value) -> bool {
+    let is_empty = |value: Option<&Value>| match value {
         None | Some(Value::Null) => true,
         Some(Value::Array(list)) => list.is_empty(),
         Some(_) => false,
     };
     let is_plain = |part: &Value| {
-        part["type"] == "output_text" && is_nothing(part.get("annotations")) && is_nothing(part.get("logprobs"))
+        part["type"] == "output_text" && is_empty(part.get("annotations")) && is_empty(part.get("logprobs"))
     };
-    is_nothing(message.get("phase")) && message["content"].as_array().is_some_and(|parts| parts.iter().all(is_plain))
+    is_empty(message.get("phase")) && message["content"].as_array().is_some_and(|parts| parts.iter().all(is_plain))
 }
 
-/// Puts a streamed answer together.
+/// Assembles a streamed response.
 #[derive(Debug, Default)]
 pub(super) struct ResponsesDecoder {
     meta: Option<ResponseMeta>,
     kinds: BTreeMap<u64, StreamedItemKind>,
-    /// The message that spoke last.
-    speaks: Option<u64>,
-    /// Items that are whole.
+    /// Index of the message that the last text delta belonged to.
+    last_message: Option<u64>,
+    /// Items that are complete.
     items: BTreeMap<u64, Value>,
-    /// As it stands at the end.
+    /// The response in the last event.
     response: Option<Map<String, Value>>,
 }
 
@@ -133,7 +130,7 @@ impl StreamedItemKind {
         if self == StreamedItemKind::Text { DeltaKind::Text } else { DeltaKind::Other }
     }
 
-    /// Of an item that was not announced.
+    /// The kind of an item without an event that adds it, from the name of another event.
     fn guessed(event: &str) -> StreamedItemKind {
         if event.contains("function_call_arguments") || event.contains("custom_tool_call_input") {
             StreamedItemKind::Call
@@ -190,10 +187,10 @@ impl ResponseDecoder for ResponsesDecoder {
         let mut response = self.response?;
         let output = match response.shift_remove("output") {
             Some(Value::Array(output)) if !output.is_empty() => output,
-            // Some leave it out where they have streamed it.
+            // Some providers leave the output out of the last event.
             _ => self.items.into_values().collect(),
         };
-        Some(put_together(response, output, self.meta?))
+        Some(model_response(response, output, self.meta?))
     }
 }
 
@@ -220,8 +217,8 @@ impl ResponsesDecoder {
             }
             "response.output_text.delta" | "response.refusal.delta" => {
                 update.text = delta();
-                if !update.text.is_empty() && self.speaks.replace(index).is_some_and(|before| before != index) {
-                    update.text.insert_str(0, BETWEEN);
+                if !update.text.is_empty() && self.last_message.replace(index).is_some_and(|before| before != index) {
+                    update.text.insert_str(0, MESSAGE_SEPARATOR);
                 }
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {

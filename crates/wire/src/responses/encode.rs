@@ -1,4 +1,4 @@
-//! What the client gets.
+//! Encodes responses for clients.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use dacapo_replay::{Call, Toolbox};
 use serde_json::{Map, Value, json};
 
 use super::envelope::{self, RequestEcho};
+use super::item_ids::SentItems;
 use super::output::ResponseOutput;
 use super::{events, fields, item_ids};
 use crate::decoder::{ModelResponse, ResponseDelta, ResponseMeta};
@@ -23,33 +24,38 @@ use crate::wire::{ClientSide, Wire};
 #[derive(Debug)]
 pub(super) struct ResponsesEncoder {
     options: EncoderOptions,
-    /// Knows namespaces.
+    /// Has the namespaces of tools.
     toolbox: Option<Arc<Toolbox>>,
-    /// The client may send ids in the place of items.
-    refers: bool,
+    sent_items: SentItems,
     out: ResponseOutput,
     open: Option<OpenItem>,
-    /// Some of the present answer of the model has gone out.
+    /// Deltas of the current model response have been sent.
     has_streamed: bool,
     incomplete: Option<Value>,
 }
 
-/// An item that a model on another wire goes on with.
+/// An item that is being streamed from a model on another wire.
 #[derive(Debug)]
 struct OpenItem {
     at: usize,
     id: String,
-    is_reasoning: bool,
+    kind: OpenItemKind,
     text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OpenItemKind {
+    Reasoning,
+    Message,
 }
 
 impl ResponsesEncoder {
     pub(super) fn new(options: EncoderOptions) -> ResponsesEncoder {
         ResponsesEncoder {
-            out: ResponseOutput::new(options.delivery.is_streamed(), RequestEcho::default()),
+            out: ResponseOutput::new(options.delivery, RequestEcho::default()),
             options,
             toolbox: None,
-            refers: false,
+            sent_items: SentItems::Whole,
             open: None,
             has_streamed: false,
             incomplete: None,
@@ -63,9 +69,9 @@ impl ResponsesEncoder {
         toolbox: &Arc<Toolbox>,
     ) -> ResponsesEncoder {
         ResponsesEncoder {
-            out: ResponseOutput::new(options.delivery.is_streamed(), RequestEcho::of(body)),
+            out: ResponseOutput::new(options.delivery, RequestEcho::of(body)),
             toolbox: Some(Arc::clone(toolbox)),
-            refers: body.get("store") != Some(&Value::Bool(false)),
+            sent_items: SentItems::of(body),
             ..ResponsesEncoder::new(options)
         }
     }
@@ -74,83 +80,92 @@ impl ResponsesEncoder {
         self.options.provider.wire() == Wire::Responses
     }
 
-    /// Continues what the model on another wire says or thinks.
-    fn go_on(&mut self, is_reasoning: bool, text: &str) {
-        if self.open.as_ref().is_none_or(|open| open.is_reasoning != is_reasoning) {
+    /// Streams text of a model on another wire. A new item begins if the kind changes.
+    fn stream_text(&mut self, kind: OpenItemKind, text: &str) {
+        if self.open.as_ref().is_none_or(|open| open.kind != kind) {
             self.close(None);
-            let at = self.out.items.len();
-            let id = if is_reasoning {
-                self.out.reasoning_id(item_ids::reasoning_item(self.out.answer_id(), at))
-            } else {
-                item_ids::message_item(self.out.answer_id(), at)
-            };
-            if is_reasoning {
-                self.out.tell(events::added(at, &json!({"id": id, "type": "reasoning", "summary": []})));
-                self.out.tell(events::summary_opens(at, &id, 0));
-            } else {
-                let item =
-                    json!({"id": id, "type": "message", "status": "in_progress", "role": "assistant", "content": []});
-                self.out.tell(events::added(at, &item));
-                self.out.tell_all(events::part_opens(at, &id, 0, &events::empty_text()));
-            }
+            let open = self.start_item(kind);
             self.out.items.push(Value::Null);
-            self.open = Some(OpenItem { at, id, is_reasoning, text: String::new() });
+            self.open = Some(open);
         }
         if let Some(open) = &mut self.open {
             open.text.push_str(text);
-            let told = if is_reasoning {
-                events::summary_delta(open.at, &open.id, 0, text)
-            } else {
-                events::text_delta(open.at, &open.id, 0, text)
+            let event = match kind {
+                OpenItemKind::Reasoning => events::summary_delta(open.at, &open.id, 0, text),
+                OpenItemKind::Message => events::text_delta(open.at, &open.id, 0, text),
             };
-            self.out.tell(told);
+            self.out.emit(event);
         }
     }
 
-    /// Ends the item that is open; `state` is what a thought's provider wants back.
-    fn close(&mut self, state: Option<&Reasoning>) {
-        let Some(OpenItem { at, id, is_reasoning, text }) = self.open.take() else { return };
-        let item = if is_reasoning {
-            self.out.tell_all(events::summary_ends(at, &id, 0, &text));
-            reasoning_item(&id, &text, state)
-        } else {
-            let item = message(&id, &text);
-            self.out.tell_all(events::part_ends(at, &id, 0, &item["content"][0]));
-            item
+    fn start_item(&mut self, kind: OpenItemKind) -> OpenItem {
+        let at = self.out.items.len();
+        let id = match kind {
+            OpenItemKind::Reasoning => {
+                let id = self.out.reasoning_id(item_ids::reasoning_item(self.out.response_id(), at));
+                self.out.emit(events::added(at, &json!({"id": id, "type": "reasoning", "summary": []})));
+                self.out.emit(events::summary_added(at, &id, 0));
+                id
+            }
+            OpenItemKind::Message => {
+                let id = item_ids::message_item(self.out.response_id(), at);
+                let item =
+                    json!({"id": id, "type": "message", "status": "in_progress", "role": "assistant", "content": []});
+                self.out.emit(events::added(at, &item));
+                self.out.emit_all(events::part_added(at, &id, 0, &events::empty_text()));
+                id
+            }
         };
-        self.out.tell(events::done(at, &item));
+        OpenItem { at, id, kind, text: String::new() }
+    }
+
+    /// Ends the open item. `state` is what the provider of a reasoning item wants back.
+    fn close(&mut self, state: Option<&Reasoning>) {
+        let Some(OpenItem { at, id, kind, text }) = self.open.take() else { return };
+        let item = match kind {
+            OpenItemKind::Reasoning => {
+                self.out.emit_all(events::summary_done(at, &id, 0, &text));
+                reasoning_item(&id, &text, state)
+            }
+            OpenItemKind::Message => {
+                let item = message(&id, &text);
+                self.out.emit_all(events::part_done(at, &id, 0, &item["content"][0]));
+                item
+            }
+        };
+        self.out.emit(events::done(at, &item));
         self.out.items[at] = item;
     }
 
-    /// The items of an answer that has not been passed on in pieces.
+    /// The items of a response that has not been streamed.
     fn items(&self, response: &ModelResponse) -> Vec<Value> {
         if self.is_same_wire() {
             let output = response.native.get("output").and_then(Value::as_array).cloned().unwrap_or_default();
             let mut calls = 0..;
-            let own = |item: Value| {
+            let item = |item: Value| {
                 if !fields::is_call(&item) {
-                    return self.own(item);
+                    return self.with_own_id(item);
                 }
-                self.direct(&fields::model_call(&item), calls.next().unwrap_or_default())
+                self.direct_call(&fields::model_call(&item), calls.next().unwrap_or_default())
             };
-            return output.into_iter().map(own).collect();
+            return output.into_iter().map(item).collect();
         }
-        let (id, place) = (response.meta.id.as_str(), self.out.items.len());
+        let (id, at) = (response.meta.id.as_str(), self.out.items.len());
         let mut items = Vec::new();
         let state = Some(&response.message.reasoning).filter(|state| !state.is_empty());
         if state.is_some() || !response.reasoning_text.is_empty() {
-            let id = self.out.reasoning_id(item_ids::reasoning_item(id, place));
+            let id = self.out.reasoning_id(item_ids::reasoning_item(id, at));
             items.push(reasoning_item(&id, &response.reasoning_text, state));
         }
         if let Some(text) = &response.message.text {
-            items.push(self.own(message(&item_ids::message_item(id, place + items.len()), text)));
+            items.push(self.with_own_id(message(&item_ids::message_item(id, at + items.len()), text)));
         }
         items.extend(self.direct_calls(&response.message.calls));
         items
     }
 
-    /// What led to a program, or to calls that we answer. What the model said aloud right before them is not the
-    /// answer.
+    /// Reasoning and server-tool calls before a program or a search. A message right before these is not sent, because
+    /// it is not the answer.
     fn preamble_items(&self, response: &ModelResponse) -> Vec<Value> {
         let mut items = self.items(response);
         items.retain(|item| !fields::is_call(item));
@@ -159,10 +174,10 @@ impl ResponsesEncoder {
         items
     }
 
-    /// Puts into an item's id what a client needs that sends nothing else back.
-    fn own(&self, mut item: Value) -> Value {
+    /// Replaces the id of an item, so that the id alone brings the item back.
+    fn with_own_id(&self, mut item: Value) -> Value {
         let id = match fields::kind(&item) {
-            "message" if self.refers => item_ids::text_item(&fields::message_text(&item)),
+            "message" if self.sent_items == SentItems::ById => item_ids::text_item(&fields::message_text(&item)),
             "reasoning" => Some(self.out.reasoning_id(fields::text_of(&item, "id").to_owned())),
             _ => None,
         };
@@ -173,38 +188,38 @@ impl ResponsesEncoder {
     }
 
     fn direct_calls(&self, calls: &[ModelCall]) -> Vec<Value> {
-        calls.iter().enumerate().map(|(number, call)| self.direct(call, number)).collect()
+        calls.iter().enumerate().map(|(number, call)| self.direct_call(call, number)).collect()
     }
 
-    /// A call that the model made itself, with its number among those of the answer.
-    fn direct(&self, call: &ModelCall, number: usize) -> Value {
+    /// A direct call of the model. `number` is its position among the calls of the response.
+    fn direct_call(&self, call: &ModelCall, number: usize) -> Value {
         // Some providers give their calls no id, but clients need one.
         let id = match call.id.as_str() {
             "" => {
-                let of = format!("{} {}", self.out.answer_id(), call.name);
-                format!("call_{}", short_id(&of, &call.arguments, number))
+                let name = format!("{} {}", self.out.response_id(), call.name);
+                format!("call_{}", short_id(&name, &call.arguments, number))
             }
             id => id.to_owned(),
         };
         let mut item = if self.is_same_wire() && call.native.is_object() {
             call.native.clone()
         } else {
-            fields::written(&id, call)
+            fields::write_call(&id, call)
         };
         item["call_id"] = Value::from(id.as_str());
-        if self.refers || fields::text_of(&item, "id").is_empty() {
-            item["id"] = Value::from(item_ids::direct_item(call, &id, self.refers));
+        if self.sent_items == SentItems::ById || fields::text_of(&item, "id").is_empty() {
+            item["id"] = Value::from(item_ids::direct_item(call, &id, self.sent_items));
         }
         item["status"] = Value::from("completed");
         item
     }
 
     /// A call of a program.
-    fn call(&self, id: &str, call: &Call, caller: Option<&str>) -> Value {
+    fn program_call(&self, id: &str, call: &Call, caller: Option<&str>) -> Value {
         let catalog = self.toolbox.as_ref().map(|toolbox| toolbox.catalog());
         let (namespace, name) = item_ids::namespace_and_name(&call.tool, catalog);
         let mut item = json!({
-            "id": item_ids::call_item(call, id, self.refers),
+            "id": item_ids::call_item(call, id, self.sent_items),
             "type": "function_call",
             "status": "completed",
             "arguments": call.args.to_string(),
@@ -237,39 +252,39 @@ impl ResponseEncoder for ResponsesEncoder {
         }
         self.has_streamed = true;
         if self.is_same_wire() {
-            delta.native.into_iter().for_each(|event| self.out.adopt(event));
-            return self.out.taken();
+            delta.native.into_iter().for_each(|event| self.out.forward(event));
+            return self.out.take_events();
         }
         if !delta.reasoning_text.is_empty() {
-            self.go_on(true, &delta.reasoning_text);
+            self.stream_text(OpenItemKind::Reasoning, &delta.reasoning_text);
         }
         if let Some(state) = &delta.reasoning {
-            if self.open.as_ref().is_some_and(|open| open.is_reasoning) {
+            if self.open.as_ref().is_some_and(|open| open.kind == OpenItemKind::Reasoning) {
                 self.close(Some(state));
             } else {
-                // A thought that nobody can read.
+                // Reasoning without readable text.
                 self.close(None);
-                let id = self.out.reasoning_id(item_ids::reasoning_item(self.out.answer_id(), self.out.items.len()));
+                let id = self.out.reasoning_id(item_ids::reasoning_item(self.out.response_id(), self.out.items.len()));
                 self.out.item(reasoning_item(&id, "", Some(state)));
             }
         }
         if !delta.text.is_empty() {
-            self.go_on(false, &delta.text);
+            self.stream_text(OpenItemKind::Message, &delta.text);
         }
-        self.out.taken()
+        self.out.take_events()
     }
 
     fn program_started(&mut self, program: &ProgramStarted<'_>) -> Vec<SseEvent> {
         self.close(None);
         let run = program.state.run();
         self.out.item(json!({
-            "id": item_ids::program_item(run, program.sealed, self.refers),
+            "id": item_ids::program_item(run, program.sealed, self.sent_items),
             "type": "program",
             "call_id": item_ids::program_call(run),
             "code": program.state.code,
             "fingerprint": program.sealed,
         }));
-        self.out.taken()
+        self.out.take_events()
     }
 
     fn program_finished(&mut self, finished: &ProgramFinished<'_>) -> Vec<SseEvent> {
@@ -283,7 +298,7 @@ impl ResponseEncoder for ResponsesEncoder {
             "result": finished.shown.to_string(),
             "status": status,
         }));
-        self.out.taken()
+        self.out.take_events()
     }
 
     fn preamble(&mut self, response: &ModelResponse) -> Vec<SseEvent> {
@@ -292,13 +307,13 @@ impl ResponseEncoder for ResponsesEncoder {
             self.preamble_items(response).into_iter().for_each(|item| self.out.item(item));
         }
         self.has_streamed = true;
-        self.out.taken()
+        self.out.take_events()
     }
 
     fn tools_searched(&mut self, searched: &ToolsSearched<'_>) -> Vec<SseEvent> {
         let mut events = self.preamble(searched.response);
         let (call, found) = item_ids::search_items(searched.seed, searched.number);
-        let tools = self.out.repeated.functions(searched.found);
+        let tools = self.out.request.functions(searched.found);
         let item =
             |id, kind| json!({"id": id, "type": kind, "execution": "server", "call_id": null, "status": "completed"});
         let mut search = item(call, "tool_search_call");
@@ -307,7 +322,7 @@ impl ResponseEncoder for ResponsesEncoder {
         output["tools"] = Value::Array(tools);
         self.out.item(search);
         self.out.item(output);
-        events.extend(self.out.taken());
+        events.extend(self.out.take_events());
         events
     }
 
@@ -320,12 +335,12 @@ impl ResponseEncoder for ResponsesEncoder {
         let is_explicit = self.options.mode == ProgramMode::Explicit;
         let caller = is_explicit.then_some(caller.as_str());
         for (id, call) in issued.ids.iter().zip(issued.calls) {
-            self.out.item(self.call(id, call, caller));
+            self.out.item(self.program_call(id, call, caller));
         }
         for item in self.direct_calls(issued.direct) {
             self.out.item(item);
         }
-        self.out.taken()
+        self.out.take_events()
     }
 
     fn answer(&mut self, response: &ModelResponse, parts: AnswerParts) -> Vec<SseEvent> {
@@ -335,14 +350,14 @@ impl ResponseEncoder for ResponsesEncoder {
             self.out.item(item);
         }
         self.incomplete = envelope::incomplete(response);
-        self.out.taken()
+        self.out.take_events()
     }
 
     fn finish(&mut self, usage: &TurnUsage) -> Vec<SseEvent> {
         let kind = if self.incomplete.is_some() { "response.incomplete" } else { "response.completed" };
         let response = self.body(usage);
-        self.out.tell((kind, json!({"response": response})));
-        self.out.taken()
+        self.out.emit((kind, json!({"response": response})));
+        self.out.take_events()
     }
 
     fn body(&mut self, usage: &TurnUsage) -> Option<Value> {
@@ -358,8 +373,8 @@ impl ResponseEncoder for ResponsesEncoder {
     }
 
     fn error(&mut self, body: Value) -> Vec<SseEvent> {
-        self.out.number("error", envelope::error(&body));
-        self.out.taken()
+        self.out.push_event("error", envelope::error(&body));
+        self.out.take_events()
     }
 }
 

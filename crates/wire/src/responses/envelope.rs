@@ -1,4 +1,4 @@
-//! What stands around an answer.
+//! The fields of a response around its output.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{fields, tools};
 use crate::decoder::{FinishReason, ModelResponse, ResponseMeta};
 use crate::wire::Wire;
 
-/// Fields of the request that a response repeats, and what they are if the request has none.
+/// Fields of the request that a response repeats, with their defaults.
 const REPEATED: [(&str, &str); 14] = [
     ("instructions", "null"),
     ("max_output_tokens", "null"),
@@ -26,10 +26,10 @@ const REPEATED: [(&str, &str); 14] = [
     ("user", "null"),
     ("background", "false"),
 ];
-/// Of these the model's provider knows only what we asked it with.
+/// The provider's values of these fields are those of our request to it, not of the client's.
 const CLIENTS: [&str; 4] = ["instructions", "parallel_tool_calls", "tool_choice", "tools"];
 
-/// What a response repeats of its request.
+/// The fields of a request that its response repeats.
 #[derive(Debug, Default)]
 pub(super) struct RequestEcho(Map<String, Value>);
 
@@ -46,7 +46,7 @@ impl RequestEcho {
         names.iter().filter_map(|name| declared.get(name).copied().cloned()).collect()
     }
 
-    /// The response, without what it came to.
+    /// The response without status, output and usage.
     pub(super) fn response(&self, meta: &ResponseMeta) -> Map<String, Value> {
         let mut response = Map::new();
         if meta.wire == Wire::Responses {
@@ -72,7 +72,7 @@ impl RequestEcho {
     }
 }
 
-/// Why an answer is not complete; `None` if it is.
+/// Why a response is not complete; `None` if it is.
 pub(super) fn incomplete(response: &ModelResponse) -> Option<Value> {
     let reason = match response.finish {
         FinishReason::Length => "max_output_tokens",
@@ -83,7 +83,7 @@ pub(super) fn incomplete(response: &ModelResponse) -> Option<Value> {
     Some(native.filter(|details| details.is_object()).cloned().unwrap_or_else(|| json!({"reason": reason})))
 }
 
-/// An error in a stream: some clients read its fields here, others there.
+/// An error in a stream. Some clients read its fields in `error`, others beside it.
 pub(super) fn error(body: &Value) -> Value {
     let error = body.get("error").filter(|error| error.is_object()).unwrap_or(body);
     let message = match fields::text_of(error, "message") {

@@ -1,4 +1,6 @@
-//! Views of items' fields.
+//! Reads and writes the fields of items.
+
+use std::borrow::Cow;
 
 use dacapo_replay::{Answer, Catalog};
 use serde_json::{Value, json};
@@ -10,7 +12,7 @@ use crate::neutral::ToolStatus;
 /// Calls of providers' tools that the client executes.
 const CLIENT_CALLS: [&str; 5] =
     ["local_shell_call", "shell_call", "apply_patch_call", "computer_call", "mcp_approval_request"];
-/// What clients answer them with.
+/// Results of such calls.
 const CLIENT_OUTPUTS: [&str; 6] = [
     "local_shell_call_output",
     "shell_call_output",
@@ -24,7 +26,7 @@ pub(super) fn text_of<'a>(item: &'a Value, key: &str) -> &'a str {
     item.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Messages and references need not say that they are.
+/// The type of an item. It may be missing for messages and references.
 pub(super) fn kind(item: &Value) -> &str {
     match text_of(item, "type") {
         "" if item.get("role").is_some() => "message",
@@ -37,7 +39,7 @@ pub(super) fn call_id(item: &Value) -> &str {
     text_of(item, "call_id")
 }
 
-/// A call that the model makes of a tool of the client's.
+/// Whether it is a call of one of the client's tools.
 pub(super) fn is_call(item: &Value) -> bool {
     matches!(kind(item), "function_call" | "custom_tool_call")
 }
@@ -51,11 +53,11 @@ pub(super) fn is_client_call(item: &Value) -> bool {
 }
 
 pub(super) fn is_client_output(item: &Value) -> bool {
-    CLIENT_OUTPUTS.contains(&kind(item)) && !is_found(item)
+    CLIENT_OUTPUTS.contains(&kind(item)) && !is_search_result(item)
 }
 
-/// What a provider's own search for tools found.
-fn is_found(item: &Value) -> bool {
+/// Whether it is the result of a tool search of the provider.
+fn is_search_result(item: &Value) -> bool {
     kind(item) == "tool_search_output" && item["execution"] == "server"
 }
 
@@ -63,7 +65,7 @@ pub(super) fn is_message(item: &Value) -> bool {
     kind(item) == "message"
 }
 
-/// Of whoever built the application, not of its user.
+/// Whether the message is from the developer of the application, not from its user.
 pub(super) fn is_instruction(item: &Value) -> bool {
     is_message(item) && matches!(text_of(item, "role"), "developer" | "system")
 }
@@ -72,40 +74,39 @@ pub(super) fn is_reasoning(item: &Value) -> bool {
     kind(item) == "reasoning"
 }
 
-/// Of the model, but no call of a tool of the client's.
+/// Whether it is output of the model, except calls of the client's tools.
 pub(super) fn is_model_output(item: &Value) -> bool {
     match kind(item) {
         "message" => text_of(item, "role") == "assistant",
         "reasoning" | "mcp_list_tools" | "mcp_approval_request" => true,
-        kind => kind.ends_with("_call") && !is_call(item) || is_found(item),
+        kind => kind.ends_with("_call") && !is_call(item) || is_search_result(item),
     }
 }
 
-/// A thought that its provider understands when it comes back.
+/// Whether the reasoning has the content that its provider needs to read it again.
 pub(super) fn is_complete_reasoning(item: &Value) -> bool {
     let has_content = item.get("content").and_then(Value::as_array).is_some_and(|content| !content.is_empty());
     !text_of(item, "encrypted_content").is_empty() || has_content
 }
 
-/// The id of the program that makes the call.
+/// The id of the program that made the call.
 pub(super) fn caller_id(item: &Value) -> Option<&str> {
     let caller = item.get("caller").filter(|caller| caller["type"] == "program")?;
     caller.get("caller_id")?.as_str()
 }
 
-/// What a message says aloud.
+/// The text of a message.
 pub(super) fn message_text(item: &Value) -> String {
     match item.get("content") {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => {
-            let said = |part: &Value| part.get("text").or_else(|| part.get("refusal"))?.as_str().map(str::to_owned);
-            parts.iter().filter_map(said).collect()
+            parts.iter().filter_map(|part| part.get("text").or_else(|| part.get("refusal"))?.as_str()).collect()
         }
         _ => String::new(),
     }
 }
 
-/// Thoughts that people can read.
+/// The readable text of the reasoning.
 pub(super) fn reasoning_text(item: &Value) -> String {
     let parts =
         ["summary", "content"].iter().find_map(|key| item.get(key)?.as_array().filter(|parts| !parts.is_empty()));
@@ -117,7 +118,7 @@ pub(super) fn answer(item: &Value) -> Answer {
     conversation::answer(conversation::text(item.get("output")), ToolStatus::Ok)
 }
 
-/// Functions of a namespace are known by both names.
+/// The name of a function, with its namespace.
 pub(super) fn full_name(item: &Value) -> String {
     match text_of(item, "namespace") {
         "" => text_of(item, "name").to_owned(),
@@ -125,7 +126,7 @@ pub(super) fn full_name(item: &Value) -> String {
     }
 }
 
-/// The name by which journals know the tool of a call.
+/// The name in journals of the tool that is called.
 pub(super) fn tool_name(item: &Value, catalog: &Catalog) -> String {
     let (namespace, name) = (text_of(item, "namespace"), text_of(item, "name"));
     let tool = catalog.functions().iter().find(|function| {
@@ -143,17 +144,13 @@ pub(super) fn model_call(item: &Value) -> ModelCall {
         "custom_tool_call" => (CallFormat::Text, CallExtra::WrittenAsText, "input"),
         _ => (CallFormat::Json, CallExtra::None, "arguments"),
     };
-    let arguments = match item.get(key) {
-        Some(Value::String(text)) => text.clone(),
-        None | Some(Value::Null) => String::new(),
-        Some(object) => object.to_string(),
-    };
+    let arguments = conversation::string_or_json(item.get(key));
     let id = call_id(item).to_owned();
     ModelCall { name: full_name(item), arguments, id, format, native: item.clone(), extra }
 }
 
-/// A call as it stands in a history.
-pub(super) fn written(id: &str, call: &ModelCall) -> Value {
+/// A call item.
+pub(super) fn write_call(id: &str, call: &ModelCall) -> Value {
     let (namespace, name) = match call.name.split_once('.') {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => (Some(namespace), name),
         _ => (None, call.name.as_str()),
@@ -168,6 +165,7 @@ pub(super) fn written(id: &str, call: &ModelCall) -> Value {
     item
 }
 
+/// The output item of a call.
 pub(super) fn output(id: &str, text: impl Into<Value>, format: CallFormat) -> Value {
     let kind = match format {
         CallFormat::Text => "custom_tool_call_output",
@@ -176,18 +174,19 @@ pub(super) fn output(id: &str, text: impl Into<Value>, format: CallFormat) -> Va
     json!({"type": kind, "call_id": id, "output": text.into()})
 }
 
-/// The same call as the model made it: what is carried of one that took text has been made JSON.
-pub(super) fn as_made(call: &ModelCall) -> ModelCall {
-    let mut call = call.clone();
-    if call.extra == CallExtra::WrittenAsText {
-        call.format = CallFormat::Text;
-        if let Ok(Value::Object(fields)) = serde_json::from_str(&call.arguments)
-            && let (1, Some(Value::String(code))) = (fields.len(), fields.get("code"))
-        {
-            call.arguments.clone_from(code);
-        }
+/// The call as the model made it. A state carries calls of text tools with JSON arguments.
+pub(super) fn original_call(call: &ModelCall) -> Cow<'_, ModelCall> {
+    if call.extra != CallExtra::WrittenAsText {
+        return Cow::Borrowed(call);
     }
-    call
+    let mut call = call.clone();
+    call.format = CallFormat::Text;
+    if let Ok(Value::Object(mut fields)) = serde_json::from_str(&call.arguments)
+        && let (1, Some(Value::String(code))) = (fields.len(), fields.get_mut("code"))
+    {
+        call.arguments = std::mem::take(code);
+    }
+    Cow::Owned(call)
 }
 
 pub(super) fn message(text: &str) -> Value {

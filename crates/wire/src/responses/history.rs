@@ -1,64 +1,80 @@
-//! Plain mode: calls of programs among the items of a history.
+//! Reads histories of plain mode, and writes the items of a model's history.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::{client_echo, fields};
-use crate::conversation::{Conversation, ConversationItem, WireCall};
+use crate::conversation::{Conversation, ConversationItem, LostCalls, WireCall};
 use crate::ids::RunId;
 use crate::model_history::UNANSWERED;
 use crate::model_message::ModelMessage;
-use crate::plain_mode::{self, CallExchange, HistoryAnswer, HistoryCall, StateOpener};
+use crate::plain_mode::{self, CallExchange, HistoryAnswer, HistoryCall, RoundState, StateOpener};
 use crate::seal::Sealer;
 
-/// Reads the programs of plain mode. Without `opener` their calls are calls like others.
+/// Reads a history of plain mode. Without `opener` the calls of programs become lost calls.
 pub(super) fn read(items: impl IntoIterator<Item = Value>, opener: Option<&StateOpener<'_>>) -> Conversation {
     let mut conversation = Conversation::default();
     let mut seen = BTreeSet::new();
     for group in groups(items) {
-        if !group.has_sealed {
-            seen.extend(group.call_ids());
-            for item in group.items {
-                if let Some(item) = not_late(&mut conversation, item) {
-                    conversation.items.push(ConversationItem::Entry(item));
-                }
-            }
+        if group.has_sealed {
+            read_issued_calls(&mut conversation, group, &mut seen, opener);
             continue;
         }
-        let ids: BTreeSet<String> = group.call_ids().collect();
-        let (mut before, mut calls, mut answers, mut remarks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        seen.extend(group.call_ids());
         for item in group.items {
-            let id = fields::call_id(&item).to_owned();
-            if fields::is_call(&item) {
-                let name = match opener {
-                    Some(opener) => fields::tool_name(&item, opener.catalog),
-                    None => fields::full_name(&item),
-                };
-                calls.push(HistoryCall { id, name, call: item });
-            } else if !fields::is_output(&item) {
-                let place = if fields::is_model_output(&item) { &mut before } else { &mut remarks };
-                place.push(item);
-            } else if ids.contains(&id) || !seen.contains(&id) {
-                answers.push(HistoryAnswer { id, parsed: fields::answer(&item), answer: item });
-            } else {
-                remarks.extend(not_late(&mut conversation, item));
+            if let Some(item) = take_late_answer(&mut conversation, item) {
+                conversation.items.push(ConversationItem::Entry(item));
             }
-        }
-        seen.extend(ids);
-        let message = Value::Array(before.clone());
-        CallExchange { message, calls, answers, remarks }.add_to(&mut conversation, opener);
-        if let Some(ConversationItem::Program(block)) = conversation.items.last() {
-            let kept = client_echo::unknown(before, &block.state);
-            let at = conversation.items.len() - 1;
-            conversation.items.splice(at..at, kept.into_iter().map(ConversationItem::Entry));
         }
     }
     conversation
 }
 
-/// Gives an answer that does not stand with its call to its program. Anything else comes back.
-fn not_late(conversation: &mut Conversation, item: Value) -> Option<Value> {
+/// Reads a group with calls of a program. `seen` are the ids of calls in earlier groups.
+fn read_issued_calls(
+    conversation: &mut Conversation,
+    group: ResponseGroup,
+    seen: &mut BTreeSet<String>,
+    opener: Option<&StateOpener<'_>>,
+) {
+    let ids: BTreeSet<String> = group.call_ids().collect();
+    let (mut output, mut calls, mut answers, mut remarks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for item in group.items {
+        let id = fields::call_id(&item).to_owned();
+        if fields::is_call(&item) {
+            let name = match opener {
+                Some(opener) => fields::tool_name(&item, opener.catalog),
+                None => fields::full_name(&item),
+            };
+            calls.push(HistoryCall { id, name, native: item });
+        } else if !fields::is_output(&item) {
+            let list = if fields::is_model_output(&item) { &mut output } else { &mut remarks };
+            list.push(item);
+        } else if ids.contains(&id) || !seen.contains(&id) {
+            answers.push(HistoryAnswer { id, answer: fields::answer(&item), native: item });
+        } else {
+            remarks.extend(take_late_answer(conversation, item));
+        }
+    }
+    seen.extend(ids);
+    let exchange = CallExchange { message: Value::Array(output), calls, answers, remarks };
+    let Some(round) = opener.and_then(|opener| RoundState::open(&exchange, opener)) else {
+        exchange.add_lost_to(conversation);
+        return;
+    };
+    round.add_to(conversation, exchange.calls, &exchange.answers, exchange.remarks);
+    if let (Some(ConversationItem::Program(block)), Value::Array(output)) =
+        (conversation.items.last(), exchange.message)
+    {
+        let output = client_echo::not_in_state(output, &block.state);
+        let at = conversation.items.len() - 1;
+        conversation.items.splice(at..at, output.into_iter().map(ConversationItem::Entry));
+    }
+}
+
+/// Adds an answer that is not next to its call to its program. Any other item is returned.
+fn take_late_answer(conversation: &mut Conversation, item: Value) -> Option<Value> {
     let id = fields::call_id(&item);
     if !fields::is_output(&item) {
         return Some(item);
@@ -67,34 +83,31 @@ fn not_late(conversation: &mut Conversation, item: Value) -> Option<Value> {
         plain_mode::add_late_answer(conversation, id, fields::answer(&item));
         return None;
     }
-    let blocks = conversation.items.iter_mut().rev().filter_map(|item| match item {
-        ConversationItem::Program(block) => Some(block),
-        _ => None,
-    });
-    match blocks.flat_map(|block| &mut block.direct).find(|given| fields::call_id(&given.call) == id) {
-        Some(given) => {
-            given.answer.get_or_insert(item);
+    let mut direct = conversation.programs_from_end().flat_map(|block| &mut block.direct);
+    match direct.find(|call| fields::call_id(&call.call) == id) {
+        Some(call) => {
+            call.answer.get_or_insert(item);
             None
         }
         None => Some(item),
     }
 }
 
-/// Ids of calls, by the answer of the model that holds them.
+/// Ids of calls, grouped by the model response that holds them.
 pub(super) fn call_ids(items: impl IntoIterator<Item = Value>) -> Vec<Vec<String>> {
     groups(items).iter().map(|group| group.call_ids().collect()).collect()
 }
 
-/// What belongs to one answer of the model: what it said, its calls, and what the client answered. Anything else is a
-/// group by itself.
+/// The items of one model response: its output, its calls, and the client's answers to them. Any other item is a group
+/// by itself.
 #[derive(Default)]
 struct ResponseGroup {
     items: Vec<Value>,
     has_calls: bool,
     has_outputs: bool,
-    /// Some call is a program's.
+    /// It has a call of a program.
     has_sealed: bool,
-    /// Of the calls with short ids.
+    /// Run and round of the calls with short ids.
     round: Option<(RunId, u32)>,
 }
 
@@ -104,10 +117,10 @@ impl ResponseGroup {
         calls.map(|call| fields::call_id(call).to_owned())
     }
 
-    /// Does the item go on with the same answer?
-    fn takes(&self, item: &Value) -> bool {
+    /// Whether the item belongs to the same response.
+    fn continues_with(&self, item: &Value) -> bool {
         if fields::is_call(item) {
-            return !self.is_new(fields::call_id(item));
+            return !self.ends_before(fields::call_id(item));
         }
         if fields::is_output(item) {
             return self.has_calls;
@@ -118,16 +131,17 @@ impl ResponseGroup {
         if fields::is_instruction(item) {
             return self.has_sealed && self.has_outputs;
         }
-        // Some clients put what was said after the calls.
+        // Some clients put the other output of the model after its calls.
         fields::is_model_output(item) && (!self.has_calls || self.has_sealed) && !self.has_outputs
     }
 
-    /// The first call of each round is sealed; where ids are short, they say which round they are of.
-    fn is_new(&self, id: &str) -> bool {
+    /// Whether a call with this id begins another response. The first call of each round has a sealed id, and a short
+    /// id has the number of its round.
+    fn ends_before(&self, id: &str) -> bool {
         if !Sealer::is_own_id(id) {
             return self.has_outputs;
         }
-        // What was answered before was another answer of the model.
+        // Calls that have answers already belong to an earlier response.
         let is_answered = self.has_outputs && !self.has_sealed;
         if Sealer::is_sealed(id) {
             return self.has_sealed || is_answered;
@@ -151,7 +165,7 @@ fn groups(items: impl IntoIterator<Item = Value>) -> Vec<ResponseGroup> {
     let mut groups = vec![ResponseGroup::default()];
     for item in items {
         match groups.last_mut() {
-            Some(group) if group.takes(&item) => group.push(item),
+            Some(group) if group.continues_with(&item) => group.push(item),
             _ => {
                 let is_whole = !fields::is_call(&item) && !fields::is_model_output(&item);
                 let mut group = ResponseGroup::default();
@@ -167,6 +181,7 @@ fn groups(items: impl IntoIterator<Item = Value>) -> Vec<ResponseGroup> {
     groups
 }
 
+/// A message of the model with the results of its calls. `direct` are calls that the client executed.
 pub(super) fn model_message(
     model_message: &ModelMessage,
     ids: &[String],
@@ -179,28 +194,33 @@ pub(super) fn model_message(
     {
         entries.push(fields::message(text));
     }
-    let calls: Vec<_> = model_message.calls.iter().map(fields::as_made).collect();
-    entries.extend(ids.iter().zip(&calls).map(|(id, call)| fields::written(id, call)));
-    entries.extend(direct.iter().map(|given| given.call.clone()));
+    let calls: Vec<_> = model_message.calls.iter().map(fields::original_call).collect();
+    entries.extend(ids.iter().zip(&calls).map(|(id, call)| fields::write_call(id, call)));
     let results = ids.iter().zip(&calls).zip(results);
-    entries.extend(results.map(|((id, call), result)| fields::output(id, result.as_str(), call.format)));
-    entries.extend(direct.iter().map(output));
+    let mut outputs: Vec<Value> =
+        results.map(|((id, call), result)| fields::output(id, result.as_str(), call.format)).collect();
+    for WireCall { call, answer } in direct.iter().cloned() {
+        outputs.push(answer.unwrap_or_else(|| unanswered(&call)));
+        entries.push(call);
+    }
+    entries.extend(outputs);
     entries
 }
 
-fn output(given: &WireCall) -> Value {
-    let format = fields::model_call(&given.call).format;
-    let unanswered = || fields::output(fields::call_id(&given.call), UNANSWERED, format);
-    given.answer.clone().unwrap_or_else(unanswered)
+fn unanswered(call: &Value) -> Value {
+    fields::output(fields::call_id(call), UNANSWERED, fields::model_call(call).format)
 }
 
-/// `message` is the list of what stood before the calls.
-pub(super) fn ordinary_calls(message: &Value, calls: &[WireCall], ids: &[String], note: Option<&str>) -> Vec<Value> {
-    let mut entries = message.as_array().cloned().unwrap_or_default();
+/// Lost calls as ordinary tool calls with these ids. Their `message` is the list of items before the calls.
+pub(super) fn ordinary_calls(lost: LostCalls, ids: &[String], note: Option<&str>) -> Vec<Value> {
+    let mut entries = match lost.message {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    };
     entries.extend(note.map(fields::message));
     let mut outputs = Vec::new();
-    for (given, id) in calls.iter().zip(ids) {
-        let (mut call, mut output) = (given.call.clone(), output(given));
+    for (WireCall { mut call, answer }, id) in lost.calls.into_iter().zip(ids) {
+        let mut output = answer.unwrap_or_else(|| unanswered(&call));
         for item in [&mut call, &mut output] {
             if let Some(fields) = item.as_object_mut() {
                 fields.insert("call_id".to_owned(), Value::from(id.as_str()));

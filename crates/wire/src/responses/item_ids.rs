@@ -1,9 +1,9 @@
-//! What our items say in their ids: some clients send nothing else of them back.
+//! Ids of our items. Some clients send back only the id, so it carries what is needed to restore the item.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dacapo_replay::{ArgsDigest, Call, CallIndex, Catalog};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::fields;
 use crate::ids::{RunId, short_id};
@@ -11,17 +11,17 @@ use crate::model_message::ModelCall;
 use crate::reasoning::Reasoning;
 use crate::seal::Sealer;
 
-/// A call of a program: what stands for its arguments follows, its tool, and the id of the call.
+/// A call of a program. The digest of its arguments, the tool and the call id follow.
 const CALL: &str = "fc_dc.";
-/// A call that the model made itself follows, as it is.
+/// A direct call of the model. The item follows.
 const DIRECT: &str = "fc_dcd_";
-/// The same, but it is too large to follow.
+/// A direct call that is too large for an id.
 const LARGE: &str = "fc_dcl_";
 const MESSAGE: &str = "msg_dc_";
-/// The text itself follows.
+/// A message. Its text follows.
 const TEXT: &str = "msg_dct_";
 const REASONING: &str = "rs_dc_";
-/// The number of the answer in its turn follows, and what the thought was called.
+/// Reasoning of a later model response of a turn. The number of the response and the provider's id follow.
 const LATER: &str = "rs_dcn_";
 const SEARCH: &str = "tsc_dc_";
 const FOUND: &str = "tso_dc_";
@@ -29,25 +29,42 @@ const PROGRAM: &str = "prog_";
 const RESULT: &str = "prog_out_";
 const PROGRAM_CALL: &str = "call_prog_";
 
-/// Beyond this, nothing is put into an id.
+/// The largest item that an id carries.
 const BYTES_MAX: usize = 6 << 10;
 
-/// Says what is asked of which tool, if the client may send only this back.
-pub(super) fn call_item(call: &Call, call_id: &str, is_referred_to: bool) -> String {
-    if !is_referred_to {
-        return format!("fc_{}", short_id(&call.tool, call_id, 0));
-    }
-    let digest = u32::from_be_bytes(call.args_digest().0);
-    format!("{CALL}{digest:08x}.{}.{call_id}", call.tool)
+/// How the client sends earlier items back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SentItems {
+    Whole,
+    /// Perhaps as a reference, so ids have to carry the items.
+    ById,
 }
 
-/// The same for a call that the model made itself, which its history has to hold as it was.
-pub(super) fn direct_item(call: &ModelCall, call_id: &str, is_referred_to: bool) -> String {
+impl SentItems {
+    /// With `store: false` a client cannot refer to items.
+    pub(super) fn of(body: &Map<String, Value>) -> SentItems {
+        if body.get("store") == Some(&Value::Bool(false)) { SentItems::Whole } else { SentItems::ById }
+    }
+}
+
+/// The id of a program's call.
+pub(super) fn call_item(call: &Call, call_id: &str, sent: SentItems) -> String {
+    match sent {
+        SentItems::Whole => format!("fc_{}", short_id(&call.tool, call_id, 0)),
+        SentItems::ById => {
+            let digest = u32::from_be_bytes(call.args_digest().0);
+            format!("{CALL}{digest:08x}.{}.{call_id}", call.tool)
+        }
+    }
+}
+
+/// The id of a direct call. It carries the whole call, because the model's history needs it.
+pub(super) fn direct_item(call: &ModelCall, call_id: &str, sent: SentItems) -> String {
     let short = || short_id(&call.name, call_id, 0);
-    if !is_referred_to {
+    if sent == SentItems::Whole {
         return format!("fc_{}", short());
     }
-    let item = fields::written(call_id, call).to_string();
+    let item = fields::write_call(call_id, call).to_string();
     if item.len() <= BYTES_MAX {
         format!("{DIRECT}{}", URL_SAFE_NO_PAD.encode(item))
     } else {
@@ -55,40 +72,43 @@ pub(super) fn direct_item(call: &ModelCall, call_id: &str, is_referred_to: bool)
     }
 }
 
-/// What stands for the arguments of a program's call.
+/// The digest of the arguments, from the id of a program's call.
 pub(super) fn digest(item: &Value) -> Option<ArgsDigest> {
     let (digest, _) = fields::text_of(item, "id").strip_prefix(CALL)?.split_once('.')?;
     Some(ArgsDigest(u32::from_str_radix(digest, 16).ok()?.to_be_bytes()))
 }
 
-pub(super) fn message_item(answer_id: &str, place: usize) -> String {
-    format!("{MESSAGE}{}", short_id(answer_id, "message", place))
+pub(super) fn message_item(response_id: &str, position: usize) -> String {
+    format!("{MESSAGE}{}", short_id(response_id, "message", position))
 }
 
-pub(super) fn reasoning_item(answer_id: &str, place: usize) -> String {
-    format!("{REASONING}{}", short_id(answer_id, "reasoning", place))
+pub(super) fn reasoning_item(response_id: &str, position: usize) -> String {
+    format!("{REASONING}{}", short_id(response_id, "reasoning", position))
 }
 
-/// The id of a thought in an answer that is not the first of its turn.
-pub(super) fn later_item(answer: usize, id: &str) -> String {
-    format!("{LATER}{answer}_{id}")
+/// The id of reasoning in a model response that is not the first of its turn.
+pub(super) fn later_item(response: usize, id: &str) -> String {
+    format!("{LATER}{response}_{id}")
 }
 
-/// An id that brings the text back; `None` if it is too long.
+/// An id that carries the text; `None` if the text is empty or too long.
 pub(super) fn text_item(text: &str) -> Option<String> {
     (!text.is_empty() && text.len() <= BYTES_MAX).then(|| format!("{TEXT}{}", URL_SAFE_NO_PAD.encode(text)))
 }
 
-/// The text that an id brings back.
+/// The text that an id carries.
 pub(super) fn text(id: &str) -> Option<String> {
     String::from_utf8(URL_SAFE_NO_PAD.decode(id.strip_prefix(TEXT)?).ok()?).ok()
 }
 
-pub(super) fn program_item(run: RunId, sealed: &str, is_referred_to: bool) -> String {
-    if is_referred_to { format!("{PROGRAM}{sealed}") } else { format!("{PROGRAM}{run}") }
+pub(super) fn program_item(run: RunId, sealed: &str, sent: SentItems) -> String {
+    match sent {
+        SentItems::Whole => format!("{PROGRAM}{run}"),
+        SentItems::ById => format!("{PROGRAM}{sealed}"),
+    }
 }
 
-/// Ids of a search and of what it found.
+/// Ids of a search and of its result.
 pub(super) fn search_items(seed: &str, number: usize) -> (String, String) {
     let id = short_id(seed, "search", number);
     (format!("{SEARCH}{id}"), format!("{FOUND}{id}"))
@@ -103,8 +123,8 @@ pub(super) fn program_call(run: RunId) -> String {
     format!("{PROGRAM_CALL}{run}")
 }
 
-/// Run, round and number of a call, from an id that [`crate::Turn::open_ids`] gave it.
-pub(super) fn open_call(id: &str) -> Option<(RunId, u32, CallIndex)> {
+/// Run, round and index of a call, from an id that [`crate::Turn::unsealed_ids`] made.
+pub(super) fn unsealed_call(id: &str) -> Option<(RunId, u32, CallIndex)> {
     let (run, numbers) = id.strip_prefix("call_")?.split_at_checked(RunId::CHARS)?;
     let (round, call) = numbers.strip_prefix('_')?.split_once('_')?;
     Some((RunId::parse(run)?, round.parse().ok()?, CallIndex(call.parse().ok()?)))
@@ -114,13 +134,13 @@ pub(super) fn result_item(program: &str) -> String {
     format!("{RESULT}{}", program.strip_prefix(PROGRAM_CALL).unwrap_or(program))
 }
 
-/// Number of the answer that a thought is of, and the id as it was.
+/// Number of the response that reasoning belongs to, and the provider's id.
 pub(super) fn later(item: &Value) -> Option<(usize, &str)> {
-    let (answer, id) = fields::text_of(item, "id").strip_prefix(LATER)?.split_once('_')?;
-    Some((answer.parse().ok()?, id))
+    let (response, id) = fields::text_of(item, "id").strip_prefix(LATER)?.split_once('_')?;
+    Some((response.parse().ok()?, id))
 }
 
-/// The call that an id brings back. Of a program's call it has no arguments: they are not needed where an answer is.
+/// The call that an id carries. A program's call has no arguments then; their digest is enough to match the answer.
 pub(super) fn call_of(id: &str) -> Option<Value> {
     if let Some(item) = id.strip_prefix(DIRECT) {
         let item = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(item).ok()?).ok();
@@ -129,17 +149,17 @@ pub(super) fn call_of(id: &str) -> Option<Value> {
     let (_, call) = id.strip_prefix(CALL)?.split_once('.')?;
     let (name, call_id) = call.rsplit_once('.')?;
     let call = ModelCall { name: name.to_owned(), arguments: "{}".to_owned(), ..ModelCall::default() };
-    let mut item = fields::written(call_id, &call);
+    let mut item = fields::write_call(call_id, &call);
     item["id"] = Value::from(id);
     Some(item)
 }
 
-/// Was the call too large to be brought back?
+/// Whether the call was too large for its id.
 pub(super) fn is_large(id: &str) -> bool {
     id.starts_with(LARGE)
 }
 
-/// The program, or its result, that an id brings back.
+/// The program, or its result, that an id carries.
 pub(super) fn program_of(id: &str) -> Option<Value> {
     if let Some(run) = id.strip_prefix(RESULT) {
         return Some(json!({"type": "program_output", "id": id, "call_id": format!("{PROGRAM_CALL}{run}")}));
@@ -148,13 +168,13 @@ pub(super) fn program_of(id: &str) -> Option<Value> {
     Some(json!({"type": "program", "id": id, "fingerprint": sealed}))
 }
 
-/// Is it a call of a program, or its answer?
+/// Whether it is a call of a program, or its answer.
 pub(super) fn is_sealed(item: &Value) -> bool {
     Sealer::is_own_id(fields::call_id(item))
         || call_of(fields::text_of(item, "id")).is_some_and(|call| Sealer::is_own_id(fields::call_id(&call)))
 }
 
-/// Is it a program, its result, or a reference to one?
+/// Whether it is a program, its result, or a reference to one.
 pub(super) fn is_program(item: &Value) -> bool {
     match fields::kind(item) {
         "program" | "program_output" => true,
@@ -163,7 +183,7 @@ pub(super) fn is_program(item: &Value) -> bool {
     }
 }
 
-/// Does it have something that no provider understands?
+/// Whether it has ids or fields of the gateway, which no provider understands.
 pub(super) fn is_ours(item: &Value) -> bool {
     let id = fields::text_of(item, "id");
     [CALL, DIRECT, LARGE, MESSAGE, TEXT, REASONING, LATER].iter().any(|prefix| id.starts_with(prefix))
@@ -173,7 +193,7 @@ pub(super) fn is_ours(item: &Value) -> bool {
         || is_search(item)
 }
 
-/// An item for a provider. It wants no ids that it did not give, and no thoughts that it cannot read.
+/// An item for a provider, which refuses ids that it did not make and reasoning that it cannot read.
 pub(super) fn cleaned(mut item: Value) -> Option<Value> {
     if fields::is_reasoning(&item) && (!fields::is_complete_reasoning(&item) || is_ours(&item)) {
         return None;
@@ -189,7 +209,7 @@ pub(super) fn cleaned(mut item: Value) -> Option<Value> {
     Some(item)
 }
 
-/// The same for a provider that is not told of our programs: what they called are calls like others.
+/// The same for a request without code mode: our programs are removed, and their calls become ordinary calls.
 pub(super) fn without_programs(mut item: Value) -> Option<Value> {
     let is_ours = |id: &str| id.strip_prefix(PROGRAM_CALL).is_some_and(|run| RunId::parse(run).is_some());
     match fields::kind(&item) {

@@ -1,4 +1,4 @@
-//! A program of explicit mode, with what stands after it in the history.
+//! A program of explicit mode, while its calls and answers are read.
 
 use std::collections::BTreeMap;
 
@@ -14,127 +14,137 @@ use crate::state::CallRef;
 
 pub(super) struct OpenProgramItem {
     pub block: ProgramBlock,
+    /// Position of the program in the request.
     at: usize,
-    calls: u32,
-    /// Where each call stands, by its id.
-    places: BTreeMap<String, CallPlace>,
+    /// The index of the next call.
+    next_call: u32,
+    /// Positions of the calls, by their ids.
+    positions: BTreeMap<String, CallPosition>,
     answers: usize,
-    /// Answers that stand before their calls.
+    /// Answers that precede their calls.
     early: BTreeMap<String, Value>,
-    /// An answer has come since the last call.
+    /// There is an answer after the last call.
     is_answered: bool,
-    /// The first thing that is wrong.
-    fault: Option<BadRequest>,
+    /// The first error.
+    error: Option<BadRequest>,
 }
 
 #[derive(Clone, Copy)]
-enum CallPlace {
+enum CallPosition {
     Round(usize, usize),
     Direct(usize),
 }
 
 impl OpenProgramItem {
-    /// `at` is its place in the request.
+    /// `at` is the position of the program in the request.
     pub(super) fn new(block: ProgramBlock, at: usize) -> OpenProgramItem {
-        let (places, early) = (BTreeMap::new(), BTreeMap::new());
-        OpenProgramItem { block, at, calls: 0, places, answers: 0, early, is_answered: false, fault: None }
+        let (positions, early) = (BTreeMap::new(), BTreeMap::new());
+        OpenProgramItem { block, at, next_call: 0, positions, answers: 0, early, is_answered: false, error: None }
     }
 
-    /// What it is called, and where it stands.
-    pub(super) fn place(&self) -> String {
+    /// Id and position of the program, for error messages.
+    pub(super) fn label(&self) -> String {
         format!("{} (input[{}])", self.block.id, self.at)
     }
 
-    pub(super) fn fault(&mut self, fault: BadRequest) {
-        self.fault.get_or_insert(fault);
+    pub(super) fn set_error(&mut self, error: BadRequest) {
+        self.error.get_or_insert(error);
     }
 
-    pub(super) fn ended(self, is_last: bool) -> Result<Box<ProgramBlock>, BadRequest> {
-        match self.fault {
-            Some(fault) if is_last && !self.block.is_closed => Err(fault),
-            _ => Ok(Box::new(self.block)),
+    /// The program, whatever is wrong with it.
+    pub(super) fn into_block(self) -> ProgramBlock {
+        self.block
+    }
+
+    /// The program that continues with this request. An error makes that impossible, unless the program is closed.
+    pub(super) fn into_live_block(self) -> Result<ProgramBlock, BadRequest> {
+        match self.error {
+            Some(error) if !self.block.is_closed() => Err(error),
+            _ => Ok(self.block),
         }
     }
 
-    pub(super) fn knows(&self, id: &str) -> bool {
-        self.places.contains_key(id)
+    /// Whether the program, or the model's message with it, has a call of this id.
+    pub(super) fn has_call(&self, id: &str) -> bool {
+        self.positions.contains_key(id)
     }
 
-    /// The model's own call, beside the program's.
-    pub(super) fn direct(&mut self, item: Value) {
-        self.places.insert(fields::call_id(&item).to_owned(), CallPlace::Direct(self.block.direct.len()));
+    /// Adds a direct call of the model.
+    pub(super) fn add_direct_call(&mut self, item: Value) {
+        self.positions.insert(fields::call_id(&item).to_owned(), CallPosition::Direct(self.block.direct.len()));
         self.block.direct.push(WireCall { call: item, answer: None });
     }
 
-    /// A call of the program.
-    pub(super) fn call(&mut self, at: usize, item: &Value, opener: &StateOpener<'_>) {
+    /// Adds a call of the program.
+    pub(super) fn add_call(&mut self, at: usize, item: &Value, opener: &StateOpener<'_>) {
         let id = fields::call_id(item).to_owned();
-        if self.knows(&id) {
+        if self.has_call(&id) {
             return;
         }
         let rounds = &self.block.rounds;
         let last = rounds.last().map(|round| round.number);
-        // Calls with ids of others count in order, and an answer ends their round.
+        // Calls with ids that the gateway did not make are counted in order, and an answer ends their round.
         let next = last.map_or(0, |last| last + u32::from(self.is_answered));
-        let (number, index) = self.own_place(&id).unwrap_or((next, CallIndex(self.calls)));
-        self.calls = self.calls.max(index.0.saturating_add(1));
+        let (number, index) = self.round_and_index(&id).unwrap_or((next, CallIndex(self.next_call)));
+        self.next_call = self.next_call.max(index.0.saturating_add(1));
         self.is_answered = false;
-        let asked = match (item_ids::digest(item), arguments(item)) {
+        let expected = match (item_ids::digest(item), arguments(item)) {
             (Some(args), _) => ExpectedCall::Digest(CallRef { call: index, args }),
             (None, Ok(args)) => ExpectedCall::Args(index, args),
-            (None, Err(error)) => return self.fault(wrong(at, "arguments", &format!("must be JSON: {error}"))),
+            (None, Err(error)) => return self.set_error(wrong(at, "arguments", &format!("must be JSON: {error}"))),
         };
         let rounds = &mut self.block.rounds;
         if last != Some(number) {
             rounds.push(CallRound { number, answered: None, calls: Vec::new() });
         }
         let at = rounds.len() - 1;
-        let place = CallPlace::Round(at, rounds[at].calls.len());
-        self.places.insert(id.clone(), place);
+        let position = CallPosition::Round(at, rounds[at].calls.len());
         let answer = self.early.remove(&id);
         let tool = fields::tool_name(item, opener.catalog);
-        rounds[at].calls.push(IssuedCall { id, asked, tool, answer: None });
+        self.positions.insert(id.clone(), position);
+        rounds[at].calls.push(IssuedCall { id, expected, tool, answer: None });
         if let Some(answer) = answer {
-            self.answer_at(place, answer);
+            self.add_answer_at(position, answer);
         }
     }
 
-    /// Round and number, if the id is one that we gave a call of this program.
-    pub(super) fn own_place(&self, id: &str) -> Option<(u32, CallIndex)> {
-        let (run, round, call) = item_ids::open_call(id)?;
+    /// Round and index of a call, from an id that the gateway made for this program.
+    pub(super) fn round_and_index(&self, id: &str) -> Option<(u32, CallIndex)> {
+        let (run, round, call) = item_ids::unsealed_call(id)?;
         (run == self.block.run).then_some((round, call))
     }
 
-    pub(super) fn answer(&mut self, id: &str, item: Value) {
-        if let Some(place) = self.places.get(id).copied() {
-            self.answer_at(place, item);
+    /// Adds the answer to a call.
+    pub(super) fn add_answer(&mut self, id: &str, item: Value) {
+        if let Some(position) = self.positions.get(id).copied() {
+            self.add_answer_at(position, item);
         }
     }
 
-    /// An answer to a call that nobody knows of.
-    pub(super) fn stray(&mut self, at: usize, item: &Value) {
-        let id = fields::call_id(item);
-        if self.own_place(id).is_some() {
-            self.early.insert(id.to_owned(), item.clone());
+    /// Adds an answer with an id that no call has so far.
+    pub(super) fn add_stray_answer(&mut self, at: usize, item: Value) {
+        let id = fields::call_id(&item);
+        if self.round_and_index(id).is_some() {
+            self.early.insert(id.to_owned(), item);
             return;
         }
-        // A round of one call cannot be answered wrongly.
+        // If the round has only one call, the answer belongs to it, whatever its id is.
         let last = self.block.rounds.last().filter(|round| round.calls.len() == 1 && round.calls[0].answer.is_none());
         if last.is_some() {
-            return self.answer_at(CallPlace::Round(self.block.rounds.len() - 1, 0), item.clone());
+            return self.add_answer_at(CallPosition::Round(self.block.rounds.len() - 1, 0), item);
         }
-        let message = format!("`{}` is not the id of a call of the program `{}`", id, self.place());
-        self.fault(wrong(at, "call_id", &message));
+        let message = format!("`{}` is not the id of a call of the program `{}`", id, self.label());
+        self.set_error(wrong(at, "call_id", &message));
     }
 
-    fn answer_at(&mut self, place: CallPlace, item: Value) {
+    fn add_answer_at(&mut self, position: CallPosition, item: Value) {
         self.is_answered = true;
-        match place {
-            CallPlace::Direct(place) => _ = self.block.direct[place].answer.get_or_insert(item),
-            CallPlace::Round(round, place) => {
+        match position {
+            CallPosition::Direct(at) => _ = self.block.direct[at].answer.get_or_insert(item),
+            CallPosition::Round(round, at) => {
                 self.answers += 1;
                 let answer = (self.answers, fields::answer(&item));
-                self.block.rounds[round].calls[place].answer.get_or_insert(answer);
+                self.block.rounds[round].calls[at].answer.get_or_insert(answer);
             }
         }
     }

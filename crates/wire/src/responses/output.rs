@@ -1,4 +1,4 @@
-//! A response as it grows: its items, and the events that tell of them.
+//! The output of a response while it is sent: its items, and the events of its stream.
 
 use std::collections::BTreeMap;
 
@@ -8,126 +8,132 @@ use super::envelope::RequestEcho;
 use super::events::{self, ItemEvent};
 use super::{fields, item_ids};
 use crate::decoder::ResponseMeta;
+use crate::neutral::remove_fields;
 use crate::sse::SseEvent;
+use crate::turn::Delivery;
 
 #[derive(Debug)]
 pub(super) struct ResponseOutput {
-    is_stream: bool,
-    pub repeated: RequestEcho,
+    delivery: Delivery,
+    pub request: RequestEcho,
     meta: Option<ResponseMeta>,
-    /// Null where one was not announced.
+    /// Null for an item that is still open, or whose forwarded events never held it.
     pub items: Vec<Value>,
-    /// On their way.
-    told: Vec<SseEvent>,
-    events: u64,
-    /// Where the items of the present answer of the model stand in ours.
-    places: BTreeMap<u64, usize>,
-    /// Thoughts that are called otherwise here, by their places.
+    /// Events that the caller has not taken yet.
+    pending: Vec<SseEvent>,
+    /// The next sequence number.
+    sequence_number: u64,
+    /// Our positions of the items that are forwarded, by the provider's index in the current response.
+    positions: BTreeMap<u64, usize>,
+    /// New ids of reasoning items, by their positions.
     renamed: BTreeMap<usize, String>,
-    /// Answers of the model in this turn.
-    answers: usize,
+    /// Number of model responses in this turn.
+    responses: usize,
 }
 
 impl ResponseOutput {
-    pub(super) fn new(is_stream: bool, repeated: RequestEcho) -> ResponseOutput {
+    pub(super) fn new(delivery: Delivery, request: RequestEcho) -> ResponseOutput {
         ResponseOutput {
-            is_stream,
-            repeated,
+            delivery,
+            request,
             meta: None,
             items: Vec::new(),
-            told: Vec::new(),
-            events: 0,
-            places: BTreeMap::new(),
+            pending: Vec::new(),
+            sequence_number: 0,
+            positions: BTreeMap::new(),
             renamed: BTreeMap::new(),
-            answers: 0,
+            responses: 0,
         }
     }
 
-    /// A model begins to answer.
+    /// A model starts to respond.
     pub(super) fn response_started(&mut self) {
-        self.places.clear();
-        self.answers += 1;
+        self.positions.clear();
+        self.responses += 1;
     }
 
-    /// What a thought of the present answer is called.
+    /// The id for reasoning of the current model response.
     pub(super) fn reasoning_id(&self, id: String) -> String {
-        if self.answers > 1 { item_ids::later_item(self.answers - 1, &id) } else { id }
+        if self.responses > 1 { item_ids::later_item(self.responses - 1, &id) } else { id }
     }
 
     pub(super) fn meta(&mut self, meta: &ResponseMeta) {
-        if !self.is_stream || self.meta.is_none() {
+        if !self.delivery.is_streamed() || self.meta.is_none() {
             self.meta = Some(meta.clone());
         }
     }
 
-    pub(super) fn answer_id(&self) -> &str {
+    pub(super) fn response_id(&self) -> &str {
         self.meta.as_ref().map_or("", |meta| meta.id.as_str())
     }
 
+    /// The whole response; `None` if no model responded.
     pub(super) fn response(&self, status: &str, output: Vec<Value>, usage: Value) -> Option<Value> {
-        let mut response = self.repeated.response(self.meta.as_ref()?);
+        let mut response = self.request.response(self.meta.as_ref()?);
         response.insert("status".to_owned(), Value::from(status));
         response.insert("output".to_owned(), Value::Array(output));
         response.insert("usage".to_owned(), usage);
         Some(Value::Object(response))
     }
 
-    pub(super) fn tell(&mut self, (kind, fields): ItemEvent) {
-        if !self.is_stream {
+    /// Adds an event to a stream.
+    pub(super) fn emit(&mut self, (kind, fields): ItemEvent) {
+        if !self.delivery.is_streamed() {
             return;
         }
-        self.begin();
-        self.number(kind, fields);
+        self.start_stream();
+        self.push_event(kind, fields);
     }
 
-    pub(super) fn tell_all(&mut self, told: impl IntoIterator<Item = ItemEvent>) {
-        for told in told {
-            self.tell(told);
+    pub(super) fn emit_all(&mut self, events: impl IntoIterator<Item = ItemEvent>) {
+        for event in events {
+            self.emit(event);
         }
     }
 
-    /// A stream begins with what is known of the response.
-    fn begin(&mut self) {
-        if self.events > 0 {
+    /// A stream begins with two events that hold the response without output.
+    fn start_stream(&mut self) {
+        if self.sequence_number > 0 {
             return;
         }
         for kind in ["response.created", "response.in_progress"] {
             let response = self.response("in_progress", Vec::new(), Value::Null);
-            self.number(kind, json!({"response": response}));
+            self.push_event(kind, json!({"response": response}));
         }
     }
 
-    pub(super) fn number(&mut self, kind: &str, fields: Value) {
-        self.told.push(SseEvent::typed(&events::numbered(kind, fields, self.events)));
-        self.events += 1;
+    /// Adds an event, without starting the stream.
+    pub(super) fn push_event(&mut self, kind: &str, fields: Value) {
+        self.pending.push(SseEvent::typed(&events::numbered(kind, fields, self.sequence_number)));
+        self.sequence_number += 1;
     }
 
-    pub(super) fn taken(&mut self) -> Vec<SseEvent> {
-        std::mem::take(&mut self.told)
+    pub(super) fn take_events(&mut self) -> Vec<SseEvent> {
+        std::mem::take(&mut self.pending)
     }
 
-    /// An item that is whole.
+    /// Adds a complete item.
     pub(super) fn item(&mut self, item: Value) {
-        if self.is_stream {
-            self.tell_all(events::of(self.items.len(), &item));
+        if self.delivery.is_streamed() {
+            self.emit_all(events::whole(self.items.len(), &item));
         }
         self.items.push(item);
     }
 
-    /// An event of the model's, as it came but for its place.
-    pub(super) fn adopt(&mut self, mut event: Value) {
+    /// Forwards an event of the provider's stream, with our position and id of its item.
+    pub(super) fn forward(&mut self, mut event: Value) {
         let kind = fields::text_of(&event, "type").to_owned();
         if let Some(index) = event.get("output_index").and_then(Value::as_u64) {
             let next = self.items.len();
-            let place = *self.places.entry(index).or_insert(next);
-            if place == next {
+            let at = *self.positions.entry(index).or_insert(next);
+            if at == next {
                 self.items.push(Value::Null);
             }
             if let Some(item) = event.get("item").filter(|item| fields::is_reasoning(item)) {
                 let id = self.reasoning_id(fields::text_of(item, "id").to_owned());
-                self.renamed.insert(place, id);
+                self.renamed.insert(at, id);
             }
-            if let Some(id) = self.renamed.get(&place) {
+            if let Some(id) = self.renamed.get(&at) {
                 for pointer in ["/item_id", "/item/id"] {
                     if let Some(known) = event.pointer_mut(pointer) {
                         *known = Value::from(id.as_str());
@@ -135,15 +141,12 @@ impl ResponseOutput {
                 }
             }
             if let Some(item) = event.get("item") {
-                self.items[place] = item.clone();
+                self.items[at] = item.clone();
             }
-            event["output_index"] = Value::from(place);
+            event["output_index"] = Value::from(at);
         }
-        self.begin();
-        if let Some(fields) = event.as_object_mut() {
-            fields.shift_remove("type");
-            fields.shift_remove("sequence_number");
-        }
-        self.number(&kind, event);
+        self.start_stream();
+        remove_fields(&mut event, &["type", "sequence_number"]);
+        self.push_event(&kind, event);
     }
 }

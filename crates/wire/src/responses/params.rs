@@ -1,4 +1,4 @@
-//! What a request says besides its history and tools, and what a response says it used.
+//! Request parameters, and token counts of responses.
 
 use serde_json::{Map, Value, json};
 
@@ -8,15 +8,15 @@ use crate::neutral::{ReasoningEffort, RequestParams, ResponseFormat, is_set};
 use crate::turn::{CallsPerMessage, Delivery, ResponsePrefs, StreamUsage, ToolChoice};
 use crate::usage::TokenCounts;
 
-/// What a program cannot promise: such a request goes to the model with the client's own tools.
+/// The first field whose guarantee a program cannot give. Such a request goes to the model with the client's own tools.
 pub(super) fn incompatible_with_programs(body: &Map<String, Value>) -> Option<&'static str> {
     let choice = body.get("tool_choice")?;
-    let is_unpromised = match fields::text_of(choice, "type") {
+    let is_incompatible = match fields::text_of(choice, "type") {
         "function" => !tools::is_direct(body, choice),
         "allowed_tools" => true,
         _ => false,
     };
-    is_unpromised.then_some("tool_choice")
+    is_incompatible.then_some("tool_choice")
 }
 
 pub(super) fn response_prefs(body: &Map<String, Value>) -> ResponsePrefs {
@@ -36,7 +36,7 @@ pub(super) fn response_prefs(body: &Map<String, Value>) -> ResponsePrefs {
     }
 }
 
-/// Fields that are read elsewhere, or mean nothing beyond this wire.
+/// Fields that are read elsewhere, or that have no meaning on other wires.
 const KNOWN: [&str; 21] = [
     "model",
     "input",
@@ -93,7 +93,7 @@ fn format(format: &Value) -> Option<ResponseFormat> {
     }
 }
 
-/// Stops have no place on this wire.
+/// Stop sequences are left out, because this wire has none.
 pub(super) fn write(params: &RequestParams) -> Map<String, Value> {
     let mut body = Map::new();
     let mut set = |key: &str, value: Option<Value>| _ = value.map(|value| body.insert(key.to_owned(), value));

@@ -1,4 +1,4 @@
-//! Items in the place of references to them.
+//! Replaces references by the items that they refer to.
 
 use std::collections::BTreeSet;
 
@@ -13,36 +13,36 @@ const NOT_STORED: &str = "(an earlier answer that the client referred to by its 
 const TOO_LARGE: &str = "the arguments of this call are not stored here, and are too large for its id; set \
 `store: false`, so that the whole call is sent";
 
-/// What a call is called of which nothing is known.
+/// The name of a call of which only the answer is known.
 const UNKNOWN: &str = "unknown";
 
-/// Items in the place of references to them, each with its place in the request. What nobody can bring back is left
-/// out.
-pub(super) fn resolved(items: Vec<Value>) -> Result<Vec<(usize, Value)>, BadRequest> {
+/// Replaces references by items. Each item has its position in the request. References to items that cannot be restored
+/// are left out.
+pub(super) fn resolve(items: Vec<Value>) -> Result<Vec<(usize, Value)>, BadRequest> {
     let mut resolved = Vec::new();
     for (at, item) in items.into_iter().enumerate() {
         if is_reference(&item) && item_ids::is_large(fields::text_of(&item, "id")) {
             return Err(BadRequest::new(format!("input[{at}].id"), TOO_LARGE));
         }
-        let item = if is_others_call(&item) { Some(item) } else { resolved_item(item) };
+        let item = if is_foreign_call_reference(&item) { Some(item) } else { resolve_item(item) };
         resolved.extend(item.map(|item| (at, item)));
     }
-    Ok(without_overtaken(with_others_calls(resolved)))
+    Ok(without_superseded_reasoning(with_foreign_calls(resolved)))
 }
 
-/// The same for a provider that may know what others refer to.
-pub(super) fn resolved_ours(items: Vec<Value>) -> Vec<Value> {
-    let is_others = |item: &Value| is_reference(item) && !item_ids::is_ours(item);
-    let items = items.into_iter().filter_map(|item| if is_others(&item) { Some(item) } else { resolved_item(item) });
-    without_overtaken(items.map(|item| (0, item)).collect()).into_iter().map(|(_, item)| item).collect()
+/// Replaces only references to items of the gateway. The provider may have stored the others.
+pub(super) fn resolve_own(items: Vec<Value>) -> Vec<Value> {
+    let is_foreign = |item: &Value| is_reference(item) && !item_ids::is_ours(item);
+    let items = items.into_iter().filter_map(|item| if is_foreign(&item) { Some(item) } else { resolve_item(item) });
+    without_superseded_reasoning(items.map(|item| (0, item)).collect()).into_iter().map(|(_, item)| item).collect()
 }
 
 fn is_reference(item: &Value) -> bool {
     fields::kind(item) == "item_reference"
 }
 
-/// A program's state knows of searches.
-fn resolved_item(item: Value) -> Option<Value> {
+/// Searches are left out, because they are in the state of the program after them.
+fn resolve_item(item: Value) -> Option<Value> {
     if item_ids::is_search(&item) {
         return None;
     }
@@ -55,16 +55,16 @@ fn referred_to(id: &str) -> Option<Value> {
     item_ids::call_of(id).or_else(|| item_ids::program_of(id)).or_else(message)
 }
 
-/// A reference to a call that did not go through us.
-fn is_others_call(item: &Value) -> bool {
+/// Whether it is a reference to a call that the gateway did not send.
+fn is_foreign_call_reference(item: &Value) -> bool {
     let id = fields::text_of(item, "id");
     is_reference(item) && !item_ids::is_ours(item) && ["fc_", "ctc_"].iter().any(|prefix| id.starts_with(prefix))
 }
 
-/// No provider takes answers without their calls: those that others made stand where the references were, as far as
-/// the answers tell of them.
-fn with_others_calls(items: Vec<(usize, Value)>) -> Vec<(usize, Value)> {
-    if !items.iter().any(|(_, item)| is_others_call(item)) {
+/// Replaces references to calls that the gateway did not send by calls made up from their answers, because providers
+/// refuse answers without their calls.
+fn with_foreign_calls(items: Vec<(usize, Value)>) -> Vec<(usize, Value)> {
+    if !items.iter().any(|(_, item)| is_foreign_call_reference(item)) {
         return items;
     }
     let mut known: BTreeSet<String> = items
@@ -81,7 +81,7 @@ fn with_others_calls(items: Vec<(usize, Value)>) -> Vec<(usize, Value)> {
         }
     }
     let call = |(at, item): (usize, Value)| {
-        if !is_others_call(&item) {
+        if !is_foreign_call_reference(&item) {
             return Some((at, item));
         }
         let (_, answer) = answers.pop_if(|(of, _)| *of > at)?;
@@ -91,35 +91,39 @@ fn with_others_calls(items: Vec<(usize, Value)>) -> Vec<(usize, Value)> {
         };
         let call =
             ModelCall { name: UNKNOWN.to_owned(), arguments: arguments.to_owned(), format, ..ModelCall::default() };
-        Some((at, fields::written(fields::call_id(&answer), &call)))
+        Some((at, fields::write_call(fields::call_id(&answer), &call)))
     };
     items.into_iter().filter_map(call).collect()
 }
 
-/// Drops thoughts whose answers were for us, with what they led to: a later answer of the same turn has thoughts of
-/// its own, and providers want each before what it led to.
-fn without_overtaken(items: Vec<(usize, Value)>) -> Vec<(usize, Value)> {
-    let mut answer = 0;
-    let mut kept = Vec::new();
-    for (at, mut item) in items.into_iter().rev() {
-        let mut is_overtaken = false;
-        if fields::is_reasoning(&item) {
-            let (of, id) = item_ids::later(&item).map_or((0, None), |(of, id)| (of, Some(id.to_owned())));
-            is_overtaken = of < answer;
-            answer = answer.max(of);
-            if let Some(id) = id {
+/// Drops the reasoning of earlier model responses of a turn, with the server-tool calls that follow it. The gateway
+/// replied to those responses itself. The last response of the turn has its own reasoning, and providers require each
+/// reasoning item right before the item that it belongs to.
+fn without_superseded_reasoning(items: Vec<(usize, Value)>) -> Vec<(usize, Value)> {
+    let mut last_response = 0;
+    let mut superseded = BTreeSet::new();
+    let mut items = items;
+    for (position, (_, item)) in items.iter_mut().enumerate().rev() {
+        if fields::is_reasoning(item) {
+            let later = item_ids::later(item).map(|(response, id)| (response, id.to_owned()));
+            let response = later.as_ref().map_or(0, |(response, _)| *response);
+            if response < last_response {
+                superseded.insert(position);
+            }
+            last_response = last_response.max(response);
+            if let Some((_, id)) = later {
                 item["id"] = Value::from(id);
             }
-        } else if !fields::is_model_output(&item) && !fields::is_call(&item) {
-            answer = 0;
+        } else if !fields::is_model_output(item) && !fields::is_call(item) {
+            last_response = 0;
         }
-        kept.push((at, item, is_overtaken));
     }
-    let mut leads = false;
-    let is_kept = |(at, item, is_overtaken): (usize, Value, bool)| {
-        let is_led_to = fields::is_model_output(&item) && !fields::is_message(&item) && !fields::is_client_call(&item);
-        leads = is_overtaken || leads && is_led_to && !fields::is_reasoning(&item);
-        (!leads).then_some((at, item))
-    };
-    kept.into_iter().rev().filter_map(is_kept).collect()
+    let mut drops = false;
+    let retained = items.into_iter().enumerate().filter_map(|(position, (at, item))| {
+        let is_server_tool =
+            fields::is_model_output(&item) && !fields::is_message(&item) && !fields::is_client_call(&item);
+        drops = superseded.contains(&position) || drops && is_server_tool && !fields::is_reasoning(&item);
+        (!drops).then_some((at, item))
+    });
+    retained.collect()
 }

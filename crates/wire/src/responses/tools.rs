@@ -1,4 +1,4 @@
-//! The client's tools.
+//! Reads the client's tools, and writes tools for the model.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 
 use super::fields;
 use crate::allowed_callers::{AllowedCallers, ProgramDeclaration, ToolSplit};
-use crate::neutral::{ToolDeclaration, ToolInput};
+use crate::neutral::{ToolDeclaration, ToolInput, without_fields};
 use crate::request::BadRequest;
 
-/// The tool by which clients declare that programs may be written.
+/// The tool by which clients declare that the model may write programs.
 pub(super) const PROGRAMS: &str = "programmatic_tool_calling";
 
-/// The provider's search for tools.
+/// The provider's tool that searches for tools.
 const SEARCH: &str = "tool_search";
 
 const CALLERS: &str = "allowed_callers";
@@ -47,18 +47,18 @@ pub(super) fn program_declaration(body: &Map<String, Value>) -> ProgramDeclarati
     ProgramDeclaration::declared_if(entries(body).iter().any(|entry| fields::kind(entry) == PROGRAMS))
 }
 
-/// May the model call the function by itself?
+/// Whether the model may call the chosen function directly.
 pub(super) fn is_direct(body: &Map<String, Value>, choice: &Value) -> bool {
     let default = program_declaration(body).default_callers();
     let is_direct =
         |tool: &Value| AllowedCallers::read(tool.get(CALLERS), default).is_ok_and(AllowedCallers::allow_model);
-    let wanted = FunctionName::of(choice);
+    let chosen = FunctionName::of(choice);
     entries(body).iter().any(|entry| match fields::kind(entry) {
-        "function" => wanted == FunctionName::of(entry) && is_direct(entry),
+        "function" => chosen == FunctionName::of(entry) && is_direct(entry),
         "namespace" => {
             let namespace = fields::text_of(entry, "name");
-            let is_wanted = |tool: &Value| wanted == FunctionName { namespace, name: fields::text_of(tool, "name") };
-            members(entry).iter().any(|tool| is_wanted(tool) && is_direct(tool))
+            let is_chosen = |tool: &Value| chosen == FunctionName { namespace, name: fields::text_of(tool, "name") };
+            members(entry).iter().any(|tool| is_chosen(tool) && is_direct(tool))
         }
         _ => false,
     })
@@ -68,6 +68,7 @@ fn members(entry: &Value) -> &[Value] {
     entry.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
+/// Sorts the tools by who may call them.
 pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> Result<ToolSplit<'_>, BadRequest> {
     let mut split = ToolSplit::default();
     let entries = match body.get("tools") {
@@ -86,7 +87,7 @@ pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> 
                 }
                 if callers.allow_model() {
                     split.direct.insert(fields::text_of(entry, "name").to_owned());
-                    split.passed.push(without(entry, &[CALLERS]));
+                    split.passed.push(without_fields(entry, &[CALLERS]));
                 }
             }
             "namespace" => namespace(entry, &place, programs, &mut split)?,
@@ -94,17 +95,17 @@ pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> 
             SEARCH if fields::text_of(entry, "execution") != "client" => search = Some((split.passed.len(), entry)),
             _ => {
                 split.direct.extend(direct_name(entry));
-                split.passed.push(without(entry, &[CALLERS]));
+                split.passed.push(without_fields(entry, &[CALLERS]));
             }
         }
     }
     if let Some((at, entry)) = search {
-        // The provider searches for what the model calls by itself, and we for what programs call.
-        let is_passed = split.passed.iter().any(is_deferred);
-        if is_passed {
+        // The provider searches the tools that the model calls directly; the gateway searches those for programs.
+        let is_forwarded = split.passed.iter().any(is_deferred);
+        if is_forwarded {
             split.passed.insert(at, entry.clone());
         }
-        if !is_passed || !split.deferred.is_empty() {
+        if !is_forwarded || !split.deferred.is_empty() {
             split.search_tool = Some(SEARCH.to_owned());
         }
     }
@@ -113,12 +114,12 @@ pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> 
     Ok(split)
 }
 
-/// Is something of the entry to be searched for?
+/// Whether the model has to search for the tool, or for one of the namespace.
 fn is_deferred(entry: &Value) -> bool {
     entry.get(DEFERRED) == Some(&Value::Bool(true)) || members(entry).iter().any(is_deferred)
 }
 
-/// Names of functions that the client gave the model in the middle of the conversation. Programs know nothing of them.
+/// Names of functions that the client added in the middle of the conversation. Programs cannot call them.
 fn loaded(body: &Map<String, Value>, split: &ToolSplit<'_>) -> Vec<String> {
     let of_programs: BTreeSet<String> = split
         .tools
@@ -139,7 +140,7 @@ fn loaded(body: &Map<String, Value>, split: &ToolSplit<'_>) -> Vec<String> {
     tools.map(|(name, _)| name).filter(|name| !name.is_empty()).collect()
 }
 
-/// Refuses what only programs may call, but cannot.
+/// Refuses tools that only programs may call, but that are no functions.
 pub(super) fn check_callers(body: &Map<String, Value>) -> Result<(), BadRequest> {
     let check = |entry: &Value, place: String| {
         let place = format!("{place}.{CALLERS}");
@@ -159,7 +160,7 @@ pub(super) fn check_callers(body: &Map<String, Value>) -> Result<(), BadRequest>
     Ok(())
 }
 
-/// Its functions are functions of a server of that name, as the catalog sees it.
+/// Adds a namespace. In the catalog its functions are those of a server with its name.
 fn namespace<'a>(
     entry: &'a Value,
     place: &str,
@@ -182,7 +183,7 @@ fn namespace<'a>(
         }
         if callers.allow_model() {
             split.direct.insert(FunctionName { namespace, name: fields::text_of(tool, "name") }.to_string());
-            direct.push(without(tool, &[CALLERS]));
+            direct.push(without_fields(tool, &[CALLERS]));
         }
     }
     if !direct.is_empty() {
@@ -193,20 +194,20 @@ fn namespace<'a>(
     Ok(())
 }
 
-/// Fields that have no meaning where there are neither programs nor searches.
+/// Fields that have no meaning without programs and searches.
 const OURS: [&str; 2] = [CALLERS, DEFERRED];
 
-/// All but what only programs may call, and what only we understand.
+/// All tools except those that only programs may call, without the fields of the gateway.
 pub(super) fn ordinary(body: &Map<String, Value>, programs: ProgramDeclaration) -> Vec<Value> {
     let is_ordinary = |tool: &&Value| {
         let callers = AllowedCallers::read(tool.get(CALLERS), programs.default_callers());
         callers.is_ok_and(AllowedCallers::are_ordinary)
     };
     let entry = |entry: &Value| match fields::kind(entry) {
-        "function" => is_ordinary(&entry).then(|| without(entry, &OURS)),
+        "function" => is_ordinary(&entry).then(|| without_fields(entry, &OURS)),
         "namespace" => {
             let tools: Vec<Value> =
-                members(entry).iter().filter(is_ordinary).map(|tool| without(tool, &OURS)).collect();
+                members(entry).iter().filter(is_ordinary).map(|tool| without_fields(tool, &OURS)).collect();
             let mut entry = entry.clone();
             let is_left = !tools.is_empty();
             entry["tools"] = Value::Array(tools);
@@ -249,16 +250,6 @@ fn direct_name(entry: &Value) -> BTreeSet<String> {
     entry.get("name").and_then(Value::as_str).map(str::to_owned).into_iter().collect()
 }
 
-fn without(entry: &Value, keys: &[&str]) -> Value {
-    let mut entry = entry.clone();
-    if let Some(fields) = entry.as_object_mut() {
-        for key in keys {
-            fields.shift_remove(*key);
-        }
-    }
-    entry
-}
-
 pub(super) fn read(entry: &Value) -> Option<ToolDeclaration> {
     let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
     let input = match fields::kind(entry) {
@@ -283,7 +274,7 @@ pub(super) fn write(tool: &ToolDeclaration) -> Value {
     match &tool.input {
         ToolInput::Schema(schema) => {
             fields.insert("parameters".to_owned(), schema.clone());
-            // Without it providers make schemas strict that are not meant to be.
+            // Without it, providers treat the schema as strict.
             fields.insert("strict".to_owned(), Value::Bool(false));
         }
         ToolInput::Text { format } => fields.extend(format.as_ref().map(|format| ("format".to_owned(), flat(format)))),
@@ -291,7 +282,7 @@ pub(super) fn write(tool: &ToolDeclaration) -> Value {
     Value::Object(fields)
 }
 
-/// Elsewhere a grammar is an object of its own.
+/// Chat Completions has the grammar in an object of its own.
 fn nested(format: &Value) -> Value {
     match fields::text_of(format, "type") {
         "grammar" => {

@@ -7,6 +7,7 @@ use crate::model_message::{CallFormat, ModelCall};
 use crate::neutral::{Media, MediaKind, MediaSource, MessagePart, MessageRole, NeutralMessage, ToolResult, content};
 use crate::reasoning::Reasoning;
 
+/// Reads the field `instructions`.
 pub(super) fn system_messages(body: &Map<String, Value>) -> Vec<NeutralMessage> {
     match body.get("instructions") {
         Some(Value::String(text)) if !text.is_empty() => {
@@ -17,7 +18,7 @@ pub(super) fn system_messages(body: &Map<String, Value>) -> Vec<NeutralMessage> 
     }
 }
 
-/// What only this wire's providers understand is left out.
+/// Items that only providers of this wire understand are left out.
 pub(super) fn read(item: &Value) -> Vec<NeutralMessage> {
     let (role, parts) = match fields::kind(item) {
         "message" => {
@@ -38,7 +39,7 @@ pub(super) fn read(item: &Value) -> Vec<NeutralMessage> {
     if parts.is_empty() { Vec::new() } else { vec![NeutralMessage { role, parts }] }
 }
 
-/// Elsewhere names have no dots.
+/// Other wires allow no dots in names.
 pub(super) fn read_call(item: &Value) -> ModelCall {
     let mut call = fields::model_call(item);
     if !fields::text_of(item, "namespace").is_empty() {
@@ -101,11 +102,11 @@ pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
         }
         match part {
             MessagePart::Reasoning { state, .. } => {
-                // On other wires the text of messages is a part of its own.
+                // The text of messages is a part of its own.
                 items.extend(state.items().iter().filter(|item| !fields::is_message(item)).cloned());
             }
-            MessagePart::Call(call) => items.push(fields::written(&call.id, call)),
-            MessagePart::Result(answer) => items.push(write_result(answer)),
+            MessagePart::Call(call) => items.push(fields::write_call(&call.id, call)),
+            MessagePart::Result(result) => items.push(write_result(result)),
             MessagePart::Text(_) | MessagePart::Media(_) => {}
         }
     }
@@ -134,12 +135,12 @@ fn write_media(media: &Media) -> Value {
     }
 }
 
-pub(super) fn write_result(answer: &ToolResult) -> Value {
-    let text = answer.text_with_failure();
-    if answer.media.is_empty() {
-        return fields::output(&answer.id, text, answer.format);
+pub(super) fn write_result(result: &ToolResult) -> Value {
+    let text = result.text_with_failure();
+    if result.media.is_empty() {
+        return fields::output(&result.id, text, result.format);
     }
     let text = (!text.is_empty()).then(|| json!({"type": "input_text", "text": text}));
-    let parts: Vec<Value> = text.into_iter().chain(answer.media.iter().map(write_media)).collect();
-    fields::output(&answer.id, parts, answer.format)
+    let parts: Vec<Value> = text.into_iter().chain(result.media.iter().map(write_media)).collect();
+    fields::output(&result.id, parts, result.format)
 }

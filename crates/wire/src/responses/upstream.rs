@@ -1,4 +1,4 @@
-//! What providers of Responses speak.
+//! The provider side of Responses: writes requests, decodes responses.
 
 use std::borrow::Cow;
 
@@ -54,7 +54,7 @@ impl ProviderWire for Responses {
     }
 
     fn write_call(&self, call: &ModelCall, result: Option<&ToolResult>) -> WireCall {
-        WireCall { call: fields::written(&call.id, call), answer: result.map(translate::write_result) }
+        WireCall { call: fields::write_call(&call.id, call), answer: result.map(translate::write_result) }
     }
 
     fn write_tool(&self, tool: &ToolDeclaration) -> Value {
@@ -88,9 +88,9 @@ impl ProviderWire for Responses {
         for key in ["previous_response_id", "conversation"] {
             body.shift_remove(key);
         }
-        // Whoever stores it could only give back what the client never saw.
+        // The provider would store the model's view of the conversation, which the client never sees.
         body.insert("store".to_owned(), Value::Bool(false));
-        // Models that do not think refuse it.
+        // Models without reasoning refuse this value of `include`.
         if body.get("reasoning").is_some_and(Value::is_object) {
             let include = body.entry("include").or_insert_with(|| json!([]));
             match include {
@@ -123,19 +123,19 @@ impl ProviderWire for Responses {
 
 const ENCRYPTED: &str = "reasoning.encrypted_content";
 
-/// Drops thoughts that nothing follows any more: no provider takes them.
+/// Drops reasoning that no output of the model follows, which providers refuse.
 fn without_dangling_reasoning(items: Vec<Value>) -> Vec<Value> {
-    let mut leads = false;
-    let mut kept: Vec<Value> = Vec::new();
+    let mut precedes_output = false;
+    let mut retained: Vec<Value> = Vec::new();
     for item in items.into_iter().rev() {
         if !fields::is_reasoning(&item) {
-            let is_others = fields::is_message(&item) && !fields::is_model_output(&item);
-            leads = !is_others && !fields::is_output(&item) && !fields::is_client_output(&item);
-        } else if !leads {
+            let is_client_message = fields::is_message(&item) && !fields::is_model_output(&item);
+            precedes_output = !is_client_message && !fields::is_output(&item) && !fields::is_client_output(&item);
+        } else if !precedes_output {
             continue;
         }
-        kept.push(item);
+        retained.push(item);
     }
-    kept.reverse();
-    kept
+    retained.reverse();
+    retained
 }

@@ -99,7 +99,8 @@ fn clipped_ids_are_mended_from_the_block_that_carries_the_state_too() {
     };
     let turn = turn_for(ProviderSide::MESSAGES, plain(&messages(&ids[0])));
     let live = turn.conversation.live().expect("the program goes on");
-    let answers: Vec<_> = live.rounds[0].calls.iter().map(|call| (call.asked.call().0, call.answer.clone())).collect();
+    let answers: Vec<_> =
+        live.rounds[0].calls.iter().map(|call| (call.expected.index().0, call.answer.clone())).collect();
     assert_eq!(answers, [(0, Some((0, ok("sunny")))), (1, Some((1, ok("rainy"))))]);
     assert_eq!(live.direct.len(), 1);
 
@@ -166,7 +167,7 @@ fn an_explicit_program_waits_ends_and_is_run_again() {
     let turn = turn_for(ProviderSide::MESSAGES, request);
     let live = turn.conversation.live().expect("it goes on");
     assert_eq!((live.id.as_str(), live.run), (second.as_str(), waiting.run()));
-    let read: Vec<_> = blocks(&turn).iter().map(|block| (block.run, block.is_closed, block.result.clone())).collect();
+    let read: Vec<_> = blocks(&turn).iter().map(|block| (block.run, block.is_closed(), block.result.clone())).collect();
     assert_eq!(read, [(state.run(), true, None), (waiting.run(), false, None)]);
     assert_eq!(ask(&turn).get("container"), None);
 
@@ -191,7 +192,7 @@ fn an_explicit_program_waits_ends_and_is_run_again() {
     // Whoever does not declare programs any more is understood all the same.
     for request in [explicit(&messages), plain(&messages)] {
         let turn = turn_for(ProviderSide::MESSAGES, request);
-        let read: Vec<_> = blocks(&turn).iter().map(|block| (block.run, block.is_closed, &block.result)).collect();
+        let read: Vec<_> = blocks(&turn).iter().map(|block| (block.run, block.is_closed(), &block.result)).collect();
         assert_eq!(read, [(state.run(), true, &None), (waiting.run(), true, &None)]);
         let tail = &turn.conversation.items[3..];
         let blue = json!({"role": "assistant", "content": [{"type": "text", "text": "Blue."}]});
@@ -238,12 +239,12 @@ fn a_program_written_by_hand_is_read_from_its_blocks() {
     let read = blocks(&turn);
     let [first, second] = read[..] else { panic!("{read:?}") };
     assert_eq!(first.result, Some(json!({"status": "success", "data": "fine"})));
-    assert_eq!((first.state.seed.as_str(), first.state.code.as_str(), first.is_closed), ("srvtoolu_a", CODE, true));
+    assert_eq!((first.state.seed.as_str(), first.state.code.as_str(), first.is_closed()), ("srvtoolu_a", CODE, true));
     assert_eq!(first.state.model_messages[0].text.as_deref(), Some("Let me see."));
-    let rounds: Vec<_> = first.rounds.iter().map(|round| (round.number, round.calls[0].asked.call().0)).collect();
+    let rounds: Vec<_> = first.rounds.iter().map(|round| (round.number, round.calls[0].expected.index().0)).collect();
     assert_eq!(rounds, [(0, 0), (1, 1)]);
     assert_eq!(first.journal().expect("all is there").entries().len(), 2);
-    assert_eq!((second.state.model_messages[0].text.as_deref(), second.is_closed), (Some("Fine."), false));
+    assert_eq!((second.state.model_messages[0].text.as_deref(), second.is_closed()), (Some("Fine."), false));
     assert_eq!(turn.conversation.live().map(|block| block.id.as_str()), Some("srvtoolu_b"));
 }
 
@@ -275,7 +276,7 @@ fn programs_survive_clients_that_drop_or_rewrite_blocks() {
         list.push(json!({"role": "assistant", "content": [ended]}));
         list.push(json!({"role": "user", "content": "Thanks."}));
         let turn = turn_for(ProviderSide::MESSAGES, explicit(&messages));
-        assert!(blocks(&turn)[0].is_closed && blocks(&turn)[0].result.is_none());
+        assert!(blocks(&turn)[0].is_closed() && blocks(&turn)[0].result.is_none());
         // Answers that are not there any more leave the result that the client was told.
         messages[2]["content"] = json!("(cleared)");
         let turn = turn_for(ProviderSide::MESSAGES, explicit(&messages));

@@ -27,7 +27,7 @@ fn history(messages: &[Value]) -> Value {
 fn answered(turn: &Turn) -> Option<Vec<u32>> {
     let live = turn.conversation.live()?;
     let calls = live.rounds.iter().flat_map(|round| &round.calls).filter(|call| call.answer.is_some());
-    Some(calls.map(|call| call.asked.call().0).collect())
+    Some(calls.map(|call| call.expected.index().0).collect())
 }
 
 #[test]

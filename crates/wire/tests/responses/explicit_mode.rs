@@ -44,7 +44,7 @@ fn clients_that_know_programs_carry_them_as_items() {
     history.as_array_mut().expect("items").extend([result, json!({"role": "user", "content": "Thanks."})]);
     let last = turn(ProviderSide::RESPONSES, explicit(&history));
     let ConversationItem::Program(block) = &last.conversation.items[1] else { panic!("{:?}", last.conversation) };
-    assert_eq!((block.is_closed, block.result.as_ref()), (true, Some(&shown)));
+    assert_eq!((block.is_closed(), block.result.as_ref()), (true, Some(&shown)));
     let mut expected = expected_history();
     expected.as_array_mut().expect("items").push(json!({"role": "user", "content": "Thanks."}));
     assert_eq!(asked(&last, "sunny!")["input"], expected);
@@ -73,7 +73,7 @@ fn programs_are_found_again_by_their_ids_alone() {
     ]);
     let last = turn(ProviderSide::RESPONSES, body);
     let ConversationItem::Program(block) = &last.conversation.items[1] else { panic!("{:?}", last.conversation) };
-    assert!(block.is_closed);
+    assert!(block.is_closed());
     let ConversationItem::Entry(message) = &last.conversation.items[2] else { panic!("{:?}", last.conversation) };
     assert!(message["content"][0]["text"].as_str().is_some_and(|text| text.contains("not stored here")));
 }
@@ -130,7 +130,7 @@ fn a_program_goes_on_for_a_client_that_sends_only_ids() {
     let live = again.conversation.live().expect("the program goes on");
     let expected: Vec<ExpectedCall> =
         [call(0), call(1)].iter().map(|call| ExpectedCall::Digest(CallRef::from(call))).collect();
-    let known: Vec<ExpectedCall> = live.rounds[0].calls.iter().map(|call| call.asked.clone()).collect();
+    let known: Vec<ExpectedCall> = live.rounds[0].calls.iter().map(|call| call.expected.clone()).collect();
     assert_eq!(known, expected);
     assert_eq!(live.journal().expect("whole").entries().len(), 2);
 }
@@ -182,7 +182,7 @@ fn what_comes_late_reaches_its_program() {
     let result = json!({"type": "program_output", "call_id": output[1]["call_id"], "result": "1"});
     let ended = history(&[question(), later], &[result]);
     let ConversationItem::Program(block) = &ended.conversation.items[1] else { panic!("{:?}", ended.conversation) };
-    assert_eq!((block.rounds.len(), block.is_closed), (2, true));
+    assert_eq!((block.rounds.len(), block.is_closed()), (2, true));
     assert_eq!(ended.conversation.items.len(), 3);
 }
 
