@@ -9,6 +9,7 @@
 mod config;
 mod gateway;
 mod http;
+mod key_mask;
 mod observe;
 mod options;
 mod quota;

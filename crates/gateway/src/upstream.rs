@@ -13,6 +13,7 @@ use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::http::{self, TurnError};
+use crate::key_mask::KeyMask;
 use crate::observe::{Event, Observer};
 
 /// A body as it arrives.
@@ -58,6 +59,8 @@ pub(crate) struct UpstreamResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: ByteStream,
+    /// For errors that come with a success.
+    pub mask: KeyMask,
 }
 
 /// A provider of models, or a script that plays one.
@@ -216,12 +219,12 @@ impl Upstreams {
                 let url = format!("{base_url}{}{query}", endpoint.path);
                 let sent = self.client.post(url).headers(headers).body(body).send();
                 let response = sent.await.map_err(|error| unreachable(&upstream.name, &error))?;
-                Ok(UpstreamResponse {
-                    provider,
-                    status: response.status(),
-                    headers: http::returned(response.headers()),
-                    body: Box::pin(response.bytes_stream().map(|piece| piece.map_err(|error| describe(&error)))),
-                })
+                let mask = KeyMask::new(key.as_ref());
+                let (status, headers) = (response.status(), http::returned(response.headers(), key.as_ref()));
+                let body = Box::pin(response.bytes_stream().map(|piece| piece.map_err(|error| describe(&error))));
+                // Answers are passed on as they are: only errors tell of keys.
+                let body = if status.is_success() { body } else { mask.body(body) };
+                Ok(UpstreamResponse { provider, status, headers, body, mask })
             }
         }
     }
@@ -308,7 +311,8 @@ fn scripted(script: &Script, endpoint: &Endpoint, body: &[u8]) -> UpstreamRespon
     if endpoint.purpose == Purpose::TokenCount {
         let count = Bytes::from(script.count_tokens(&request).to_string());
         let body = Box::pin(stream::iter([Ok(count)]));
-        return UpstreamResponse { provider, status: StatusCode::OK, headers: HeaderMap::new(), body };
+        let mask = KeyMask::new(None);
+        return UpstreamResponse { provider, status: StatusCode::OK, headers: HeaderMap::new(), body, mask };
     }
     let reply = script.reply(provider.wire(), &request);
     let mut headers = HeaderMap::new();
@@ -325,7 +329,8 @@ fn scripted(script: &Script, endpoint: &Endpoint, body: &[u8]) -> UpstreamRespon
         Ok(piece.bytes)
     });
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    UpstreamResponse { provider, status, headers, body: Box::pin(pieces.chain(stream::iter(cut))) }
+    let body = Box::pin(pieces.chain(stream::iter(cut)));
+    UpstreamResponse { provider, status, headers, body, mask: KeyMask::new(None) }
 }
 
 /// How long to wait before asking again, if the upstream says that this may help.

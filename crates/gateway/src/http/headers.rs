@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use dacapo_wire::{AuthHeader, BadRequest, CodeMode, ProviderSide, Turn};
 
 use super::errors::TurnError;
+use crate::key_mask::KeyMask;
 use crate::observe::{Event, Observer};
 use crate::upstream::{RequestContext, Secret};
 
@@ -30,6 +31,15 @@ fn is_ours(name: &HeaderName) -> bool {
     OURS.contains(&name.as_str()) || name.as_str().starts_with("x-dacapo-")
 }
 
+/// Headers that name the account of whoever owns the key.
+const OF_ACCOUNT: [&str; 3] = ["openai-organization", "openai-project", "anthropic-organization-id"];
+
+/// Names of headers that are meant for this connection only, as `Connection` lists them.
+fn of_connection(headers: &HeaderMap) -> Vec<String> {
+    let listed = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    listed.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect()
+}
+
 /// The headers of a request to a provider.
 pub(crate) fn forwarded(
     context: &RequestContext,
@@ -40,11 +50,17 @@ pub(crate) fn forwarded(
     let mut forwarded = HeaderMap::new();
     let is_same_wire = context.client.wire() == provider.wire();
     let mut client_key = None;
+    let of_connection = of_connection(&context.headers);
     for (name, value) in &context.headers {
         let is_key = *name == header::AUTHORIZATION || name == "api-key" || name == "x-api-key";
         // Headers of one protocol may mean something else to providers of another.
         let is_of_protocol =
             ["anthropic-", "openai-", "x-stainless-"].iter().any(|start| name.as_str().starts_with(start));
+        // With the operator's key, the client does not say on which of the operator's accounts it is charged.
+        let is_of_account = key.is_some() && OF_ACCOUNT.contains(&name.as_str());
+        if is_of_account || of_connection.iter().any(|listed| name == listed.as_str()) {
+            continue;
+        }
         if is_key && !is_same_wire {
             client_key = Some(value);
         } else if !is_ours(name) && (is_same_wire || !is_of_protocol) && (!is_key || pass_client_key && key.is_none()) {
@@ -75,10 +91,17 @@ pub(crate) fn forwarded(
     forwarded
 }
 
-/// Of an upstream's answer that passes through.
-pub(crate) fn returned(headers: &HeaderMap) -> HeaderMap {
-    let kept = headers.iter().filter(|(name, _)| !is_ours(name) && **name != header::SET_COOKIE);
-    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+/// Of an upstream's answer that passes through. Nothing in it tells of the operator's key, and of the account behind it.
+pub(crate) fn returned(headers: &HeaderMap, key: Option<&Secret>) -> HeaderMap {
+    let of_connection = of_connection(headers);
+    let kept = headers.iter().filter(|(name, _)| {
+        let is_of_account = key.is_some() && OF_ACCOUNT.contains(&name.as_str());
+        let is_of_connection = of_connection.iter().any(|listed| *name == listed.as_str());
+        !is_ours(name) && **name != header::SET_COOKIE && !is_of_account && !is_of_connection
+    });
+    let mut kept = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+    KeyMask::new(key).headers(&mut kept);
+    kept
 }
 
 /// The headers of an upstream's response that concern the request, not the body.

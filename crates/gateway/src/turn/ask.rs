@@ -42,13 +42,14 @@ impl TurnRunner {
     }
 
     async fn decode_whole(&self, response: UpstreamResponse) -> Result<ModelResponse, TurnError> {
+        let mask = response.mask.clone();
         let body = response.whole(RESPONSE_BYTES_MAX).await.map_err(TurnError::upstream)?;
         let body: Value = serde_json::from_slice(&body)
             .map_err(|error| TurnError::upstream(format!("the upstream's answer is not JSON: {error}")))?;
         let is_error = |body: &Value| body.get("error").is_some_and(|error| !error.is_null());
         if is_error(&body) && CONTENT_KEYS.iter().all(|key| body.get(key).is_none()) {
             let (wire, status) = (self.turn.provider.wire(), status_of(&body));
-            return Err(TurnError::passed(wire, status, self.returned.clone(), Bytes::from(body.to_string())));
+            return Err(TurnError::passed(wire, status, self.returned.clone(), mask.text(&body.to_string())));
         }
         let mut response = self.turn.provider.decode_response(body).map_err(TurnError::upstream)?;
         self.turn.restore_text_calls(&mut response.message);
@@ -97,7 +98,7 @@ impl TurnRunner {
                     }
                     StreamError::Provider(body) => {
                         let status = status_of(&body);
-                        let body = Bytes::from(body.to_string());
+                        let body = response.mask.text(&body.to_string());
                         TurnError::passed(provider.wire(), status, json_headers(&self.returned), body)
                     }
                 })?;

@@ -1,6 +1,7 @@
 //! The gateway over real HTTP.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod account;
 mod common;
 mod crowd;
 mod overload;
