@@ -11,8 +11,8 @@ use tracing::level_filters::LevelFilter;
 
 use crate::http::{self, ApiClient, ApiClients};
 use crate::options::{
-    ClientOptions, CodeModeOptions, ConfigError, GatewayOptions, StoreOptions, TimeoutOptions, UpstreamOptions,
-    WarmOptions,
+    ClientOptions, CodeModeOptions, ConfigError, GatewayOptions, StepOptions, StoreOptions, TimeoutOptions,
+    UpstreamOptions, WarmOptions,
 };
 use crate::store::StoreConfig;
 use crate::upstream::{Secret, Upstream, UpstreamKind};
@@ -44,7 +44,16 @@ pub struct Config {
     pub(crate) connect_timeout: Duration,
     pub(crate) idle_timeout: Duration,
     pub log: LevelFilter,
+    pub(crate) step_endpoint: StepEndpoint,
+    has_demo_model: bool,
     allow_unauthenticated: bool,
+}
+
+/// Whether clients may run programs of their own with `POST /v1/step`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StepEndpoint {
+    Served,
+    Off,
 }
 
 #[derive(Debug)]
@@ -89,6 +98,7 @@ impl GatewayOptions {
         }
         let body_bytes_max = positive("body_bytes_max", self.body_bytes_max.unwrap_or(BODY_BYTES_MAX), &mut errors);
         let turns_max = positive("turns_max", self.turns_max.unwrap_or(TURNS_MAX), &mut errors);
+        let has_demo_model = self.demo_model != Some(false);
         let config = Config {
             listen,
             secret: Secret(secret),
@@ -115,6 +125,11 @@ impl GatewayOptions {
             connect_timeout: seconds("timeouts.connect_seconds", self.timeouts.connect_seconds, 10, &mut errors),
             idle_timeout: seconds("timeouts.idle_seconds", self.timeouts.idle_seconds, 600, &mut errors),
             log: self.log(&mut errors),
+            step_endpoint: match self.step.enabled {
+                Some(false) => StepEndpoint::Off,
+                Some(true) | None => StepEndpoint::Served,
+            },
+            has_demo_model,
             allow_unauthenticated: self.allow_unauthenticated == Some(true),
         };
         if errors.is_empty() { Ok(config) } else { Err(ConfigError(errors)) }
@@ -213,7 +228,7 @@ impl GatewayOptions {
                 }
             }));
         }
-        if !has_demo {
+        if !has_demo && self.demo_model != Some(false) {
             let script_from = Some("demo".to_owned());
             upstreams.insert(
                 0,
@@ -329,6 +344,7 @@ impl Config {
             drain_seconds: Some(self.drain.as_secs()),
             shutdown_seconds: Some(self.shutdown.as_secs()),
             step_seconds_max: Some(self.step_timeout.as_secs()),
+            demo_model: Some(self.has_demo_model),
             log: Some(self.log.to_string()),
             code_mode: CodeModeOptions {
                 default: Some(self.code_mode.default.name().to_owned()),
@@ -351,6 +367,7 @@ impl Config {
                 connect_seconds: Some(self.connect_timeout.as_secs()),
                 idle_seconds: Some(self.idle_timeout.as_secs()),
             },
+            step: StepOptions { enabled: Some(self.step_endpoint == StepEndpoint::Served) },
             store: match &self.store {
                 None => StoreOptions { kind: Some("off".to_owned()), ..StoreOptions::default() },
                 Some(StoreConfig::Memory { bytes_max, ttl }) => StoreOptions {

@@ -28,7 +28,7 @@ use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, hea
 use axum::routing::{get, post};
 use bytes::Bytes;
 use dacapo_catalog::BYTES_PER_TOKEN;
-use dacapo_replay::{Step, StepRequest};
+use dacapo_replay::{ServiceRules, Step, StepRequest};
 use dacapo_wire::{ClientSide, Delivery, ParsedRequest, Turn, Wire};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -36,6 +36,7 @@ use tokio::sync::mpsc;
 
 use self::exit::{Exit, StreamingTurn, TurnTask};
 use self::request::{ClientRequest, bad_request};
+use crate::config::StepEndpoint;
 use crate::gateway::{Gateway, StartError};
 use crate::observe::{Observer, OpenRequest};
 use crate::quota::{QuotaShare, SpentBy};
@@ -297,13 +298,19 @@ impl GatewayServer {
     async fn step(&self, request: Request<Body>) -> Result<Step, TurnError> {
         let (parts, body) = request.into_parts();
         let client = self.admit(&parts)?;
+        if self.gateway.config.step_endpoint == StepEndpoint::Off {
+            let message = "the step function is switched off here (step.enabled of the gateway); `dacapo step` runs it";
+            return Err(TurnError::refused(StatusCode::NOT_FOUND, "not_found_error", message));
+        }
         let body = self.body(&client, body).await?;
         let _turn = self.take_turn(&client)?;
+        let tenant = Arc::clone(&client);
         let stepped = self.gateway.run_programs(&client, move |gateway, should_continue| {
             let text =
                 std::str::from_utf8(&body).map_err(|error| bad_request("body", format!("is not UTF-8: {error}")))?;
-            let request = StepRequest::parse_with(text, &gateway.toolboxes)
-                .map_err(|error| bad_request(&error.path, error.message))?;
+            let rules = ServiceRules { toolboxes: &gateway.toolboxes, tenant: &tenant, limits: &gateway.config.limits };
+            let request =
+                StepRequest::parse_for(text, rules).map_err(|error| bad_request(&error.path, error.message))?;
             gateway.stepper.step(&request, should_continue).map_err(TurnError::from)
         });
         self.turn_deadline().limit(async { stepped.await? }).await

@@ -23,11 +23,14 @@ pub struct GatewayOptions {
     pub drain_seconds: Option<u64>,
     pub shutdown_seconds: Option<u64>,
     pub step_seconds_max: Option<u64>,
+    /// Whether the built-in scripted model is served as `demo`.
+    pub demo_model: Option<bool>,
     pub log: Option<String>,
     pub code_mode: CodeModeOptions,
     pub warm: WarmOptions,
     pub timeouts: TimeoutOptions,
     pub store: StoreOptions,
+    pub step: StepOptions,
     pub limits: BTreeMap<String, u64>,
     #[serde(rename = "client")]
     pub clients: Vec<ClientOptions>,
@@ -64,6 +67,13 @@ pub struct TimeoutOptions {
     pub turn_seconds: Option<u64>,
     pub connect_seconds: Option<u64>,
     pub idle_seconds: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StepOptions {
+    /// Whether `POST /v1/step` is served.
+    pub enabled: Option<bool>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -112,7 +122,7 @@ pub struct ConfigError(pub(crate) Vec<String>);
 const NO_SETTINGS: [&str; 3] = ["DACAPO_CLANG", "DACAPO_WASM_LD", "DACAPO_CONFIG"];
 
 /// Keys that an environment variable may set: `code_mode.default` is `DACAPO_CODE_MODE_DEFAULT`.
-const FROM_ENVIRONMENT: [&str; 28] = [
+const FROM_ENVIRONMENT: [&str; 30] = [
     "listen",
     "secret",
     "allow_unauthenticated",
@@ -123,6 +133,7 @@ const FROM_ENVIRONMENT: [&str; 28] = [
     "drain_seconds",
     "shutdown_seconds",
     "step_seconds_max",
+    "demo_model",
     "log",
     "code_mode.default",
     "code_mode.declarations_tokens_max",
@@ -136,6 +147,7 @@ const FROM_ENVIRONMENT: [&str; 28] = [
     "timeouts.turn_seconds",
     "timeouts.connect_seconds",
     "timeouts.idle_seconds",
+    "step.enabled",
     "store.kind",
     "store.url",
     "store.ttl_seconds",

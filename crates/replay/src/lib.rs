@@ -49,7 +49,7 @@ pub use journal::{Answer, ArgsDigest, CallIndex, CompletedCall, Journal, Journal
 pub use journal_format::JournalFormatError;
 pub use limits::{Limit, Limits};
 pub use program::{Program, undefined_functions};
-pub use request::{RequestError, StepRequest};
+pub use request::{RequestError, ServiceRules, StepRequest};
 pub use step::{Call, ComparedCall, ErrorKind, LogLine, MadeCall, Outcome, ProgramFailure, ResourceUsage, Step};
 pub use stepper::{StepError, Stepper, WarmPrograms};
 pub use toolbox::Toolbox;

@@ -38,6 +38,20 @@ pub struct StepRequest {
     pub reuse: Vec<CompletedCall>,
     /// What the program may use.
     pub limits: Limits,
+    /// Whose request it is, in a service for several: what a step of one tenant left in memory never serves, nor
+    /// hastens, a step of another. It does not change the outcome.
+    pub tenant: String,
+}
+
+/// How a service reads the requests of its clients.
+#[derive(Debug, Clone, Copy)]
+pub struct ServiceRules<'a> {
+    /// Tool lists that were seen before.
+    pub toolboxes: &'a Toolboxes,
+    /// Whose request it is.
+    pub tenant: &'a str,
+    /// What a program may use. A request may ask for less, but not for more.
+    pub limits: &'a Limits,
 }
 
 /// What is wrong with a request, and where.
@@ -57,7 +71,14 @@ impl StepRequest {
     /// A request for the first step of a program, with default limits.
     pub fn new(program: Program, toolbox: impl Into<Arc<Toolbox>>) -> StepRequest {
         let toolbox = toolbox.into();
-        StepRequest { program, toolbox, journal: Journal::default(), reuse: Vec::new(), limits: Limits::default() }
+        StepRequest {
+            program,
+            toolbox,
+            journal: Journal::default(),
+            reuse: Vec::new(),
+            limits: Limits::default(),
+            tenant: String::new(),
+        }
     }
 
     /// The same request with these answers.
@@ -91,30 +112,49 @@ impl StepRequest {
     /// assert_eq!(error.path, "program.code");
     /// ```
     pub fn parse(text: &str) -> Result<StepRequest, RequestError> {
-        StepRequest::read(text, &|tools| Toolbox::read(tools).map(Arc::new))
+        StepRequest::read(text, &|tools| Toolbox::read(tools).map(Arc::new), None)
     }
 
     /// Like [`StepRequest::parse`], with tool lists that were seen before taken from a cache.
     pub fn parse_with(text: &str, toolboxes: &Toolboxes) -> Result<StepRequest, RequestError> {
-        StepRequest::read(text, &|tools| toolboxes.get(tools))
+        StepRequest::read(text, &|tools| toolboxes.get(tools), None)
+    }
+
+    /// Like [`StepRequest::parse`], by the rules of a service.
+    ///
+    /// ```
+    /// use dacapo_replay::{Limits, ServiceRules, StepRequest, Toolboxes};
+    /// let rules = ServiceRules { toolboxes: &Toolboxes::default(), tenant: "ann", limits: &Limits::default() };
+    /// let greedy = r#"{"program": {"code": "return 1"}, "limits": {"calls": 10001}}"#;
+    /// assert_eq!(StepRequest::parse_for(greedy, rules).unwrap_err().path, "limits.calls");
+    /// ```
+    pub fn parse_for(text: &str, rules: ServiceRules<'_>) -> Result<StepRequest, RequestError> {
+        let toolbox = |tools: &str| rules.toolboxes.get_for(rules.tenant, tools);
+        let request = StepRequest::read(text, &toolbox, Some(rules.limits))?;
+        Ok(StepRequest { tenant: rules.tenant.to_owned(), ..request })
     }
 
     fn read(
         text: &str,
         toolbox: &dyn Fn(&str) -> Result<Arc<Toolbox>, RequestError>,
+        ceilings: Option<&Limits>,
     ) -> Result<StepRequest, RequestError> {
         let raw: &RawValue = serde_json::from_str(text)
             .map_err(|error| RequestError::new("", format!("the request is not JSON: {error}")))?;
         let fields = ObjectFields::read(raw, "", &["program", "tools", "journal", "reuse", "limits"])?;
         let program = program(fields.raw("program").ok_or_else(|| RequestError::new("program", "is missing"))?)?;
         let toolbox = toolbox(fields.raw("tools").map_or("[]", RawValue::get))?;
-        let limits = fields.raw("limits").map_or_else(|| Ok(Limits::default()), limits)?;
+        let limits = match fields.raw("limits") {
+            Some(raw) => limits(raw, ceilings)?,
+            None => ceilings.cloned().unwrap_or_default(),
+        };
         Ok(StepRequest {
             program,
             toolbox,
             journal: read_journal(&fields.list("journal")?, &["call", "tool", "args", "ok", "error"])?,
             reuse: reuse(&fields.list("reuse")?)?,
             limits,
+            tenant: String::new(),
         })
     }
 }
@@ -198,11 +238,16 @@ fn reuse(items: &[ListItem<'_>]) -> Result<Vec<CompletedCall>, RequestError> {
     items.iter().map(record).collect()
 }
 
-fn limits(raw: &RawValue) -> Result<Limits, RequestError> {
+/// The limits of a request. None may be above its ceiling, and one that is not given is at its ceiling.
+fn limits(raw: &RawValue, ceilings: Option<&Limits>) -> Result<Limits, RequestError> {
     let fields = ObjectFields::read(raw, "limits", &Limit::ALL.map(Limit::name))?;
-    let mut limits = Limits::default();
+    let mut limits = ceilings.cloned().unwrap_or_default();
     for limit in Limit::ALL {
         if let Some(value) = fields.optional::<u64>(limit.name())? {
+            if let Some(ceiling) = ceilings.map(|ceilings| ceilings.get(limit)).filter(|ceiling| value > *ceiling) {
+                let message = format!("{value} is more than is allowed here; ask for at most {ceiling}");
+                return Err(fields.error(limit.name(), message));
+            }
             limits.set(limit, value).map_err(|range| {
                 fields.error(
                     limit.name(),

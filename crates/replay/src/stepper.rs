@@ -206,6 +206,7 @@ impl Stepper {
 /// Digest of all of the request but its journal.
 fn base(request: &StepRequest) -> CacheKey {
     let mut hash = Sha256::new();
+    hash.update(Sha256::digest(&request.tenant));
     hash.update(request.program.digest());
     hash.update(request.toolbox.digest());
     for value in request.limits.values() {
@@ -226,5 +227,31 @@ fn unstarted(failure: Box<ProgramFailure>, request: &StepRequest) -> Step {
         logs: Vec::new(),
         usage: ResourceUsage { fuel: 0, memory_bytes: 0 },
         record: request.reuse.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_tenant_ran_does_not_hasten_another() {
+        let stepper = Stepper::new(WarmPrograms { count_max: 4, bytes_max: 64 << 20 }).unwrap();
+        let ends = "let sum = 0; for (let i = 0; i < 2e7; i++) sum += i; return sum";
+        let pauses = "let sum = 0; for (let i = 0; i < 2e7; i++) sum += i; return await f({})";
+        for code in [ends, pauses] {
+            let text = serde_json::json!({"program": {"code": code}, "tools": [{"name": "f"}]}).to_string();
+            let (toolboxes, limits) = (crate::Toolboxes::default(), crate::Limits::default());
+            let request = |tenant: &str| {
+                let rules = crate::ServiceRules { toolboxes: &toolboxes, tenant, limits: &limits };
+                StepRequest::parse_for(&text, rules).unwrap()
+            };
+            let first = stepper.step(&request("ann"), &|| true).unwrap();
+            // A step that has to run its program is interrupted; one from memory is not.
+            assert!(matches!(stepper.step(&request("bob"), &|| false), Err(StepError::Interrupted)));
+            assert!(matches!(stepper.step(&request(""), &|| false), Err(StepError::Interrupted)));
+            let again = stepper.step(&request("ann"), &|| false).unwrap();
+            assert_eq!(serde_json::to_string(&again).unwrap(), serde_json::to_string(&first).unwrap());
+        }
     }
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::common::{Model, Running, options, post_json, post_with, send_to, tool};
+use crate::common::{Answered, Model, Running, options, post_json, post_with, send_to, tool};
 
 const SCRIPT: &str = r#"
 [[turn]]
@@ -274,4 +274,67 @@ async fn a_gateway_that_drains_says_so_and_still_takes_requests() {
     assert_eq!((taken.status, taken.headers["connection"].to_str().unwrap()), (200, "close"));
     served.await.unwrap().unwrap();
     assert!(client.get(&ready).send().await.is_err());
+}
+
+/// To the step function, as this client.
+async fn step(gateway: &Running, client: &str, request: Value) -> Answered {
+    let key = format!("Bearer {client}");
+    send_to(&format!("{}/step", gateway.url), &request, &[("authorization", &key)]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_programs_of_one_client_do_not_keep_another_waiting() {
+    let model = Model::start(SCRIPT).await;
+    let mut options = options(&model);
+    options.clients = clients();
+    options.step_seconds_max = Some(20);
+    options.limits.insert("fuel".to_owned(), 1_000_000_000_000);
+    let gateway = Running::start(options).await;
+    // More than there are places for running programs on any machine that runs this in reasonable time.
+    let heavy = (0..40).map(|number| {
+        let code = format!("let i = {number}; while (true) i++;");
+        Box::pin(step(&gateway, "ann", json!({"program": {"code": code}})))
+    });
+    let mut heavy = futures_util::future::select_all(heavy);
+    let light = async {
+        for number in 0..20 {
+            let code = format!("return {number}");
+            let answered = step(&gateway, "bob", json!({"program": {"code": code}})).await;
+            assert_eq!(answered.json()["result"]["data"], number);
+        }
+    };
+    tokio::select! {
+        (ended, ..) = &mut heavy => panic!("bob waits for ann's programs: one has ended with {}", ended.status),
+        () = light => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_step_function_holds_to_the_operators_limits() {
+    let model = Model::start(SCRIPT).await;
+    let mut options = options(&model);
+    options.clients = clients();
+    options.limits.insert("calls".to_owned(), 2);
+    let gateway = Running::start(options.clone()).await;
+    let request = |limits: Value| json!({"program": {"code": "await Promise.all([f({}), f({}), f({})])"}, "tools": [{"name": "f"}], "limits": limits});
+    for limits in [json!({}), json!({"calls": 2}), json!({"calls": 1})] {
+        let answered = step(&gateway, "ann", request(limits)).await;
+        assert_eq!(answered.json()["result"]["error"]["limit"], "calls", "{}", answered.text);
+    }
+    for limits in [json!({"calls": 3}), json!({"fuel": 1_000_000_000_000_u64})] {
+        let answered = step(&gateway, "ann", request(limits)).await;
+        assert_eq!(answered.status, 400);
+        assert!(answered.text.contains("is more than is allowed here; ask for at most"), "{}", answered.text);
+    }
+
+    options.step.enabled = Some(false);
+    options.demo_model = Some(false);
+    let gateway = Running::start(options).await;
+    let off = step(&gateway, "ann", request(json!({}))).await;
+    assert_eq!(off.status, 404);
+    assert!(off.text.contains("step.enabled"), "{}", off.text);
+    let mut request = ask("hi");
+    request["model"] = json!("demo");
+    post_with(&gateway.url, &request, &[("authorization", "Bearer ann")]).await;
+    assert_eq!(model.asked()[0]["model"], "demo", "the name is free for an upstream");
 }
