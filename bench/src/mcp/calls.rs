@@ -157,7 +157,13 @@ async fn call_by_sdk(client: &Client, args: Map<String, Value>) -> anyhow::Resul
 }
 
 async fn call_by_fleet(fleet: &Fleet, args: Map<String, Value>) -> anyhow::Result<String> {
-    let call = ToolCall { server: "s0".to_owned(), tool: "echo".to_owned(), args, idempotency_key: "bench".to_owned() };
+    let call = ToolCall {
+        server: "s0".to_owned(),
+        tool: "echo".to_owned(),
+        args,
+        idempotency_key: "bench".to_owned(),
+        approved: None,
+    };
     match fleet.call(&call, &CancellationToken::new()).await?.answer {
         Answer::Ok(text) => Ok(serde_json::from_str(text.as_str())?),
         Answer::Error { message, .. } => bail!("echo failed: {message}"),

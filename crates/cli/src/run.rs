@@ -1,6 +1,7 @@
 //! `dacapo run`: one program from start to end.
 
 mod live;
+mod terminal_approver;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -29,7 +29,7 @@ use std::thread;
 use std::time::Duration;
 
 use dacapo_replay::{Tool, Toolbox};
-use dacapo_runner::{BoxFuture, CallError, CancellationToken, ToolCall, ToolHost, ToolOutput};
+use dacapo_runner::{BoxFuture, CallError, CancellationToken, ToolCall, ToolDigest, ToolHost, ToolOutput};
 use futures_util::future::join_all;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
@@ -137,6 +137,10 @@ impl ToolHost for Fleet {
     fn annotations(&self, server: &str, tool: &str) -> Map<String, Value> {
         let list = self.servers.iter().find(|known| known.name == server).map(|server| server.list());
         list.and_then(|list| list.annotations.get(tool).cloned()).unwrap_or_default()
+    }
+
+    fn definition(&self, server: &str, tool: &str) -> Option<ToolDigest> {
+        self.servers.iter().find(|known| known.name == server)?.list().definition(tool)
     }
 
     fn tools_confirmed<'a>(&'a self, server: &'a str, cancel: &'a CancellationToken) -> BoxFuture<'a, ()> {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dacapo_replay::ANSWER_TOKENS_DEFAULT;
-use dacapo_runner::{CancellationToken, Execution, Runner};
+use dacapo_runner::{ApprovalVerdict, CancellationToken, Execution, Runner};
 use futures_util::future::BoxFuture;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
@@ -35,7 +35,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::tool_servers::ToolServers;
 use elicitation::ApprovalRoute;
-use program_task::{ApprovalRequest, ApprovalVerdict, CallSummary, CanAsk, ProgramDigest, ProgramTask};
+use program_task::{ApprovalRequest, CallSummary, CanAsk, ProgramDigest, ProgramTask};
 use progress_reporter::ProgressReporter;
 use reply::{brief, reply};
 use suspended::{ResumeOutcome, SUSPENDED_MAX, SuspendedProgram, SuspendedPrograms};
@@ -196,9 +196,17 @@ impl McpServer {
         let SuspendedProgram { mut task, requests } = *suspended;
         let Some(permit) = self.run_permit(context).await else { return failure(CANCELLED.to_owned()).into() };
         let mut responses = responses.unwrap_or_default();
+        let mut answered: Vec<(ApprovalRequest, ApprovalVerdict)> = Vec::new();
         for (key, request) in requests {
-            let verdict = responses.remove(&key).map_or(ApprovalVerdict::Deny, |response| elicitation::read(&response));
-            task.answer(request, verdict);
+            let verdict = responses.remove(&key).map_or(ApprovalVerdict::Deny, |response| {
+                elicitation::ApprovalForm::new(&request.question).read(&response)
+            });
+            answered.push((request, verdict));
+        }
+        // The questions were asked together. Whoever denies all at one of them means the others too.
+        let denies_all = answered.iter().any(|(_, verdict)| *verdict == ApprovalVerdict::DenyAll);
+        for (request, verdict) in answered {
+            task.answer(request, if denies_all { ApprovalVerdict::DenyAll } else { verdict });
         }
         self.attend(task, permit, context).await
     }
@@ -289,7 +297,7 @@ impl McpServer {
             .map(|(number, request)| (format!("approval-{number}"), request))
             .collect();
         let elicitations =
-            requests.iter().map(|(key, request)| (key.clone(), elicitation::request(&request.call))).collect();
+            requests.iter().map(|(key, request)| (key.clone(), elicitation::request(&request.question))).collect();
         match self.shared.suspended.put(SuspendedProgram { task, requests }) {
             Ok(state) => InputRequiredResult::new(Some(elicitations), Some(state)).into(),
             Err(summary) => given_up("too many programs wait for approvals; answer some of them first", summary).into(),

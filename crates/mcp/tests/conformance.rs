@@ -111,7 +111,13 @@ fn the_client_that_the_suite_starts() {
         fleet.settled(Duration::from_secs(20)).await;
         println!("{:?}", fleet.states());
         for (tool, args) in calls(&fleet) {
-            let call = ToolCall { server: "suite".to_owned(), idempotency_key: format!("{tool}-key"), tool, args };
+            let call = ToolCall {
+                server: "suite".to_owned(),
+                idempotency_key: format!("{tool}-key"),
+                tool,
+                args,
+                approved: None,
+            };
             println!("{call:?}");
             println!("{:?}", fleet.call(&call, &CancellationToken::new()).await);
         }

@@ -31,6 +31,8 @@ const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 struct User {
     says: Option<&'static str>,
     asked: Arc<Mutex<Vec<String>>>,
+    /// The choices of the last question.
+    offered: Arc<Mutex<Value>>,
     progress: Arc<Mutex<Vec<(f64, String)>>>,
 }
 
@@ -49,7 +51,8 @@ impl ClientHandler for User {
         let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else {
             panic!("only forms are asked for")
         };
-        assert!(requested_schema.properties.contains_key("decision"));
+        let schema = serde_json::to_value(requested_schema).expect("it is JSON");
+        *self.offered.lock().expect("free") = schema["properties"]["decision"]["enum"].clone();
         self.asked.lock().expect("free").push(message);
         if self.says == Some("never") {
             std::future::pending::<()>().await;
@@ -262,7 +265,13 @@ async fn a_destructive_call_is_asked_for() {
         assert_eq!(structured(&result)["data"], json!(["erased", "erased"]), "{era:?} {result:?}");
         let asked = user.asked.lock().expect("free").clone();
         assert_eq!(asked.len(), 2);
-        assert_eq!(asked[0], "A program wants to call `erase` of the server `desk` with\n  what: \"a\"");
+        let question = "A program wants to call `erase` of the server `desk` with\n  what: \"a\"\n\n\
+                        \"allow for this program\" allows this call, and every further call by this program of `erase` of \
+                        the server `desk` with arguments of this shape, whatever their values: { what: string }.\n\
+                        \"deny all\" denies this call and all further calls of this program that need approval.";
+        assert_eq!(asked[0], question);
+        let choices = json!(["allow once", "deny", "deny all", "allow for this program"]);
+        assert_eq!(*user.offered.lock().expect("free"), choices);
         assert_eq!(desk.call_counts(), [("erase".to_owned(), 2)].into());
     }
 }
@@ -279,6 +288,99 @@ async fn one_answer_may_be_for_the_whole_program() {
         assert_eq!(structured(&execute(&client, program).await)["data"], "done");
         assert_eq!(user.asked.lock().expect("free").len(), 1, "{era:?}");
     }
+}
+
+#[tokio::test]
+async fn an_answer_for_the_whole_program_is_for_arguments_of_the_same_shape() {
+    for era in ERAS {
+        let user = User { says: Some("allow for this program"), ..User::default() };
+        let client = connect(era, user.clone(), &Arc::new(Desk::new())).await;
+        let program = "
+            await Promise.all([desk.erase({what: 'a'}), desk.erase({what: 'b'}), desk.erase({what: {all: true}})]);
+            await desk.erase({what: 'c', force: true});
+            return desk.erase({what: 'd'})";
+        assert_eq!(structured(&execute(&client, program).await)["data"], "erased");
+        assert_eq!(user.asked.lock().expect("free").len(), 3, "{era:?}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_denies_all_is_not_asked_again_by_this_program() {
+    for era in ERAS {
+        let user = User { says: Some("deny all"), ..User::default() };
+        let desk = Arc::new(Desk::new());
+        let client = connect(era, user.clone(), &desk).await;
+        let program = "
+            const denied = async args => desk.erase(args).catch(error => error.message);
+            await Promise.all([denied({what: 1}), denied({what: 'b'}), denied({})]);
+            return [await denied({what: {}}), await desk.echo({value: 'on'})]";
+        let message = "not allowed: `desk.erase` needs the user's approval, and the user has denied all further calls of this \
+                       program that need one; do not ask again, end the program";
+        assert_eq!(structured(&execute(&client, program).await)["data"], json!([message, "on"]));
+        assert_eq!(user.asked.lock().expect("free").len(), 1, "{era:?}");
+        execute(&client, "await desk.erase({})").await;
+        assert_eq!(user.asked.lock().expect("free").len(), 2, "another program asks again");
+        assert_eq!(desk.call_counts(), [("echo".to_owned(), 1)].into());
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_cannot_be_shown_whole_is_allowed_once_at_most() {
+    for era in ERAS {
+        for (says, executed) in [("allow for this program", 0), ("allow once", 1)] {
+            let user = User { says: Some(says), ..User::default() };
+            let desk = Arc::new(Desk::new());
+            let client = connect(era, user.clone(), &desk).await;
+            let program = "return desk.erase({what: 'x'.repeat(50_000) + '; rm -rf /' + 'y'.repeat(50_000)})";
+            execute(&client, program).await;
+            let asked = user.asked.lock().expect("free").remove(0);
+            let first = "NOT EVERYTHING IS SHOWN: 80016 of 100025 characters of this call are missing below.";
+            assert_eq!(asked.lines().next(), Some(first));
+            assert_eq!(*user.offered.lock().expect("free"), json!(["allow once", "deny", "deny all"]));
+            assert_eq!(desk.call_counts().get("erase").copied().unwrap_or_default(), executed, "{era:?} {says}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_changed_since_it_was_approved_is_said_to_have_changed() {
+    for era in ERAS {
+        let user = User { says: Some("allow for this program"), ..User::default() };
+        let desk = Arc::new(Desk::new());
+        let client = connect(era, user.clone(), &desk).await;
+        execute(&client, "await desk.erase({})").await;
+        desk.revision.fetch_add(1, Ordering::SeqCst);
+        execute(&client, "await desk.erase({})").await;
+        let asked = user.asked.lock().expect("free").clone();
+        let changed = "THE TOOL HAS CHANGED since it was last approved: its server describes it differently now.\n";
+        assert_eq!(asked[1], format!("{changed}{}", asked[0]), "{era:?}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_denies_all_denies_what_is_asked_at_the_same_time() {
+    let ask = serde_json::from_value(json!([{ "decision": "ask" }])).expect("it is a rule");
+    let desk = Arc::new(Desk::new());
+    let user = User { says: Some("allow once"), ..User::default() };
+    let client = connect_by(Era::Modern, user, &desk, 25_000, Policy::new(ask)).await;
+    let program = "await Promise.allSettled([desk.echo({value: 1}), desk.erase({}), desk.draw({name: 'a'})]); return 1";
+    let params = call("execute", json!({ "code": program }));
+    let CallToolResponse::InputRequired(asked) = client.call_tool_once(params.clone()).await.expect("it is answered")
+    else {
+        panic!("a person has to be asked")
+    };
+    let mut keys = asked.input_requests.expect("there are questions").into_keys().collect::<Vec<_>>();
+    keys.sort_unstable();
+    assert_eq!(keys.len(), 3);
+    let answers = keys
+        .into_iter()
+        .zip(["allow once", "allow once", "deny all"])
+        .map(|(key, decision)| (key, json!({ "action": "accept", "content": { "decision": decision } })));
+    let state = asked.request_state.expect("there is a state");
+    let retry = params.with_input_responses(answers.collect()).with_request_state(state);
+    let result = client.call_tool(retry).await.expect("it is answered");
+    assert_eq!(structured(&result)["data"], 1);
+    assert!(desk.call_counts().is_empty());
 }
 
 #[tokio::test]

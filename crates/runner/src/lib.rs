@@ -67,7 +67,9 @@ mod store;
 mod tool_host;
 mod truncate;
 
-pub use approval::{Approval, Approver, approval_question};
+pub use approval::{
+    Approval, ApprovalQuestion, ApprovalVerdict, Approver, DefinitionChange, QuestionText, StandingApprovals,
+};
 pub use execution::{Execution, RunError, StopKind, StoppedRun};
 pub use futures_util::future::BoxFuture;
 pub use pattern::matches_pattern;
@@ -75,5 +77,5 @@ pub use policy::{Policy, PolicyRule};
 pub use runner::{CallPhase, CallProgress, ProgressSink, RunLimits, Runner};
 pub use store::{JournalStore, MemoryStore, StoreError, StoreKey};
 pub use tokio_util::sync::CancellationToken;
-pub use tool_host::{Attachment, CallError, ToolCall, ToolHost, ToolOutput};
+pub use tool_host::{Attachment, CallError, ToolCall, ToolDigest, ToolHost, ToolOutput};
 pub use truncate::{JSON_CHARS_MIN, TruncatedJson, truncate_chars, truncate_json};

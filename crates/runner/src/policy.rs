@@ -64,14 +64,14 @@ impl PolicyRule {
     }
 }
 
-/// If a tool has one of the two hints, it decides, and the other has the default of MCP: not read-only, and then
-/// destructive. A tool without hints is allowed: most servers give none, and asking for each of their calls would teach
+/// A tool that says it is destructive is asked for, whatever else it says, and so is one whose hints are no booleans. If
+/// a tool has one of the two hints, the other has the default of MCP: not read-only, and then destructive. A tool without hints is allowed: most servers give none, and asking for each of their calls would teach
 /// people to approve without reading.
 fn by_annotations(annotations: &Map<String, Value>) -> Decision {
-    let hint = |key| annotations.get(key).and_then(Value::as_bool);
-    match (hint("readOnlyHint"), hint("destructiveHint")) {
-        (Some(true), _) | (_, Some(false)) | (None, None) => Decision::Allow,
-        (_, Some(true)) | (Some(false), None) => Decision::Ask,
+    let hints = ["readOnlyHint", "destructiveHint"].map(|key| annotations.get(key).filter(|hint| !hint.is_null()));
+    match hints.map(|hint| hint.map(Value::as_bool)) {
+        [Some(None), _] | [_, Some(None | Some(true))] | [Some(Some(false)), None] => Decision::Ask,
+        [Some(Some(true)), _] | [_, Some(Some(false))] | [None, None] => Decision::Allow,
     }
 }
 
@@ -80,6 +80,10 @@ fn by_annotations(annotations: &Map<String, Value>) -> Decision {
 pub(crate) enum Denial {
     ByPolicy,
     ByPerson,
+    /// The person denied all further calls of the program that need an approval.
+    ByPersonForAll,
+    /// The tool changed each time while the person was asked.
+    KeepsChanging,
     /// It needs an approval, and nobody can be asked.
     NobodyToAsk,
 }
@@ -90,6 +94,13 @@ impl Denial {
         match self {
             Denial::ByPolicy => format!("not allowed: the configured policy denies `{server}.{tool}`"),
             Denial::ByPerson => format!("not allowed: the user was asked about `{server}.{tool}` and declined"),
+            Denial::ByPersonForAll => format!(
+                "not allowed: `{server}.{tool}` needs the user's approval, and the user has denied all further calls of \
+                 this program that need one; do not ask again, end the program"
+            ),
+            Denial::KeepsChanging => format!(
+                "not allowed: what the server says of `{server}.{tool}` changed each time while the user was asked about it"
+            ),
             Denial::NobodyToAsk => format!(
                 "not allowed: `{server}.{tool}` needs the user's approval, and this client has no way to ask; to allow \
                  it, the user can add {} to `dacapo.policy` in the configuration",
@@ -118,7 +129,11 @@ mod tests {
             (json!({}), Decision::Allow),
             (json!({ "title": "Drop", "openWorldHint": true, "idempotentHint": false }), Decision::Allow),
             (json!({ "readOnlyHint": true }), Decision::Allow),
-            (json!({ "readOnlyHint": true, "destructiveHint": true }), Decision::Allow),
+            (json!({ "readOnlyHint": true, "destructiveHint": true }), Decision::Ask),
+            (json!({ "readOnlyHint": true, "destructiveHint": "true" }), Decision::Ask),
+            (json!({ "readOnlyHint": "yes" }), Decision::Ask),
+            (json!({ "readOnlyHint": null, "destructiveHint": null }), Decision::Allow),
+            (json!({ "readOnlyHint": true, "destructiveHint": false }), Decision::Allow),
             (json!({ "readOnlyHint": false, "destructiveHint": false }), Decision::Allow),
             (json!({ "destructiveHint": false }), Decision::Allow),
             (json!({ "destructiveHint": true }), Decision::Ask),

@@ -15,13 +15,13 @@ use serde_json::value::RawValue;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio_util::sync::CancellationToken;
 
-use crate::approval::{Approval, Approver};
+use crate::approval::{Approval, ApprovalQuestion, ApprovedDefinitions, Approver};
 use crate::execution::{Execution, RunError, StopKind, StoppedRun};
 use crate::in_flight::{CallTracker, Completed, Disposition, InFlight, in_order_of_handles};
 use crate::lock::lock;
 use crate::policy::{Decision, Denial, Policy};
 use crate::stopwatch::Stopwatch;
-use crate::tool_host::{CallError, ToolCall, ToolHost, ToolOutput};
+use crate::tool_host::{CallError, ToolCall, ToolDigest, ToolHost, ToolOutput};
 
 /// What a run may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +48,7 @@ pub struct Runner {
     limits: RunLimits,
     /// The decisions at the start of the last program, by tool. They are used again while the toolbox is the same.
     initial_decisions: Mutex<(Weak<Toolbox>, Arc<[Decision]>)>,
+    approved: ApprovedDefinitions,
 }
 
 /// A call that started or ended.
@@ -83,6 +84,9 @@ pub type ProgressSink<'a> = &'a (dyn Fn(CallProgress<'_>) + Send + Sync);
 /// nothing else.
 const WARM: WarmPrograms = WarmPrograms { count_max: 64, bytes_max: 2 << 30 };
 
+/// How often a person is asked about one call whose tool changes while the person decides.
+const ASKS_MAX: usize = 3;
+
 /// Calls that are cancelled may take this long to notify their servers.
 const CANCEL_GRACE: Duration = Duration::from_millis(200);
 
@@ -90,7 +94,8 @@ impl Runner {
     /// A runner for programs under this policy and these limits.
     pub fn new(policy: Policy, limits: RunLimits) -> Result<Runner, SandboxError> {
         let initial_decisions = Mutex::new((Weak::new(), Arc::default()));
-        Ok(Runner { stepper: Arc::new(Stepper::new(WARM)?), policy, limits, initial_decisions })
+        let (stepper, approved) = (Arc::new(Stepper::new(WARM)?), ApprovedDefinitions::default());
+        Ok(Runner { stepper, policy, limits, initial_decisions, approved })
     }
 
     /// Runs a program until it ends, or until soon after `cancel`. Calls that are in flight then are cancelled.
@@ -328,8 +333,9 @@ impl RunContext<'_> {
             tool: tool.name.clone(),
             args: std::mem::take(args),
             idempotency_key: std::mem::take(&mut call.key),
+            approved: None,
         };
-        let authorised = self.authorise(&tool_call, self.initial_decisions[number]).await;
+        let authorised = self.authorise(&mut tool_call, self.initial_decisions[number]).await;
         let output = match authorised {
             Err(denial) => Err(denial.message(&tool_call.server, &tool_call.tool)),
             Ok(()) if self.cancel.is_cancelled() => Err("the program has ended".to_owned()),
@@ -347,24 +353,41 @@ impl RunContext<'_> {
     }
 
     /// Applies the stricter of the decision when the program started and the decision now.
-    async fn authorise(&self, call: &ToolCall, initial: Decision) -> Result<(), Denial> {
+    async fn authorise(&self, call: &mut ToolCall, initial: Decision) -> Result<(), Denial> {
         if initial != Decision::Deny {
             self.host.tools_confirmed(&call.server, self.cancel).await;
         }
-        let annotations = self.host.annotations(&call.server, &call.tool);
-        match initial.max(self.runner.policy.decide(&call.server, &call.tool, &annotations)) {
-            Decision::Allow => Ok(()),
-            Decision::Deny => Err(Denial::ByPolicy),
-            Decision::Ask => {
-                let pause = self.stopwatch.pause();
-                let approval = self.approver.approve(call).await;
-                drop(pause);
-                match approval {
-                    Approval::Given => Ok(()),
-                    Approval::Declined => Err(Denial::ByPerson),
-                    Approval::Unavailable => Err(Denial::NobodyToAsk),
-                }
+        for _ask in 0..ASKS_MAX {
+            let annotations = self.host.annotations(&call.server, &call.tool);
+            match initial.max(self.runner.policy.decide(&call.server, &call.tool, &annotations)) {
+                Decision::Allow => return Ok(()),
+                Decision::Deny => return Err(Denial::ByPolicy),
+                Decision::Ask => {}
             }
+            let definition = self.host.definition(&call.server, &call.tool);
+            self.ask(call, definition).await?;
+            // What a person has approved may be something else by now.
+            if self.host.definition(&call.server, &call.tool) == definition {
+                call.approved = definition;
+                return Ok(());
+            }
+        }
+        Err(Denial::KeepsChanging)
+    }
+
+    async fn ask(&self, call: &ToolCall, definition: Option<ToolDigest>) -> Result<(), Denial> {
+        let change = self.runner.approved.change(call, definition);
+        let pause = self.stopwatch.pause();
+        let approval = self.approver.approve(ApprovalQuestion { call: call.clone(), definition, change }).await;
+        drop(pause);
+        match approval {
+            Approval::Given => {
+                self.runner.approved.insert(call, definition);
+                Ok(())
+            }
+            Approval::Declined => Err(Denial::ByPerson),
+            Approval::AllDeclined => Err(Denial::ByPersonForAll),
+            Approval::Unavailable => Err(Denial::NobodyToAsk),
         }
     }
 

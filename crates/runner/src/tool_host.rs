@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use dacapo_replay::{Answer, Toolbox};
+use dacapo_replay::{Answer, Toolbox, canonical_args};
 use futures_util::future::BoxFuture;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 /// One call of a program, on its way to the server that owns the tool.
@@ -18,6 +19,21 @@ pub struct ToolCall {
     pub args: Map<String, Value>,
     /// Unique for the call, and the same on every replay, so that a server can recognise a call that it has executed.
     pub idempotency_key: String,
+    /// What the server said of the tool when a person approved this call. The call must not be sent if it says something
+    /// else by then.
+    pub approved: Option<ToolDigest>,
+}
+
+/// Identifies what a server says of a tool: its description, schemas and annotations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ToolDigest([u8; 32]);
+
+impl ToolDigest {
+    /// The digest of a definition. The order of its fields does not matter: some servers list them in a new order every
+    /// time.
+    pub fn of(definition: &Value) -> ToolDigest {
+        ToolDigest(Sha256::digest(canonical_args(definition).as_bytes()).into())
+    }
 }
 
 /// What a tool returned.
@@ -51,6 +67,18 @@ pub trait ToolHost: Send + Sync {
 
     /// Annotations of a tool, such as `readOnlyHint`. Empty if the tool is not known.
     fn annotations(&self, server: &str, tool: &str) -> Map<String, Value>;
+
+    /// What the server says of a tool now. `None` if the tool is not known.
+    fn definition(&self, server: &str, tool: &str) -> Option<ToolDigest> {
+        let toolbox = self.toolbox();
+        let mut tools = toolbox.catalog().tools().iter();
+        let known = tools.find(|known| known.name == tool && known.server.as_deref().unwrap_or_default() == server)?;
+        let schemas = json!({ "inputSchema": known.input_schema, "outputSchema": known.output_schema });
+        let annotations = self.annotations(server, tool);
+        Some(ToolDigest::of(
+            &json!({ "description": known.description, "schemas": schemas, "annotations": annotations }),
+        ))
+    }
 
     /// Waits until what is known of the server's tools comes from the server itself and not from a cache, or the server
     /// cannot be reached. Ends soon after `cancel`. Annotations that decide whether a call is allowed are read after it.

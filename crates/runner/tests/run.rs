@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use common::Desk;
 use dacapo_replay::{CallIndex, Limit, MadeCall};
 use dacapo_runner::{
-    Approval, Approver, BoxFuture, CallPhase, CallProgress, Execution, Policy, RunError, RunLimits, Runner, StopKind,
-    StoppedRun, ToolCall,
+    Approval, ApprovalQuestion, Approver, BoxFuture, CallPhase, CallProgress, DefinitionChange, Execution, Policy,
+    RunError, RunLimits, Runner, StopKind, StoppedRun,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -141,7 +141,7 @@ struct Person {
 }
 
 impl Approver for Person {
-    fn approve<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, Approval> {
+    fn approve(&self, _: ApprovalQuestion) -> BoxFuture<'_, Approval> {
         Box::pin(async {
             self.asked.fetch_add(1, Ordering::SeqCst);
             tokio::time::sleep(self.thinks).await;
@@ -209,6 +209,62 @@ async fn a_call_is_decided_on_by_what_the_server_itself_says_of_the_tool() {
     let execution = run(&desk, "return desk.erase({what: 'all'}).catch(error => error.name)").await;
     assert_eq!(data(&execution), json!("ToolError"));
     assert!(desk.call_counts().is_empty());
+}
+
+/// Says yes, and sees whether the question says that the tool has changed. The tool changes during the first so many
+/// questions.
+struct Witness<'a> {
+    desk: &'a Desk,
+    changes: usize,
+    seen: Mutex<Vec<DefinitionChange>>,
+}
+
+impl Approver for Witness<'_> {
+    fn approve(&self, question: ApprovalQuestion) -> BoxFuture<'_, Approval> {
+        let mut seen = self.seen.lock().expect("free");
+        seen.push(question.change);
+        if seen.len() <= self.changes {
+            self.desk.revision.fetch_add(1, Ordering::SeqCst);
+        }
+        Box::pin(std::future::ready(Approval::Given))
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_changed_since_it_was_approved_is_said_to_have_changed() {
+    let desk = Desk::new();
+    let person = Witness { desk: &desk, changes: 0, seen: Mutex::default() };
+    let (runner, cancel) = (runner(RunLimits::default()), CancellationToken::new());
+    for _program in 0..2 {
+        runner.run("await desk.erase({})", &desk, &person, &|_| {}, &cancel).await;
+    }
+    desk.revision.fetch_add(1, Ordering::SeqCst);
+    for _program in 0..2 {
+        runner.run("await desk.erase({})", &desk, &person, &|_| {}, &cancel).await;
+    }
+    let (same, changed) = (DefinitionChange::None, DefinitionChange::SinceApproval);
+    assert_eq!(*person.seen.lock().expect("free"), [same, same, changed, same]);
+    assert_eq!(desk.call_counts()["erase"], 4);
+}
+
+#[tokio::test]
+async fn a_tool_that_changes_while_a_person_decides_is_asked_for_again() {
+    let (same, changed) = (DefinitionChange::None, DefinitionChange::SinceApproval);
+    let program = "return desk.erase({}).catch(error => error.message)";
+    let cancel = CancellationToken::new();
+    let desk = Desk::new();
+    let person = Witness { desk: &desk, changes: 1, seen: Mutex::default() };
+    let execution = runner(RunLimits::default()).run(program, &desk, &person, &|_| {}, &cancel).await;
+    assert_eq!(data(&execution), json!("erased"));
+    assert_eq!(*person.seen.lock().expect("free"), [same, changed]);
+
+    let person = Witness { desk: &desk, changes: usize::MAX, seen: Mutex::default() };
+    let execution = runner(RunLimits::default()).run(program, &desk, &person, &|_| {}, &cancel).await;
+    let message =
+        "not allowed: what the server says of `desk.erase` changed each time while the user was asked about it";
+    assert_eq!(data(&execution), json!(message));
+    assert_eq!(*person.seen.lock().expect("free"), [same, changed, changed]);
+    assert_eq!(desk.call_counts()["erase"], 1);
 }
 
 #[tokio::test]

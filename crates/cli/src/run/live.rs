@@ -1,17 +1,13 @@
 //! A program whose calls are executed by MCP servers.
 
-use std::collections::BTreeSet;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use dacapo_runner::{
-    Approval, Approver, Attachment, BoxFuture, CallPhase, CallProgress, Execution, RunError, Runner, ToolCall,
-    approval_question,
-};
+use dacapo_runner::{Attachment, CallPhase, CallProgress, Execution, RunError, Runner};
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
 
+use super::terminal_approver::approver;
 use super::{RunOptions, write_call_list, write_calls, write_failure, write_logs};
 use crate::servers::{ConfiguredServers, unless_stopped, warn_of_missing, with_fleet};
 
@@ -88,58 +84,7 @@ fn print_progress(progress: CallProgress<'_>) {
         CallPhase::Failed => "failed",
         CallPhase::Refused => "refused",
     };
-    // A program goes on if its progress cannot be shown.
-    writeln!(io::stderr(), "{done}/{made} {tool} {outcome}").unwrap_or_default();
-}
-
-fn approver(yes: bool) -> Box<dyn Approver> {
-    if yes {
-        Box::new(Approval::Given)
-    } else if io::stdin().is_terminal() {
-        Box::new(TerminalApprover::default())
-    } else {
-        Box::new(NoTerminal)
-    }
-}
-
-/// Declines, because nobody is at the keyboard, and prints which call needed approval.
-struct NoTerminal;
-
-impl Approver for NoTerminal {
-    fn approve<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Approval> {
-        // Names are chosen by others, and must not contain control characters of the terminal.
-        let (server, tool) = (call.server.escape_debug(), call.tool.escape_debug());
-        writeln!(io::stderr(), "{server}.{tool} needs approval; --yes gives it").unwrap_or_default();
-        Box::pin(std::future::ready(Approval::Unavailable))
-    }
-}
-
-/// Asks the person at the keyboard, one call at a time. Has the tools that are approved for all calls.
-#[derive(Default)]
-struct TerminalApprover(Mutex<BTreeSet<(String, String)>>);
-
-impl Approver for TerminalApprover {
-    fn approve<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Approval> {
-        Box::pin(async {
-            let mut approved = self.0.lock().await;
-            let tool = (call.server.clone(), call.tool.clone());
-            if approved.contains(&tool) {
-                return Approval::Given;
-            }
-            write!(io::stderr(), "{}\nAllow? yes, no, or all calls of this tool [y/n/a] ", approval_question(call))
-                .unwrap_or_default();
-            let line = tokio::task::spawn_blocking(|| {
-                let mut line = String::new();
-                io::stdin().lock().read_line(&mut line).map(|_| line)
-            });
-            match line.await.ok().and_then(Result::ok).unwrap_or_default().trim() {
-                "y" | "yes" => Approval::Given,
-                "a" | "all" => {
-                    approved.insert(tool);
-                    Approval::Given
-                }
-                _ => Approval::Declined,
-            }
-        })
-    }
+    // Names are chosen by others, and must not overwrite a question that is shown meanwhile. A program goes on if its
+    // progress cannot be shown.
+    writeln!(io::stderr(), "{done}/{made} {} {outcome}", tool.escape_debug()).unwrap_or_default();
 }

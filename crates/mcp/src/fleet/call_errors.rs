@@ -19,8 +19,8 @@ pub(super) fn unavailable(call: &ToolCall, reason: &str) -> CallError {
     CallError(format!("{} was not executed: the server `{}` is not available: {reason}", name(call), call.server))
 }
 
-pub(super) fn annotations_changed(call: &ToolCall) -> CallError {
-    let why = "what the server says of it has changed since its tools were kept; call it again";
+pub(super) fn tool_changed(call: &ToolCall) -> CallError {
+    let why = "what the server says of it has changed since the call was allowed; call it again";
     CallError(format!("{} was not executed: {why}", name(call)))
 }
 

@@ -260,10 +260,10 @@ impl FleetServer {
         Arc::clone(&lock(&self.known).list)
     }
 
-    /// The list, if it comes from the cache.
-    fn cached_list(&self) -> Option<Arc<ToolList>> {
+    /// The list, if there is one.
+    fn known_list(&self) -> Option<Arc<ToolList>> {
         let known = lock(&self.known);
-        (known.from == Some(ToolListSource::Cache)).then(|| Arc::clone(&known.list))
+        known.from.map(|_| Arc::clone(&known.list))
     }
 
     /// Requests the list again if its `ttlMs` has passed.
@@ -286,18 +286,18 @@ impl FleetServer {
 
     async fn call_to_end(&self, call: &ToolCall) -> Result<ToolOutput, CallError> {
         let options = &self.context.options;
-        let cached = self.cached_list();
+        let known = self.known_list();
         let _permit = self.call_permits.acquire().await.map_err(|_closed| call_errors::cancelled(call))?;
         let mut connection = self.connection().await.map_err(|reason| call_errors::unavailable(call, &reason))?;
-        // The call was allowed by the annotations of the cached list.
-        if cached.is_some_and(|list| list.annotations.get(&call.tool) != self.list().annotations.get(&call.tool)) {
-            return Err(call_errors::annotations_changed(call));
+        // The call was allowed by what was known of the tool before. The connection may be a new one, with another list.
+        if !self.is_as_allowed(call, known.as_deref()) {
+            return Err(call_errors::tool_changed(call));
         }
         let mut reply = connection.call(call, options.call_timeout).await;
         if reply.as_ref().is_err_and(is_session_expired) && self.may_repeat(call) {
             // The server may be gone meanwhile, or may list the tool differently; then the first error is the answer.
             if let Ok(again) = self.connection().await
-                && self.may_repeat(call)
+                && self.is_as_allowed(call, known.as_deref())
             {
                 connection = again;
                 reply = connection.call(call, options.call_timeout).await;
@@ -336,6 +336,13 @@ impl FleetServer {
             }
             _ => Ok(output),
         }
+    }
+
+    /// Whether the tool has the annotations that the list had, and the definition that a person approved.
+    fn is_as_allowed(&self, call: &ToolCall, list: Option<&ToolList>) -> bool {
+        let now = self.list();
+        list.is_none_or(|list| list.annotations.get(&call.tool) == now.annotations.get(&call.tool))
+            && call.approved.is_none_or(|approved| now.definition(&call.tool) == Some(approved))
     }
 
     /// Whether a call that the server may have executed can be sent to it again.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dacapo_replay::{Tool, read_tools};
+use dacapo_runner::ToolDigest;
 use serde_json::{Map, Value};
 
 /// The fields of a tool that are used. Others are dropped, so that a change of them does not count as a change of the list.
@@ -44,5 +45,10 @@ impl ToolList {
             list.listed.push(entry);
         }
         list
+    }
+
+    /// What the server says of a tool.
+    pub(super) fn definition(&self, tool: &str) -> Option<ToolDigest> {
+        self.listed.iter().find(|entry| entry["name"] == tool).map(ToolDigest::of)
     }
 }

@@ -1,6 +1,6 @@
 //! Asks the person who uses a client, through the client.
 
-use dacapo_runner::{ToolCall, approval_question};
+use dacapo_runner::{ApprovalQuestion, ApprovalVerdict, QuestionText};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rmcp::model::{ElicitRequest, ElicitRequestParams, ElicitationSchema, InputRequest, ProtocolVersion};
@@ -8,7 +8,7 @@ use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};
 use serde_json::{Value, json};
 
-use super::program_task::{ApprovalRequest, ApprovalVerdict};
+use super::program_task::ApprovalRequest;
 use super::suspended::APPROVAL_TIMEOUT;
 
 /// How a client can ask a person, if it can.
@@ -21,9 +21,9 @@ pub(super) enum ApprovalRoute {
     None,
 }
 
-const ALLOW_ONCE: &str = "allow once";
 const ALLOW_FOR_PROGRAM: &str = "allow for this program";
-const DENY: &str = "deny";
+const DENY_ALL_COVERS: &str =
+    "\n\"deny all\" denies this call and all further calls of this program that need approval.";
 
 impl ApprovalRoute {
     pub(super) fn of(context: &RequestContext<RoleServer>) -> ApprovalRoute {
@@ -39,8 +39,8 @@ impl ApprovalRoute {
     }
 }
 
-pub(super) fn request(call: &ToolCall) -> InputRequest {
-    InputRequest::Elicitation(ElicitRequest::new(params(call)))
+pub(super) fn request(question: &ApprovalQuestion) -> InputRequest {
+    InputRequest::Elicitation(ElicitRequest::new(ApprovalForm::new(question).into_params()))
 }
 
 pub(super) fn ask(
@@ -48,8 +48,10 @@ pub(super) fn ask(
     request: ApprovalRequest,
 ) -> BoxFuture<'_, (ApprovalRequest, ApprovalVerdict)> {
     async move {
-        let verdict = match peer.create_elicitation_with_timeout(params(&request.call), Some(APPROVAL_TIMEOUT)).await {
-            Ok(result) => read(&serde_json::to_value(result).unwrap_or_default()),
+        let form = ApprovalForm::new(&request.question);
+        let choices = form.choices;
+        let verdict = match peer.create_elicitation_with_timeout(form.into_params(), Some(APPROVAL_TIMEOUT)).await {
+            Ok(result) => read(&serde_json::to_value(result).unwrap_or_default(), choices),
             Err(_) => ApprovalVerdict::NoAnswer,
         };
         (request, verdict)
@@ -57,21 +59,52 @@ pub(super) fn ask(
     .boxed()
 }
 
-/// Reads a person's verdict. Everything but a clear yes is a no.
-pub(super) fn read(response: &Value) -> ApprovalVerdict {
-    match (response["action"].as_str(), response["content"]["decision"].as_str()) {
-        (Some("accept"), Some(ALLOW_ONCE)) => ApprovalVerdict::AllowOnce,
-        (Some("accept"), Some(ALLOW_FOR_PROGRAM)) => ApprovalVerdict::AllowForProgram,
-        _ => ApprovalVerdict::Deny,
+/// The form that a client shows to a person.
+pub(super) struct ApprovalForm {
+    message: String,
+    choices: &'static [(&'static str, ApprovalVerdict)],
+}
+
+const CHOICES: [(&str, ApprovalVerdict); 4] = [
+    ("allow once", ApprovalVerdict::AllowOnce),
+    ("deny", ApprovalVerdict::Deny),
+    ("deny all", ApprovalVerdict::DenyAll),
+    (ALLOW_FOR_PROGRAM, ApprovalVerdict::AllowForProgram),
+];
+/// If the person cannot see all of a call, further calls like it are not allowed unseen.
+const CHOICES_IF_INCOMPLETE: &[(&str, ApprovalVerdict)] = CHOICES.split_at(3).0;
+
+impl ApprovalForm {
+    pub(super) fn new(question: &ApprovalQuestion) -> ApprovalForm {
+        let QuestionText { text, hidden_chars } = question.text();
+        if hidden_chars > 0 {
+            let message = format!("{text}\n\nDeny the call unless you know the rest of it.{DENY_ALL_COVERS}");
+            return ApprovalForm { message, choices: CHOICES_IF_INCOMPLETE };
+        }
+        let coverage = question.coverage();
+        let message = format!("{text}\n\n\"{ALLOW_FOR_PROGRAM}\" allows {coverage}.{DENY_ALL_COVERS}");
+        ApprovalForm { message, choices: &CHOICES }
+    }
+
+    /// Reads a person's verdict. Everything but a clear yes is a no.
+    pub(super) fn read(&self, response: &Value) -> ApprovalVerdict {
+        read(response, self.choices)
+    }
+
+    fn into_params(self) -> ElicitRequestParams {
+        let names: Vec<&str> = self.choices.iter().map(|(name, _)| *name).collect();
+        let schema = json!({
+            "type": "object",
+            "properties": { "decision": { "type": "string", "title": "Allow this call?", "enum": names } },
+            "required": ["decision"],
+        });
+        let requested_schema: ElicitationSchema = serde_json::from_value(schema).expect("it is a form");
+        ElicitRequestParams::FormElicitationParams { meta: None, message: self.message, requested_schema }
     }
 }
 
-fn params(call: &ToolCall) -> ElicitRequestParams {
-    let schema = json!({
-        "type": "object",
-        "properties": { "decision": { "type": "string", "title": "Allow this call?", "enum": [ALLOW_ONCE, ALLOW_FOR_PROGRAM, DENY] } },
-        "required": ["decision"],
-    });
-    let requested_schema: ElicitationSchema = serde_json::from_value(schema).expect("it is a form");
-    ElicitRequestParams::FormElicitationParams { meta: None, message: approval_question(call), requested_schema }
+fn read(response: &Value, choices: &[(&str, ApprovalVerdict)]) -> ApprovalVerdict {
+    let decision = response["content"]["decision"].as_str().filter(|_| response["action"] == "accept");
+    let chosen = choices.iter().find(|(name, _)| decision == Some(name));
+    chosen.map_or(ApprovalVerdict::Deny, |(_, verdict)| *verdict)
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use dacapo_runner::{
-    Approval, Approver, BoxFuture, CallPhase, CallProgress, CancellationToken, Execution, Runner, ToolCall, ToolHost,
+    Approval, ApprovalQuestion, ApprovalVerdict, Approver, BoxFuture, CallPhase, CallProgress, CancellationToken,
+    Execution, Runner, StandingApprovals, ToolHost,
 };
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -21,8 +22,8 @@ pub(super) struct ProgramTask {
     pub(super) requests: mpsc::UnboundedReceiver<ApprovalRequest>,
     /// Requests that nobody has answered yet.
     pub(super) open: VecDeque<ApprovalRequest>,
-    /// Server and name of the tools that are approved for the rest of the program.
-    approved: BTreeSet<(String, String)>,
+    /// What the person has decided for the rest of the program.
+    standing: StandingApprovals,
     pub(super) digest: ProgramDigest,
     pub(super) ledger: Arc<CallLedger>,
     _cancel: DropGuard,
@@ -75,19 +76,8 @@ pub(super) struct ProgressReport {
 /// A call that needs a person's approval.
 #[derive(Debug)]
 pub(super) struct ApprovalRequest {
-    pub(super) call: ToolCall,
+    pub(super) question: ApprovalQuestion,
     reply: oneshot::Sender<Approval>,
-}
-
-/// What a person decided about a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ApprovalVerdict {
-    AllowOnce,
-    /// This call, and all calls of the same tool in this program.
-    AllowForProgram,
-    Deny,
-    /// Nobody could be asked, or nobody answered.
-    NoAnswer,
 }
 
 /// Whether a client can ask its user.
@@ -101,10 +91,10 @@ pub(super) enum CanAsk {
 struct ChannelApprover(mpsc::UnboundedSender<ApprovalRequest>);
 
 impl Approver for ChannelApprover {
-    fn approve<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, Approval> {
+    fn approve(&self, question: ApprovalQuestion) -> BoxFuture<'_, Approval> {
         Box::pin(async {
             let (reply, replied) = oneshot::channel();
-            let request = ApprovalRequest { call: call.clone(), reply };
+            let request = ApprovalRequest { question, reply };
             match self.0.send(request) {
                 Ok(()) => replied.await.unwrap_or(Approval::Unavailable),
                 Err(_) => Approval::Unavailable,
@@ -132,36 +122,28 @@ impl ProgramTask {
             };
             runner.run(&program, &*host, approver, &on_progress, &cancelled).await
         });
-        let (open, approved) = (VecDeque::new(), BTreeSet::new());
-        ProgramTask { execution, progress, requests, open, approved, digest, ledger, _cancel: cancel.drop_guard() }
+        let (open, standing) = (VecDeque::new(), StandingApprovals::default());
+        ProgramTask { execution, progress, requests, open, standing, digest, ledger, _cancel: cancel.drop_guard() }
     }
 
     pub(super) fn latest_progress(&mut self) -> ProgressReport {
         self.progress.borrow_and_update().clone()
     }
 
-    /// Takes a request. If its tool is approved already, the request is answered at once.
+    /// Takes a request. If an earlier verdict decides it, it is answered at once.
     pub(super) fn enqueue(&mut self, request: ApprovalRequest) {
-        if self.approved.contains(&request.tool()) {
-            request.answer(Approval::Given);
-        } else {
-            self.open.push_back(request);
+        match self.standing.decide(&request.question) {
+            Some(approval) => request.answer(approval),
+            None => self.open.push_back(request),
         }
     }
 
     /// Answers a request, and all open ones that the verdict decides too.
     pub(super) fn answer(&mut self, request: ApprovalRequest, verdict: ApprovalVerdict) {
-        let tool = request.tool();
-        request.answer(match verdict {
-            ApprovalVerdict::AllowOnce | ApprovalVerdict::AllowForProgram => Approval::Given,
-            ApprovalVerdict::Deny => Approval::Declined,
-            ApprovalVerdict::NoAnswer => Approval::Unavailable,
-        });
-        if verdict == ApprovalVerdict::AllowForProgram {
-            self.approved.insert(tool);
-            for request in std::mem::take(&mut self.open) {
-                self.enqueue(request);
-            }
+        let approval = self.standing.record(&request.question, verdict);
+        request.answer(approval);
+        for request in std::mem::take(&mut self.open) {
+            self.enqueue(request);
         }
     }
 
@@ -176,7 +158,7 @@ impl ProgramTask {
 
 impl ApprovalRequest {
     fn tool(&self) -> (String, String) {
-        (self.call.server.clone(), self.call.tool.clone())
+        (self.question.call.server.clone(), self.question.call.tool.clone())
     }
 
     fn answer(self, approval: Approval) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use dacapo_mcp::ToolServers;
 use dacapo_replay::Toolbox;
-use dacapo_runner::{BoxFuture, CallError, CancellationToken, ToolCall, ToolHost, ToolOutput};
+use dacapo_runner::{BoxFuture, CallError, CancellationToken, ToolCall, ToolDigest, ToolHost, ToolOutput};
 use serde_json::{Map, Value};
 
 pub(crate) use desk::Desk;
@@ -25,6 +25,10 @@ impl ToolHost for Room {
 
     fn annotations(&self, server: &str, tool: &str) -> Map<String, Value> {
         self.0.annotations(server, tool)
+    }
+
+    fn definition(&self, server: &str, tool: &str) -> Option<ToolDigest> {
+        self.0.definition(server, tool)
     }
 
     fn call<'a>(

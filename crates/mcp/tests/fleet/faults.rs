@@ -132,6 +132,7 @@ async fn cancelling_a_call_ends_it_at_once_and_tells_the_server() {
         tool: "never".into(),
         args: serde_json::Map::new(),
         idempotency_key: "k".into(),
+        approved: None,
     };
     let soon = async {
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dacapo_mcp::{Fleet, FleetOptions, ServerPhase, ServersFile, parse_json};
-use dacapo_runner::ToolHost;
+use dacapo_runner::{ToolCall, ToolHost};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -138,7 +138,7 @@ async fn lists_are_kept_for_the_next_start() {
     assert_eq!(
         call(&fleet, "a", "echo", json!({"content": []})).await,
         refused(
-            "`a.echo` was not executed: what the server says of it has changed since its tools were kept; call it again"
+            "`a.echo` was not executed: what the server says of it has changed since the call was allowed; call it again"
         )
     );
     assert_eq!(call(&fleet, "a", "echo", json!({"content": []})).await, ok(&Value::Null));
@@ -157,4 +157,26 @@ async fn lists_are_kept_for_the_next_start() {
         std::fs::write(kept().unwrap(), spoiled).unwrap();
         assert_eq!(tools(&begin("exits")), [""; 0]);
     }
+}
+
+#[tokio::test]
+async fn a_call_is_not_sent_to_a_tool_that_is_another_than_a_person_approved() {
+    let fleet = start(json!({"a": fake("legacy")}), options()).await;
+    let definition = fleet.definition("a", "echo");
+    assert!(definition.is_some() && definition != fleet.definition("a", "die"));
+    let approved = |approved| ToolCall {
+        server: "a".to_owned(),
+        tool: "echo".to_owned(),
+        args: serde_json::Map::from_iter([("content".to_owned(), json!([]))]),
+        idempotency_key: "k".to_owned(),
+        approved,
+    };
+    let cancel = CancellationToken::new();
+    assert_eq!(fleet.call(&approved(definition), &cancel).await, ok(&Value::Null));
+    assert_eq!(
+        fleet.call(&approved(fleet.definition("a", "die")), &cancel).await,
+        refused(
+            "`a.echo` was not executed: what the server says of it has changed since the call was allowed; call it again"
+        )
+    );
 }

@@ -56,8 +56,13 @@ async fn start(servers: Value, options: FleetOptions) -> Fleet {
 
 async fn call(fleet: &Fleet, server: &str, tool: &str, args: Value) -> Result<ToolOutput, CallError> {
     let Value::Object(args) = args else { panic!("arguments are an object") };
-    let tool_call =
-        ToolCall { server: server.to_owned(), tool: tool.to_owned(), args, idempotency_key: "k-1".to_owned() };
+    let tool_call = ToolCall {
+        server: server.to_owned(),
+        tool: tool.to_owned(),
+        args,
+        idempotency_key: "k-1".to_owned(),
+        approved: None,
+    };
     fleet.call(&tool_call, &CancellationToken::new()).await
 }
 
@@ -161,6 +166,7 @@ async fn a_server_works_on_as_many_calls_as_it_may() {
         tool: "hold".into(),
         args: serde_json::Map::new(),
         idempotency_key: format!("k-{index}"),
+        approved: None,
     };
     let calls: Vec<ToolCall> = (0..12).map(nth_call).collect();
     let cancel = CancellationToken::new();

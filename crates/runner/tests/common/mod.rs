@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dacapo_replay::{Answer, JsonText, Toolbox, read_tools};
-use dacapo_runner::{Attachment, BoxFuture, CallError, ToolCall, ToolHost, ToolOutput};
+use dacapo_runner::{Attachment, BoxFuture, CallError, ToolCall, ToolDigest, ToolHost, ToolOutput};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +29,8 @@ pub(crate) struct Desk {
     pub(crate) without_annotations: AtomicBool,
     /// They have annotations again when they are confirmed.
     pub(crate) annotates_when_confirmed: bool,
+    /// Its tools are described differently when this changes.
+    pub(crate) revision: AtomicUsize,
 }
 
 impl Desk {
@@ -44,6 +46,7 @@ impl Desk {
             cancelled: AtomicUsize::new(0),
             without_annotations: AtomicBool::new(false),
             annotates_when_confirmed: false,
+            revision: AtomicUsize::new(0),
         }
     }
 
@@ -104,6 +107,10 @@ impl ToolHost for Desk {
             }
             _ => Map::new(),
         }
+    }
+
+    fn definition(&self, _server: &str, tool: &str) -> Option<ToolDigest> {
+        Some(ToolDigest::of(&json!([tool, self.revision.load(Ordering::SeqCst)])))
     }
 
     fn tools_confirmed<'a>(&'a self, _: &'a str, _: &'a CancellationToken) -> BoxFuture<'a, ()> {
