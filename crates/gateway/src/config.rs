@@ -10,6 +10,7 @@ use dacapo_wire::{CodeMode, ProviderSide, TextTools, Wire};
 use tracing::level_filters::LevelFilter;
 
 use crate::http::{self, ApiClient, ApiClients};
+use crate::memory;
 use crate::options::{
     ClientOptions, CodeModeOptions, ConfigError, GatewayOptions, StepOptions, StoreOptions, TimeoutOptions,
     UpstreamOptions, WarmOptions,
@@ -31,6 +32,8 @@ pub struct Config {
     pub(crate) limits: Limits,
     pub(crate) warm: WarmPrograms,
     pub(crate) body_bytes_max: usize,
+    pub(crate) body_values_max: usize,
+    pub(crate) memory_bytes_max: Option<u64>,
     pub(crate) turns_max: usize,
     pub(crate) turns_max_per_client: usize,
     pub(crate) bodies_bytes_max: usize,
@@ -96,6 +99,10 @@ impl GatewayOptions {
         if secret.len() < 16 {
             errors.push("secret: must have at least 16 characters; `openssl rand -hex 32` makes one".to_owned());
         }
+        if self.memory_bytes_max == Some(0) {
+            errors.push("memory_bytes_max: must be at least 1".to_owned());
+        }
+        let memory_bytes_max = self.memory_bytes_max.or_else(memory::container_bytes);
         let body_bytes_max = positive("body_bytes_max", self.body_bytes_max.unwrap_or(BODY_BYTES_MAX), &mut errors);
         let turns_max = positive("turns_max", self.turns_max.unwrap_or(TURNS_MAX), &mut errors);
         let has_demo_model = self.demo_model != Some(false);
@@ -111,10 +118,12 @@ impl GatewayOptions {
             limits: self.limits(&mut errors),
             warm: WarmPrograms {
                 count_max: self.warm.programs_max.unwrap_or(WarmPrograms::default().count_max),
-                bytes_max: self.warm.bytes_max.unwrap_or(WarmPrograms::default().bytes_max),
+                bytes_max: self.warm.bytes_max.unwrap_or(warm_bytes_max(memory_bytes_max)),
             },
             bodies_bytes_max: self.bodies_bytes_max(body_bytes_max, &mut errors),
             body_bytes_max,
+            body_values_max: positive("body_values_max", self.body_values_max.unwrap_or(1_000_000), &mut errors),
+            memory_bytes_max,
             turns_max,
             drain: seconds("drain_seconds", self.drain_seconds, 5, &mut errors),
             shutdown: seconds("shutdown_seconds", self.shutdown_seconds, 30, &mut errors),
@@ -338,6 +347,8 @@ impl Config {
             secret: Some(if self.secret_is_random { "(random)" } else { HIDDEN }.to_owned()),
             allow_unauthenticated: self.allow_unauthenticated.then_some(true),
             body_bytes_max: Some(self.body_bytes_max),
+            body_values_max: Some(self.body_values_max),
+            memory_bytes_max: self.memory_bytes_max,
             turns_max: Some(self.turns_max),
             turns_max_per_client: Some(self.turns_max_per_client),
             bodies_bytes_max: Some(self.bodies_bytes_max),
@@ -495,6 +506,12 @@ fn deadline(key: &str, value: Option<u64>, default: u64, errors: &mut Vec<String
         errors.push(format!("{key}: must be at least 1"));
     }
     seconds(key, value, default, errors)
+}
+
+/// Paused programs are a cache, so they take at most half of the memory.
+fn warm_bytes_max(memory_bytes_max: Option<u64>) -> usize {
+    let half = memory_bytes_max.map_or(u64::MAX, |bytes| bytes / 2);
+    WarmPrograms::default().bytes_max.min(usize::try_from(half).unwrap_or(usize::MAX))
 }
 
 fn positive(key: &str, value: usize, errors: &mut Vec<String>) -> usize {

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use axum::http::StatusCode;
 use dacapo_replay::{SandboxError, ShouldContinue, Stepper, Toolboxes};
 use dacapo_runner::matches_pattern;
 use dacapo_wire::{CodeModeDefaults, TextTools};
 
 use crate::config::Config;
 use crate::http::TurnError;
+use crate::memory::MemoryBudget;
 use crate::observe::{EventConsumer, Log};
 use crate::quota::SharedQuota;
 use crate::step_slots::{StepSlots, Tenancy};
@@ -33,6 +35,7 @@ pub struct Gateway {
     pub(crate) bodies: Arc<SharedQuota>,
     /// What has arrived of them.
     pub(crate) body_bytes: Arc<SharedQuota>,
+    pub(crate) memory: MemoryBudget,
     /// Who is told what happens to requests.
     pub(crate) consumers: Arc<[Box<dyn EventConsumer>]>,
 }
@@ -68,6 +71,7 @@ impl Gateway {
             turns: SharedQuota::new(turns_max, per_client_max),
             bodies: SharedQuota::new(turns_max * BODIES_PER_TURN, per_client_max * BODIES_PER_TURN),
             body_bytes: SharedQuota::new(config.bodies_bytes_max, body_bytes_per_client_max),
+            memory: MemoryBudget::new(config.memory_bytes_max),
             consumers: Arc::from([Box::new(Log) as Box<dyn EventConsumer>]),
             config,
         })
@@ -91,6 +95,23 @@ impl Gateway {
             done
         });
         work.await.map_err(|error| TurnError::Internal(format!("a program could not be run: {error}")))
+    }
+
+    /// Refuses a request if the process has no memory for it. What is only kept to save time is given up then.
+    pub(crate) fn check_memory(&self) -> Result<(), TurnError> {
+        self.memory.check(Instant::now()).map_err(|short| {
+            // If this fails the request is refused all the same, and the next one tries again.
+            drop(self.stepper.release_memory());
+            TurnError::Refused {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                kind: "server_error",
+                message: format!(
+                    "{} of {} bytes of memory are in use (memory_bytes_max of the gateway); try again in a second",
+                    short.resident_bytes, short.bytes_max
+                ),
+                retry_after_s: Some(1),
+            }
+        })
     }
 
     /// What holds for a model where a request says nothing.

@@ -7,6 +7,7 @@ mod deadline;
 mod errors;
 mod exit;
 mod headers;
+pub(crate) mod json_size;
 mod request;
 mod threads;
 
@@ -306,6 +307,7 @@ impl GatewayServer {
         let _turn = self.take_turn(&client)?;
         let tenant = Arc::clone(&client);
         let stepped = self.gateway.run_programs(&client, move |gateway, should_continue| {
+            json_size::check_values(&body, gateway.config.body_values_max)?;
             let text =
                 std::str::from_utf8(&body).map_err(|error| bad_request("body", format!("is not UTF-8: {error}")))?;
             let rules = ServiceRules { toolboxes: &gateway.toolboxes, tenant: &tenant, limits: &gateway.config.limits };

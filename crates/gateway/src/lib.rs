@@ -10,6 +10,7 @@ mod config;
 mod gateway;
 mod http;
 mod key_mask;
+mod memory;
 mod observe;
 mod options;
 mod quota;

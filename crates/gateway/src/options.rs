@@ -16,6 +16,10 @@ pub struct GatewayOptions {
     /// Listen beyond loopback although every client is let in.
     pub allow_unauthenticated: Option<bool>,
     pub body_bytes_max: Option<usize>,
+    /// JSON values in a body: a tree takes more memory than its text.
+    pub body_values_max: Option<usize>,
+    /// Of the whole process; above it requests are refused.
+    pub memory_bytes_max: Option<u64>,
     pub turns_max: Option<usize>,
     pub turns_max_per_client: Option<usize>,
     /// Of bodies that are being read, together.
@@ -122,11 +126,13 @@ pub struct ConfigError(pub(crate) Vec<String>);
 const NO_SETTINGS: [&str; 3] = ["DACAPO_CLANG", "DACAPO_WASM_LD", "DACAPO_CONFIG"];
 
 /// Keys that an environment variable may set: `code_mode.default` is `DACAPO_CODE_MODE_DEFAULT`.
-const FROM_ENVIRONMENT: [&str; 30] = [
+const FROM_ENVIRONMENT: [&str; 32] = [
     "listen",
     "secret",
     "allow_unauthenticated",
     "body_bytes_max",
+    "body_values_max",
+    "memory_bytes_max",
     "turns_max",
     "turns_max_per_client",
     "bodies_bytes_max",

@@ -138,8 +138,27 @@ impl Stepper {
         } else {
             let bytes = step.bytes();
             drop(self.finished().put(whole, step.clone(), bytes));
+            drop(run);
+            self.release_idle_memory();
         }
         Ok(step)
+    }
+
+    /// Gives up the programs and steps that are kept only to save time, and the memory that they took.
+    pub fn release_memory(&self) -> Result<(), SandboxError> {
+        while self.warm().evict().is_some() {}
+        while self.finished().evict().is_some() {}
+        self.sandbox.release_memory()
+    }
+
+    /// Gives back memory after many programs have ended. The few that are still paused hold on to all of it, so they are
+    /// given up as well: they will be replayed.
+    fn release_idle_memory(&self) {
+        if self.sandbox.is_mostly_idle() {
+            while self.warm().evict().is_some() {}
+            // Without address space for a second pool the first one stays, and its memory with it.
+            drop(self.sandbox.release_memory());
+        }
     }
 
     /// The paused program that has come furthest into this journal.

@@ -1,5 +1,8 @@
 //! The compiled guest and the pool of memories that programs run in.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
 use wasmtime::{Engine, InstanceAllocationStrategy, InstancePre, Linker, Module, PoolingAllocationConfig};
 
 use crate::config;
@@ -16,10 +19,41 @@ pub const MEMORY_BYTES_CAP: usize = 256 << 20;
 /// Bytes of a released memory that are reset in place instead of being given back, which saves page faults.
 const KEEP_RESIDENT_BYTES: usize = 2 << 20;
 
+/// Fewer memories are not worth giving back: they take 128 MiB at most.
+const IDLE_PLACES_MIN: u32 = 64;
+/// Memories are given back when fewer than one in so many of them are in use.
+const IDLE_SHARE: u32 = 4;
+
 /// What programs share: the compiled guest, and the pool of memories that they run in.
 pub struct Sandbox<H: 'static> {
-    pub(crate) guest: InstancePre<HostState<H>>,
+    guest: RwLock<InstancePre<HostState<H>>>,
     pub(crate) programs_max: u32,
+    pub(crate) places: Arc<PlaceCount>,
+}
+
+/// Programs that are alive, and the most that were since memory was last released.
+#[derive(Debug, Default)]
+pub(crate) struct PlaceCount {
+    alive: AtomicU32,
+    most: AtomicU32,
+}
+
+/// One program that is alive.
+#[derive(Debug)]
+pub(crate) struct PlaceTaken(Arc<PlaceCount>);
+
+impl PlaceTaken {
+    pub(crate) fn new(count: &Arc<PlaceCount>) -> PlaceTaken {
+        let alive = count.alive.fetch_add(1, Ordering::Relaxed) + 1;
+        count.most.fetch_max(alive, Ordering::Relaxed);
+        PlaceTaken(Arc::clone(count))
+    }
+}
+
+impl Drop for PlaceTaken {
+    fn drop(&mut self) {
+        self.0.alive.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl<H> std::fmt::Debug for Sandbox<H> {
@@ -53,13 +87,40 @@ pub enum SandboxError {
 impl<H: Host> Sandbox<H> {
     /// Reserves address space, not memory, for `programs_max` programs alive at the same time.
     pub fn new(programs_max: u32) -> Result<Sandbox<H>, SandboxError> {
-        let engine = engine(programs_max)?;
-        let module = load(&engine).map_err(SandboxError::Guest)?;
-        let mut linker = Linker::new(&engine);
-        imports::define(&mut linker).map_err(SandboxError::Guest)?;
-        let guest = linker.instantiate_pre(&module).map_err(SandboxError::Guest)?;
-        Ok(Sandbox { guest, programs_max })
+        let guest = RwLock::new(link(&engine(programs_max)?).map_err(SandboxError::Guest)?);
+        Ok(Sandbox { guest, programs_max, places: Arc::default() })
     }
+
+    /// Whether most of the memories that were in use are not any more. They still take room, so that the next programs
+    /// start faster.
+    pub fn is_mostly_idle(&self) -> bool {
+        let most = self.places.most.load(Ordering::Relaxed);
+        most >= IDLE_PLACES_MIN && self.places.alive.load(Ordering::Relaxed) <= most / IDLE_SHARE
+    }
+
+    /// Gives back the memories that are not in use, once the programs that are alive now have ended.
+    ///
+    /// A pool keeps what its memories took, for the next programs to start faster, and has no way to be told otherwise.
+    /// So new programs get a new pool, and the old one is dropped with the last program in it.
+    pub fn release_memory(&self) -> Result<(), SandboxError> {
+        let alive = self.places.alive.load(Ordering::Relaxed);
+        self.places.most.store(alive, Ordering::Relaxed);
+        let fresh = link(&engine(self.programs_max)?).map_err(SandboxError::Guest)?;
+        let old = std::mem::replace(&mut *self.guest.write().unwrap_or_else(PoisonError::into_inner), fresh);
+        // After the lock is released: the last one to drop it unmaps memory.
+        drop(old);
+        Ok(())
+    }
+
+    pub(crate) fn guest(&self) -> InstancePre<HostState<H>> {
+        self.guest.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn link<H: Host>(engine: &Engine) -> wasmtime::Result<InstancePre<HostState<H>>> {
+    let mut linker = Linker::new(engine);
+    imports::define(&mut linker)?;
+    linker.instantiate_pre(&load(engine)?)
 }
 
 fn engine(programs_max: u32) -> Result<Engine, SandboxError> {

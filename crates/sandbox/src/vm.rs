@@ -7,7 +7,7 @@ use wasmtime::{Instance, Memory, Store, Trap, TypedFunc, WasmParams, WasmResults
 
 use crate::imports::{Host, HostState};
 use crate::names::Names;
-use crate::sandbox::{Sandbox, SandboxError};
+use crate::sandbox::{PlaceTaken, Sandbox, SandboxError};
 
 /// Everything that a program's run depends on besides its code, its tools and their answers.
 #[derive(Debug, Clone)]
@@ -124,6 +124,7 @@ pub struct Vm<H: 'static> {
     memory: Memory,
     fuel_max: u64,
     exports: Exports,
+    _place: PlaceTaken,
 }
 
 struct Exports {
@@ -145,9 +146,10 @@ impl<H: Host> Sandbox<H> {
     /// A fresh memory in which nothing has run yet; `Err` if all are taken.
     pub fn new_vm(&self, config: &VmConfig, host: H) -> Result<Vm<H>, SandboxError> {
         let state = HostState::new(host, config.memory_bytes, config.fuel);
-        let mut store = Store::new(self.guest.module().engine(), state);
+        let guest = self.guest();
+        let mut store = Store::new(guest.module().engine(), state);
         store.limiter(|state| state);
-        let instantiated = drive(self.guest.instantiate_async(&mut store), &|| true).expect("it is never given up");
+        let instantiated = drive(guest.instantiate_async(&mut store), &|| true).expect("it is never given up");
         let instance = instantiated.map_err(|error| {
             if error.is::<wasmtime::PoolConcurrencyLimitError>() {
                 SandboxError::Full(self.programs_max)
@@ -162,7 +164,8 @@ impl<H: Host> Sandbox<H> {
         store.data_mut().memory = Some(memory);
         store.set_fuel(config.fuel).map_err(SandboxError::Guest)?;
         store.fuel_async_yield_interval(Some(FUEL_PER_CHECK)).map_err(SandboxError::Guest)?;
-        Ok(Vm { store, memory, fuel_max: config.fuel, exports })
+        let place = PlaceTaken::new(&self.places);
+        Ok(Vm { store, memory, fuel_max: config.fuel, exports, _place: place })
     }
 }
 

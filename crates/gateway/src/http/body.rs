@@ -16,6 +16,7 @@ impl GatewayServer {
     /// nobody else from a turn.
     pub(crate) async fn body(&self, client: &Arc<str>, body: Body) -> Result<Bytes, TurnError> {
         let gateway = &self.gateway;
+        gateway.check_memory()?;
         if gateway.turns.is_spent() {
             return Err(self.too_many_turns(SpentBy::AllClients));
         }

@@ -11,7 +11,7 @@ use dacapo_wire::{BadRequest, ClientSide, ParsedRequest, ProgramMode, RequestRea
 use serde_json::Value;
 
 use super::errors::TurnError;
-use super::{GatewayServer, headers, threads};
+use super::{GatewayServer, headers, json_size, threads};
 use crate::observe::{Event, Observer, RequestMode};
 use crate::quota::QuotaShare;
 use crate::store::stored_responses::StoredTurn;
@@ -43,7 +43,9 @@ impl GatewayServer {
         let mut body = self.body(&tenant, body).await?;
         let permit = self.take_turn(&tenant)?;
         let header = headers::mode(&parts.headers)?;
-        let mut json: Value = off_thread(body.clone(), body.len(), |body| {
+        let values_max = gateway.config.body_values_max;
+        let mut json: Value = off_thread(body.clone(), body.len(), move |body| {
+            json_size::check_values(&body, values_max)?;
             serde_json::from_slice(&body).map_err(|error| bad_request("body", format!("is not JSON: {error}")))
         })
         .await??;
@@ -52,7 +54,7 @@ impl GatewayServer {
         }
         let mut stored_turn = None;
         if let Some(store) = &gateway.store {
-            let resolved = StoredTurn::resolve(client, store, &tenant, &mut json).await?;
+            let resolved = StoredTurn::resolve(client, store, &tenant, &mut json, &gateway.config).await?;
             stored_turn = resolved.turn;
             if resolved.is_changed {
                 body = Bytes::from(json.to_string());

@@ -1,14 +1,17 @@
 //! Responses that a client refers to by id instead of sending them, where a store is configured.
 
+use axum::http::StatusCode;
 use dacapo_wire::{ClientSide, Wire};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Store;
-use crate::http::TurnError;
+use crate::config::Config;
+use crate::http::{TurnError, json_size};
 
 /// A longer chain of responses is no conversation.
 const CHAIN_MAX: usize = 1_000;
+const REFERENCES_READ_TOGETHER: usize = 64;
 
 /// One turn of a client that lets us keep its history.
 #[derive(Debug, Default)]
@@ -33,6 +36,7 @@ impl StoredTurn {
         store: &Store,
         tenant: &str,
         body: &mut Value,
+        config: &Config,
     ) -> Result<ResolvedReferences, TurnError> {
         if client.wire() != Wire::Responses {
             return Ok(ResolvedReferences::default());
@@ -44,12 +48,14 @@ impl StoredTurn {
             // Whoever reads it says what is wrong.
             _ => return Ok(ResolvedReferences::default()),
         };
-        let is_referred = referred(store, tenant, &mut sent).await?;
+        let mut left = ReferredSize::new(config);
+        let is_referred = referred(store, tenant, &mut sent, &mut left).await?;
         let mut history = Vec::new();
         let mut earlier = previous.clone();
         for _ in 0..CHAIN_MAX {
             let Some(id) = earlier.take() else { break };
             let text = store.get_texts(tenant, &[response_name(&id)]).await?.remove(0);
+            left.take(text.as_deref().unwrap_or_default())?;
             let Some(kept) = text.and_then(|text| serde_json::from_str::<Value>(&text).ok()) else {
                 // It may be the provider's.
                 return Ok(ResolvedReferences::default());
@@ -98,18 +104,59 @@ impl StoredTurn {
 }
 
 /// Items of ours that are referred to stand again where the reference was.
-async fn referred(store: &Store, tenant: &str, items: &mut [Value]) -> Result<bool, TurnError> {
+async fn referred(
+    store: &Store,
+    tenant: &str,
+    items: &mut [Value],
+    left: &mut ReferredSize,
+) -> Result<bool, TurnError> {
     let mut is_any = false;
     let is_reference = |item: &Value| item["type"] == "item_reference";
-    let references: Vec<&mut Value> = items.iter_mut().filter(|item| is_reference(item)).collect();
-    let names: Vec<String> = references.iter().map(|item| item_name(item["id"].as_str().unwrap_or_default())).collect();
-    for (reference, text) in references.into_iter().zip(store.get_texts(tenant, &names).await?) {
-        if let Some(item) = text.and_then(|text| serde_json::from_str(&text).ok()) {
-            *reference = item;
-            is_any = true;
+    let mut references: Vec<&mut Value> = items.iter_mut().filter(|item| is_reference(item)).collect();
+    // Not all at once: each may be large, and many may be the same.
+    for some in references.chunks_mut(REFERENCES_READ_TOGETHER) {
+        let names: Vec<String> = some.iter().map(|item| item_name(item["id"].as_str().unwrap_or_default())).collect();
+        for (reference, text) in some.iter_mut().zip(store.get_texts(tenant, &names).await?) {
+            let Some(text) = text else { continue };
+            left.take(&text)?;
+            if let Ok(item) = serde_json::from_str(&text) {
+                **reference = item;
+                is_any = true;
+            }
         }
     }
     Ok(is_any)
+}
+
+/// What may still be put in the place of references: together as much as a body may have.
+struct ReferredSize {
+    bytes_max: usize,
+    bytes: usize,
+    values_max: usize,
+    values: usize,
+}
+
+impl ReferredSize {
+    fn new(config: &Config) -> ReferredSize {
+        ReferredSize { bytes_max: config.body_bytes_max, bytes: 0, values_max: config.body_values_max, values: 0 }
+    }
+
+    fn take(&mut self, text: &str) -> Result<(), TurnError> {
+        self.bytes += text.len();
+        self.values += json_size::values(text.as_bytes());
+        let (unit, max, setting) = if self.bytes > self.bytes_max {
+            ("bytes", self.bytes_max, "body_bytes_max")
+        } else if self.values > self.values_max {
+            ("JSON values", self.values_max, "body_values_max")
+        } else {
+            return Ok(());
+        };
+        let message = format!(
+            "what `previous_response_id` and `item_reference` refer to has more than {max} {unit} ({setting}); start a \
+             new conversation, or refer to less"
+        );
+        Err(TurnError::refused(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", message))
+    }
 }
 
 fn response_name(id: &str) -> String {

@@ -7,7 +7,7 @@ use dacapo_gateway::{Gateway, GatewayOptions, StopRequest, key_sha256, serve};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::common::{Model, Running, options, post_json, post_with, tool};
+use crate::common::{Model, Running, options, post_json, post_to, post_with, tool};
 
 const SCRIPT: &str = r#"
 [[turn]]
@@ -154,6 +154,37 @@ async fn bodies_and_turns_have_a_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_body_of_many_small_values_is_refused_before_it_takes_memory() {
+    let model = Model::start(SCRIPT).await;
+    let gateway = Running::start(options(&model)).await;
+    let mut request = ask("hi");
+    request["metadata"] = json!(vec![0; 1_000_000]);
+    for path in ["/chat/completions", "/responses", "/messages", "/step"] {
+        let refused = post_to(&format!("{}{path}", gateway.url), &request).await;
+        assert_eq!(refused.status, 413, "{path}: {}", refused.text);
+        assert!(refused.text.contains("body_values_max"), "{}", refused.text);
+    }
+    assert_eq!(post_json(&gateway.url, &ask("hi")).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_memory_requests_are_refused_with_a_time_to_come_back() {
+    let model = Model::start(SCRIPT).await;
+    let mut options = options(&model);
+    options.memory_bytes_max = Some(1);
+    let gateway = Running::start(options).await;
+    // One is let in each second, in case that nobody but the allocator holds the memory.
+    let request = ask("hi");
+    let answers = futures_util::future::join_all((0..20).map(|_| post_json(&gateway.url, &request))).await;
+    let refused: Vec<_> = answers.iter().filter(|answer| answer.status == 503).collect();
+    assert!(!refused.is_empty());
+    for answer in refused {
+        assert_eq!(answer.headers["retry-after"], "1");
+        assert!(answer.text.contains("memory_bytes_max"), "{}", answer.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_turn_that_runs_may_finish_when_the_gateway_is_stopped() {
     let model = Model::start(SCRIPT).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -276,6 +307,8 @@ base_url = "localhost"
         ("DACAPO_CODE_MODE_DEFAULT", "off"),
         ("OPENAI_API_KEY", "sk-hidden"),
         ("DACAPO_SECRET", "0123456789abcdef"),
+        // By default it is the container's.
+        ("DACAPO_MEMORY_BYTES_MAX", "8589934592"),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .into();

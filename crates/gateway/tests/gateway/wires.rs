@@ -396,6 +396,40 @@ text = "Rome: {{result/data}}"
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_referred_to_may_be_as_large_as_a_body() {
+    let model = Model::start(PROGRAM).await;
+    let mut keeping = options(&model);
+    keeping.store.kind = Some("memory".to_owned());
+    keeping.body_bytes_max = Some(64_000);
+    keeping.body_values_max = Some(3_000);
+    let keeping = Running::start(keeping).await;
+    let mut talk = Talk::new(Wire::Responses, &TOOLS);
+    talk.user(&"What is it? ".repeat(2_500));
+    let (path, mut body) = talk.request();
+    body["store"] = json!(true);
+    let url = format!("{}{path}", keeping.url);
+    let first = post_to(&url, &body).await;
+    let calls = talk.hear(&first.text).calls;
+
+    let item = first.json()["output"][0]["id"].clone();
+    body["input"] = json!(vec![json!({"type": "item_reference", "id": item}); 400]);
+    let refused = post_to(&url, &body).await;
+    assert_eq!((refused.status, refused.text.contains("body_values_max")), (413, true), "{}", refused.text);
+
+    let output = "forty-two ".repeat(2_000);
+    let answers =
+        calls.iter().map(|call| json!({"type": "function_call_output", "call_id": call.id, "output": output}));
+    body["input"] = answers.collect();
+    body["previous_response_id"] = first.json()["id"].clone();
+    let second = post_to(&url, &body).await;
+    assert_eq!(second.status, 200, "{}", second.text);
+    body["input"] = json!("And once more, please.");
+    body["previous_response_id"] = second.json()["id"].clone();
+    let refused = post_to(&url, &body).await;
+    assert_eq!((refused.status, refused.text.contains("body_bytes_max")), (413, true), "{}", refused.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn responses_are_referred_to_by_id_only_where_they_are_kept() {
     let model = Model::start(PROGRAM).await;
     let stateless = Running::start(options(&model)).await;

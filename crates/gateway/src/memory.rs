@@ -1,0 +1,112 @@
+//! The memory of this process: requests are refused before the operating system ends it.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{fs, path::Path};
+
+/// Reading the figure takes some microseconds, so it is not read for every request.
+const MEASURED_EVERY: Duration = Duration::from_millis(100);
+/// Above the limit, one request in this time is let in. An allocator may keep memory that nobody uses, and a gateway
+/// must not refuse for ever because of it.
+const LET_IN_EVERY: Duration = Duration::from_secs(1);
+
+/// What the process may take, and what it took when it was last measured.
+#[derive(Debug)]
+pub(crate) struct MemoryBudget {
+    bytes_max: Option<u64>,
+    measured: Mutex<Measurement>,
+}
+
+#[derive(Debug, Default)]
+struct Measurement {
+    at: Option<Instant>,
+    resident_bytes: u64,
+    let_in_at: Option<Instant>,
+}
+
+/// More memory is in use than may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MemoryIsShort {
+    pub resident_bytes: u64,
+    pub bytes_max: u64,
+}
+
+impl MemoryBudget {
+    pub(crate) fn new(bytes_max: Option<u64>) -> MemoryBudget {
+        MemoryBudget { bytes_max, measured: Mutex::default() }
+    }
+
+    /// Whether another request may be taken.
+    pub(crate) fn check(&self, now: Instant) -> Result<(), MemoryIsShort> {
+        let Some(bytes_max) = self.bytes_max else { return Ok(()) };
+        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_older = |at: Option<Instant>, age| at.is_none_or(|at| now.saturating_duration_since(at) >= age);
+        if is_older(measured.at, MEASURED_EVERY) {
+            measured.at = Some(now);
+            measured.resident_bytes = resident_bytes().unwrap_or(0);
+        }
+        if measured.resident_bytes <= bytes_max {
+            measured.let_in_at = Some(now);
+            return Ok(());
+        }
+        if is_older(measured.let_in_at, LET_IN_EVERY) {
+            measured.let_in_at = Some(now);
+            return Ok(());
+        }
+        Err(MemoryIsShort { resident_bytes: measured.resident_bytes, bytes_max })
+    }
+}
+
+/// What the limit of a container leaves for this process, if there is one: a fifth is kept for the requests that run.
+pub(crate) fn container_bytes() -> Option<u64> {
+    limit_bytes().map(|bytes| bytes / 5 * 4)
+}
+
+/// The least limit of the control groups that this process is in, of either version.
+fn limit_bytes() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let of_group = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, group) = (parts.next()?, parts.next()?);
+        let (root, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => return None,
+        };
+        // Inside of a container the group may be named as it is outside, and be mounted at the root.
+        let mut folders: Vec<_> = Path::new(group).ancestors().collect();
+        folders.push(Path::new("/"));
+        let limit = |folder: &Path| {
+            let file = Path::new(root).join(folder.strip_prefix("/").unwrap_or(folder)).join(file);
+            // `max`, and a number beyond any machine, mean no limit.
+            fs::read_to_string(file).ok()?.trim().parse::<u64>().ok().filter(|bytes| *bytes < 1 << 60)
+        };
+        folders.into_iter().filter_map(limit).min()
+    };
+    groups.lines().filter_map(of_group).min()
+}
+
+/// Memory of this process that is in RAM; `None` where the system does not tell.
+fn resident_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn above_the_limit_one_request_in_a_second_is_let_in() {
+        let start = Instant::now();
+        let short = MemoryBudget::new(Some(1));
+        let admitted: Vec<bool> =
+            [0, 10, 500, 1_000, 1_200].map(|ms| short.check(start + Duration::from_millis(ms)).is_ok()).to_vec();
+        assert_eq!(admitted, [true, false, false, true, false]);
+        assert_eq!(MemoryBudget::new(None).check(start), Ok(()));
+        assert_eq!(MemoryBudget::new(Some(u64::MAX)).check(start), Ok(()));
+    }
+}
