@@ -62,8 +62,16 @@ impl Gateway {
             Tenancy::Single => config.bodies_bytes_max,
             Tenancy::Several => (config.bodies_bytes_max / 2).max(config.body_bytes_max),
         };
+        let stepper = Stepper::new(config.warm)?;
+        if stepper.programs_max() < config.warm.count_max {
+            let programs_max = stepper.programs_max();
+            tracing::warn!(
+                programs_max,
+                "address space is limited (`ulimit -v`), so fewer programs are kept in memory"
+            );
+        }
         Ok(Gateway {
-            stepper: Stepper::new(config.warm)?,
+            stepper,
             toolboxes: Toolboxes::default(),
             upstreams: Upstreams::new(config.upstreams.clone(), config.connect_timeout, config.idle_timeout)?,
             store: config.store.as_ref().map(Store::new),

@@ -87,6 +87,11 @@ impl Stepper {
         })
     }
 
+    /// How many programs may be alive at the same time: fewer than asked for where address space is limited.
+    pub fn programs_max(&self) -> u32 {
+        self.sandbox.programs_max()
+    }
+
     /// Runs the program against the journal: up to the next calls that the journal does not answer, or to its end.
     ///
     /// ```

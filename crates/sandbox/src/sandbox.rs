@@ -19,6 +19,9 @@ pub const MEMORY_BYTES_CAP: usize = 256 << 20;
 /// Bytes of a released memory that are reset in place instead of being given back, which saves page faults.
 const KEEP_RESIDENT_BYTES: usize = 2 << 20;
 
+/// With room for fewer programs a service is of no use.
+const PROGRAMS_MIN: u32 = 4;
+
 /// Fewer memories are not worth giving back: they take 128 MiB at most.
 const IDLE_PLACES_MIN: u32 = 64;
 /// Memories are given back when fewer than one in so many of them are in use.
@@ -68,7 +71,8 @@ impl<H> std::fmt::Debug for Sandbox<H> {
 pub enum SandboxError {
     /// The operating system refused to reserve address space.
     #[error(
-        "room for {programs} programs could not be reserved: {source}; lower the number of programs kept in memory"
+        "address space for {programs} programs could not be reserved: {source}; each takes 4 GiB of addresses, which is \
+         not memory, so lift the limit with `ulimit -v unlimited` (systemd: `LimitAS=infinity`)"
     )]
     Pool {
         /// How many programs there should be room for.
@@ -85,10 +89,17 @@ pub enum SandboxError {
 }
 
 impl<H: Host> Sandbox<H> {
-    /// Reserves address space, not memory, for `programs_max` programs alive at the same time.
+    /// Reserves address space, not memory, for `programs_max` programs alive at the same time. Where it is limited there
+    /// is room for fewer, see [`programs_max`](Self::programs_max).
     pub fn new(programs_max: u32) -> Result<Sandbox<H>, SandboxError> {
-        let guest = RwLock::new(link(&engine(programs_max)?).map_err(SandboxError::Guest)?);
+        let (programs_max, engine) = largest_engine(programs_max)?;
+        let guest = RwLock::new(link(&engine).map_err(SandboxError::Guest)?);
         Ok(Sandbox { guest, programs_max, places: Arc::default() })
+    }
+
+    /// How many programs may be alive at the same time.
+    pub fn programs_max(&self) -> u32 {
+        self.programs_max
     }
 
     /// Whether most of the memories that were in use are not any more. They still take room, so that the next programs
@@ -121,6 +132,18 @@ fn link<H: Host>(engine: &Engine) -> wasmtime::Result<InstancePre<HostState<H>>>
     let mut linker = Linker::new(engine);
     imports::define(&mut linker)?;
     linker.instantiate_pre(&load(engine)?)
+}
+
+/// The engine with the largest pool that there is address space for.
+fn largest_engine(programs_max: u32) -> Result<(u32, Engine), SandboxError> {
+    let mut programs = programs_max;
+    loop {
+        match engine(programs) {
+            Ok(engine) => return Ok((programs, engine)),
+            Err(SandboxError::Pool { .. }) if programs / 2 >= PROGRAMS_MIN => programs /= 2,
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 fn engine(programs_max: u32) -> Result<Engine, SandboxError> {

@@ -1,0 +1,60 @@
+//! Starting where address space is limited. Alone in its file, because it starts its own process again.
+
+use std::ops::ControlFlow;
+use std::process::Command;
+
+use dacapo_sandbox::{CallDecision, FuelMeter, Host, LogLevel, OutOfFuel, Sandbox, VmConfig};
+
+struct NoTools;
+
+impl Host for NoTools {
+    fn call(&mut self, _: u32, _: &str, _: &mut FuelMeter) -> CallDecision {
+        CallDecision::Stop
+    }
+
+    fn log(&mut self, _: LogLevel, _: &str) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn unknown_name(&self, _: u32, name: &str, _: &mut FuelMeter) -> Result<String, OutOfFuel> {
+        Ok(name.to_owned())
+    }
+}
+
+const LIMITED: &str = "DACAPO_TEST_ADDRESS_SPACE_IS_LIMITED";
+
+#[test]
+fn with_little_address_space_there_is_room_for_fewer_programs() {
+    if std::env::var_os(LIMITED).is_some() {
+        return start_with_little();
+    }
+    for (kib, starts) in [(100 << 20, "yes"), (2_000_000, "no")] {
+        let limited = Command::new("sh")
+            .args(["-c", &format!("ulimit -v {kib} && exec \"$0\" --nocapture")])
+            .arg(std::env::current_exe().expect("a test has a file"))
+            .env(LIMITED, starts)
+            .output()
+            .expect("there is a shell");
+        assert!(limited.status.success(), "{kib}: {}", String::from_utf8_lossy(&limited.stderr));
+    }
+}
+
+fn start_with_little() {
+    let config = VmConfig {
+        entropy: [7; 40],
+        started_at_ms: 0.0,
+        fuel: 1 << 30,
+        memory_bytes: 16 << 20,
+        stack_bytes: 256 << 10,
+    };
+    match (Sandbox::new(1_000), std::env::var(LIMITED).as_deref()) {
+        (Ok(sandbox), Ok("yes")) => {
+            assert!((4..1_000).contains(&sandbox.programs_max()), "{}", sandbox.programs_max());
+            let mut vm = sandbox.new_vm(&config, NoTools).expect("room for a program");
+            vm.start(&config, &[], "(async () => 6 * 7)()", &|| true).expect("it runs");
+            assert_eq!(vm.finish(&|| true).expect("a report").outcome.as_deref(), Ok("42"));
+        }
+        (Err(error), Ok("no")) => assert!(error.to_string().contains("`ulimit -v unlimited`"), "{error}"),
+        (started, expected) => panic!("{started:?} {expected:?}"),
+    }
+}
