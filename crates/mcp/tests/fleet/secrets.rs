@@ -32,9 +32,11 @@ async fn a_server_sees_its_environment_and_nobody_sees_its_secrets() {
     // Echoed in other shapes, alone or inside of something.
     let shapes = json!([
         format!("token={TOKEN};"), "https://x/?t=ghp_%22s3cr3t%2F%2B%3D&a=1", json!({"t": TOKEN}).to_string(),
-        "eDpnaHBfInMzY3IzdC8rPQ==", {"ghp_\"s3cr3t/+=": 1}, "correct horse battery", "correct"
+        "eDpnaHBfInMzY3IzdC8rPQ==", {"ghp_\"s3cr3t/+=": 1}, "correct horse battery", "correct",
+        "6768705F227333637233742F2B3D", "<b>ghp_&quot;s3cr3t/+=</b>", "/?t=ghp_%22s3cr3t%2f+%3d", "correct+horse"
     ]);
-    let masked = json!(["token=***;", "https://x/?t=***&a=1", r#"{"t":"***"}"#, "eDp***Q==", {"***": 1}, "*** battery", "correct"]);
+    let masked = json!(["token=***;", "https://x/?t=***&a=1", r#"{"t":"***"}"#, "eDp***Q==", {"***": 1}, "*** battery", "correct",
+                        "***", "<b>***</b>", "/?t=***", "***"]);
     let said = json!({"content": [], "structuredContent": shapes});
     let Ok(output) = call(&fleet, "a", "echo", said).await else { panic!("an answer") };
     let dacapo_replay::Answer::Ok(json) = output.answer else { panic!("a value") };
