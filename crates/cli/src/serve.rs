@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use dacapo_gateway::{Config, Gateway, GatewayOptions as Settings, UpstreamOptions};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::stop::stop_request;
 
@@ -119,9 +120,21 @@ async fn listen(config: Config) -> anyhow::Result<()> {
             "no DACAPO_SECRET is set, so one was made up: conversations in the middle of a program cannot go on after a restart, nor on another replica"
         );
     }
+    raise_open_files_limit();
+    // Whoever reads that we listen may send a signal.
+    let stop = stop_request()?;
     let address = listener.local_addr()?;
     let gateway = Gateway::new(config)?;
     writeln!(io::stderr(), "dacapo listens on http://{address}/v1")?;
-    dacapo_gateway::serve(gateway, listener, stop_request()?).await?;
+    dacapo_gateway::serve(gateway, listener, stop).await?;
     Ok(())
+}
+
+/// Every connection takes a file descriptor. The usual soft limit of 1,024 is there for programs that use `select`, and
+/// as many idle connections would keep everybody else out.
+fn raise_open_files_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!(%error, limit = limit.current, "the limit of open files cannot be raised: set `ulimit -n` higher");
+    }
 }

@@ -150,6 +150,8 @@ async fn readyz(State(server): State<GatewayServer>, headers: HeaderMap) -> Resp
         }
     } else if server.gateway.turns.is_spent() {
         server.too_many_turns(SpentBy::AllClients)
+    } else if let Err(short) = server.gateway.check_memory() {
+        short
     } else {
         return Response::new(Body::from("ready\n"));
     };
