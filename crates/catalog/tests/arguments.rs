@@ -1,6 +1,6 @@
 //! Which arguments are accepted, and the messages for those that are not.
 
-use dacapo_catalog::{Catalog, InvalidArguments, Tool, ToolIndex, Violation};
+use dacapo_catalog::{Catalog, InvalidArguments, OutOfBudget, Tool, ToolIndex, Violation, WorkBudget};
 use serde_json::{Map, Value, json};
 
 fn catalog(input_schema: Value) -> Catalog {
@@ -215,6 +215,48 @@ fn a_pattern_made_to_cost_time_is_given_up() {
         let refused: Result<(), InvalidArguments> = catalog(schema).check(ToolIndex(0), &args);
         assert!(refused.is_err() || pattern.starts_with("a{"), "{pattern}");
     }
+}
+
+#[test]
+fn errors_do_not_hold_hundreds_of_copies_of_large_arguments() {
+    let branches: Vec<Value> = (0..500).map(|n| json!({"required": [format!("key_{n}")]})).collect();
+    let args: Map<String, Value> = (0..2_000).map(|n| (format!("field_{n}"), json!("x"))).collect();
+    let union = json!({"type": "object", "anyOf": branches});
+    assert!(refusal(union.clone(), args.into()).contains("expected arguments that match the schema, found object"));
+    assert!(refusal(union, json!({"a": 1})).contains("key_0: expected a value, found nothing"));
+}
+
+#[test]
+fn in_very_large_arguments_the_first_violation_is_explained() {
+    let schema = json!({"properties": {"list": {"items": {"type": "integer"}}}});
+    let mut list = vec![json!(1); 150_000];
+    list[70_000] = json!("x");
+    list[80_000] = json!("y");
+    insta::assert_snapshot!(refusal(schema, json!({"list": list})), @r#"webSearch: invalid arguments: list[70000]: expected integer, found string "x"; the rest of these large arguments was not checked"#);
+}
+
+#[test]
+fn a_check_spends_in_proportion_to_its_work_and_not_more_than_it_may() {
+    let spent = |schema: Value, args: Value, steps: u64| {
+        let mut budget = WorkBudget::new(steps);
+        let verdict = catalog(schema).check_within(ToolIndex(0), &args, &mut budget);
+        verdict.map(|_| budget.spent())
+    };
+    let union = |count: usize| {
+        let branches: Vec<Value> = (0..count).map(|n| json!({"const": n})).collect();
+        json!({"properties": {"list": {"items": {"anyOf": branches}}}})
+    };
+    let list = |count: usize| json!({"list": vec![0; count]});
+    let (small, wide, long) = (
+        spent(union(10), list(10), 1_000_000).unwrap(),
+        spent(union(1_000), list(10), 1_000_000).unwrap(),
+        spent(union(10), list(1_000), 1_000_000).unwrap(),
+    );
+    assert!(small < 200 && wide > 80 * small && long > 80 * small, "{small} {wide} {long}");
+    assert_eq!(spent(union(1_000), list(1_000), 100_000), Err(OutOfBudget));
+
+    let backtracking = json!({"properties": {"list": {"items": {"pattern": "^(?=(a+)+$).*b"}}}});
+    assert_eq!(spent(backtracking, json!({"list": vec!["a".repeat(40); 20]}), 10_000), Err(OutOfBudget));
 }
 
 #[test]
