@@ -11,7 +11,7 @@ use dacapo_wire::{CodeModeDefaults, TextTools};
 
 use crate::config::Config;
 use crate::http::TurnError;
-use crate::memory::MemoryBudget;
+use crate::memory::{MemoryBudget, MemoryVerdict};
 use crate::observe::{EventConsumer, Log};
 use crate::quota::SharedQuota;
 use crate::step_slots::{StepSlots, Tenancy};
@@ -107,19 +107,23 @@ impl Gateway {
 
     /// Refuses a request if the process has no memory for it. What is only kept to save time is given up then.
     pub(crate) fn check_memory(&self) -> Result<(), TurnError> {
-        self.memory.check(Instant::now()).map_err(|short| {
-            // If this fails the request is refused all the same, and the next one tries again.
-            drop(self.stepper.release_memory());
-            TurnError::Refused {
+        match self.memory.check(Instant::now()) {
+            MemoryVerdict::Enough => Ok(()),
+            MemoryVerdict::LetIn => {
+                // Where there is no address space to do so, the next time is soon.
+                drop(self.stepper.release_memory());
+                Ok(())
+            }
+            MemoryVerdict::Short { resident_bytes, bytes_max } => Err(TurnError::Refused {
                 status: StatusCode::SERVICE_UNAVAILABLE,
                 kind: "server_error",
                 message: format!(
-                    "{} of {} bytes of memory are in use (memory_bytes_max of the gateway); try again in a second",
-                    short.resident_bytes, short.bytes_max
+                    "{resident_bytes} of {bytes_max} bytes of memory are in use (memory_bytes_max of the gateway); try \
+                     again in a second"
                 ),
                 retry_after_s: Some(1),
-            }
-        })
+            }),
+        }
     }
 
     /// What holds for a model where a request says nothing.

@@ -24,11 +24,16 @@ struct Measurement {
     let_in_at: Option<Instant>,
 }
 
-/// More memory is in use than may be.
+/// Whether another request may be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MemoryIsShort {
-    pub resident_bytes: u64,
-    pub bytes_max: u64,
+pub(crate) enum MemoryVerdict {
+    Enough,
+    /// More memory is in use than may be. This request is let in all the same, and what is only cached should be released now.
+    LetIn,
+    Short {
+        resident_bytes: u64,
+        bytes_max: u64,
+    },
 }
 
 impl MemoryBudget {
@@ -36,9 +41,9 @@ impl MemoryBudget {
         MemoryBudget { bytes_max, measured: Mutex::default() }
     }
 
-    /// Whether another request may be taken.
-    pub(crate) fn check(&self, now: Instant) -> Result<(), MemoryIsShort> {
-        let Some(bytes_max) = self.bytes_max else { return Ok(()) };
+    /// To be asked for every request.
+    pub(crate) fn check(&self, now: Instant) -> MemoryVerdict {
+        let Some(bytes_max) = self.bytes_max else { return MemoryVerdict::Enough };
         let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let is_older = |at: Option<Instant>, age| at.is_none_or(|at| now.saturating_duration_since(at) >= age);
         if is_older(measured.at, MEASURED_EVERY) {
@@ -46,14 +51,13 @@ impl MemoryBudget {
             measured.resident_bytes = resident_bytes().unwrap_or(0);
         }
         if measured.resident_bytes <= bytes_max {
-            measured.let_in_at = Some(now);
-            return Ok(());
+            return MemoryVerdict::Enough;
         }
         if is_older(measured.let_in_at, LET_IN_EVERY) {
             measured.let_in_at = Some(now);
-            return Ok(());
+            return MemoryVerdict::LetIn;
         }
-        Err(MemoryIsShort { resident_bytes: measured.resident_bytes, bytes_max })
+        MemoryVerdict::Short { resident_bytes: measured.resident_bytes, bytes_max }
     }
 }
 
@@ -103,10 +107,9 @@ mod tests {
     fn above_the_limit_one_request_in_a_second_is_let_in() {
         let start = Instant::now();
         let short = MemoryBudget::new(Some(1));
-        let admitted: Vec<bool> =
-            [0, 10, 500, 1_000, 1_200].map(|ms| short.check(start + Duration::from_millis(ms)).is_ok()).to_vec();
-        assert_eq!(admitted, [true, false, false, true, false]);
-        assert_eq!(MemoryBudget::new(None).check(start), Ok(()));
-        assert_eq!(MemoryBudget::new(Some(u64::MAX)).check(start), Ok(()));
+        let is_let_in = |ms| short.check(start + Duration::from_millis(ms)) == MemoryVerdict::LetIn;
+        assert_eq!([0, 10, 500, 1_000, 1_200].map(is_let_in), [true, false, false, true, false]);
+        assert_eq!(MemoryBudget::new(None).check(start), MemoryVerdict::Enough);
+        assert_eq!(MemoryBudget::new(Some(u64::MAX)).check(start), MemoryVerdict::Enough);
     }
 }
