@@ -9,7 +9,8 @@ use std::sync::LazyLock;
 use dacapo_replay::{ArgsDigest, CallIndex, Toolboxes};
 use dacapo_wire::{
     CallRef, ClientSide, CodeMode, CodeModeDefaults, ConversationItem, ModelCall, ModelMessage, ParsedRequest,
-    ProviderSide, RequestReader, RunState, Sealer, StoredStates, TextTools, ToolChoiceOverride, Turn, Wire,
+    ProviderSide, RequestReader, RunState, Sealer, StoredStates, TextTools, ToolChoiceOverride, Turn, UnopenedStates,
+    Wire,
 };
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
@@ -54,7 +55,16 @@ fn read(client: ClientSide, provider: ProviderSide, body: &[u8], header: Option<
         CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 200, execute_input: TextTools::No };
     let Ok(json) = serde_json::from_slice::<Value>(body) else { return };
     let stored = StoredStates::default();
-    let reader = RequestReader { provider, header, defaults, sealer: &SEALER, stored: &stored, toolboxes: &TOOLBOXES };
+    let unopened = UnopenedStates::default();
+    let reader = RequestReader {
+        provider,
+        header,
+        defaults,
+        sealer: &SEALER,
+        stored: &stored,
+        unopened: &unopened,
+        toolboxes: &TOOLBOXES,
+    };
     match reader.read(client, json.clone()) {
         Err(error) => assert!(!error.param.is_empty() && !error.message.is_empty(), "{error:?}"),
         Ok(ParsedRequest::PassThrough(changed)) => check_ids(provider.wire(), &changed.unwrap_or(json)),

@@ -6,12 +6,18 @@ mod json;
 use std::sync::LazyLock;
 
 use dacapo_replay::{ArgsDigest, CallIndex};
-use dacapo_wire::{CallExtra, CallRef, ModelCall, ModelMessage, Reasoning, RunState, Sealer, Unsealed};
+use dacapo_wire::{
+    CallExtra, CallRef, ModelCall, ModelMessage, Reasoning, RunState, Sealer, SealingSecrets, UnsealError, Unsealed,
+};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 
 static SEALER: LazyLock<Sealer> = LazyLock::new(|| Sealer::new(b"a secret of some length", "tenant"));
+/// The secret of [`SEALER`] was replaced, and still opens.
+static REPLACED: LazyLock<Sealer> = LazyLock::new(|| {
+    SealingSecrets::new("another secret of some length", ["a secret of some length"]).sealer("tenant")
+});
 static OTHERS: LazyLock<[Sealer; 2]> = LazyLock::new(|| {
     [Sealer::new(b"a secret of some length", "tenant2"), Sealer::new(b"A secret of some length", "tenant")]
 });
@@ -23,6 +29,7 @@ fuzz_target!(|data: &[u8]| {
         for text in [text, &format!("dc1_{text}")] {
             check_canonical(text);
         }
+        check_stored(text);
     }
     // Too little data for a state is no finding.
     sealed(&mut Unstructured::new(data)).unwrap_or_default();
@@ -33,12 +40,20 @@ const ANSWERED: [u8; 8] = *b"answered";
 /// An id has one spelling only.
 fn check_canonical(id: &str) {
     match SEALER.unseal(id) {
-        None => {}
-        Some(Unsealed::Round { state, round, answered, calls, .. }) => {
+        Err(_) => {}
+        Ok(Unsealed::Round { state, round, answered, calls, .. }) => {
             assert_eq!(SEALER.seal(&state, round, answered, &calls)[0], id);
         }
-        Some(Unsealed::Sibling { run, round, call }) => assert_eq!(format!("dc1_{run}_{round}_{}", call.0), id),
+        Ok(Unsealed::Sibling { run, round, call }) => assert_eq!(format!("dc1_{run}_{round}_{}", call.0), id),
     }
+}
+
+/// Any text comes back under its name, and nothing else is opened.
+fn check_stored(text: &str) {
+    assert!(SEALER.unseal_text("name", text).is_err(), "{text} was accepted");
+    let sealed = SEALER.seal_text("name", text);
+    assert_eq!(SEALER.unseal_text("name", &sealed).as_deref(), Ok(text));
+    assert!(SEALER.unseal_text("another name", &sealed).is_err());
 }
 
 fn sealed(input: &mut Unstructured<'_>) -> Result<()> {
@@ -60,9 +75,10 @@ fn sealed(input: &mut Unstructured<'_>) -> Result<()> {
     let run = state.run();
     let expected =
         Unsealed::Round { state: Box::new(state.clone()), run, round, answered: ANSWERED, calls: calls.clone() };
-    assert_eq!(SEALER.unseal(&ids[0]), Some(expected));
+    assert_eq!(SEALER.unseal(&ids[0]), Ok(expected.clone()));
+    assert_eq!(REPLACED.unseal(&ids[0]), Ok(expected));
     for (id, asked) in ids.iter().zip(&calls).skip(1) {
-        assert_eq!(SEALER.unseal(id), Some(Unsealed::Sibling { run, round, call: asked.call }));
+        assert_eq!(SEALER.unseal(id), Ok(Unsealed::Sibling { run, round, call: asked.call }));
         assert!(id.len() <= 40, "providers take no longer ones: {id}");
     }
     for id in &ids {
@@ -71,11 +87,11 @@ fn sealed(input: &mut Unstructured<'_>) -> Result<()> {
     }
     assert_eq!(ids, SEALER.seal(&state, round, ANSWERED, &calls));
     for other in &*OTHERS {
-        assert_eq!(other.unseal(&ids[0]), None);
+        assert_eq!(other.unseal(&ids[0]), Err(UnsealError::Foreign));
     }
 
     let changed = changed(&ids[0], input)?;
-    let is_accepted = matches!(SEALER.unseal(&changed), Some(Unsealed::Round { .. }));
+    let is_accepted = matches!(SEALER.unseal(&changed), Ok(Unsealed::Round { .. }));
     assert!(!is_accepted || changed == ids[0], "{changed} was accepted instead of {}", ids[0]);
     Ok(())
 }

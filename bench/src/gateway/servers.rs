@@ -1,6 +1,5 @@
 //! A model that answers at once, and gateways in front of it, each on a port of its own.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +7,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::routing::{MethodRouter, post};
-use dacapo_gateway::{Gateway, GatewayOptions, UpstreamOptions};
+use dacapo_gateway::{Environment, Gateway, GatewayOptions, UpstreamOptions};
 use dacapo_wire::{Delivery, ProviderSide, Wire};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -61,7 +60,7 @@ fn start_gateway(
         base_url: Some(format!("http://{model}/v1")),
         ..UpstreamOptions::default()
     });
-    let gateway = Gateway::new(options.resolve(&BTreeMap::new())?)?;
+    let gateway = Gateway::new(options.resolve(&Environment::default())?)?;
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
     let address = listener.local_addr()?;
     runtime.spawn(dacapo_gateway::serve(gateway, listener, std::future::pending()));

@@ -5,8 +5,13 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
+const EXAMPLE: &str =
+    "To replace a key: add the new hash beside the old one, key_sha256 = [\"old…\", \"new…\"], give the new key to the
+client, and remove the old hash when it is no longer used.";
+
 /// Make a key for a client, and the lines that let it in
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLE)]
 pub(crate) struct Options {
     /// Who will use it; conversations are bound to this name
     #[arg(default_value = "client")]

@@ -1,12 +1,11 @@
 //! `dacapo serve`: the gateway.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use dacapo_gateway::{Config, Gateway, GatewayOptions as Settings, UpstreamOptions};
+use dacapo_gateway::{Config, Environment, Gateway, GatewayOptions as Settings, UpstreamOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::stop::stop_request;
@@ -58,8 +57,12 @@ pub(crate) fn serve(options: &Options) -> anyhow::Result<ExitCode> {
         write!(io::stdout(), "{}", dacapo_gateway::print_prompt())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let environment: BTreeMap<String, String> = std::env::vars().collect();
-    let config = match configuration(options, &environment) {
+    let environment = Environment::new(std::env::vars_os());
+    let (config, notice) = configuration(options, &environment);
+    if let Some(notice) = notice {
+        writeln!(io::stderr(), "dacapo: {notice}")?;
+    }
+    let config = match config {
         Ok(config) => config,
         Err(error) => {
             for line in error.to_string().lines() {
@@ -78,20 +81,23 @@ pub(crate) fn serve(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 /// The variable that holds the key for an upstream that a flag names.
-fn key_variable(wires: &[String], environment: &BTreeMap<String, String>) -> Option<String> {
+fn key_variable(wires: &[String], environment: &Environment) -> Option<String> {
     let is_anthropic = wires.iter().all(|wire| wire == "messages") && !wires.is_empty();
     let name = if is_anthropic { "ANTHROPIC_API_KEY" } else { "OPENAI_API_KEY" };
-    environment.contains_key(name).then(|| name.to_owned())
+    environment.contains(name).then(|| name.to_owned())
 }
 
+/// What is in force, and what else is to be said about it.
 fn configuration(
     options: &Options,
-    environment: &BTreeMap<String, String>,
-) -> Result<Config, dacapo_gateway::ConfigError> {
-    let named = options.config.clone().or_else(|| environment.get("DACAPO_CONFIG").map(PathBuf::from));
+    environment: &Environment,
+) -> (Result<Config, dacapo_gateway::ConfigError>, Option<String>) {
+    let by_environment = || std::env::var_os("DACAPO_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let named = options.config.clone().or_else(by_environment);
     let here = PathBuf::from("dacapo.toml");
     let file = named.or_else(|| here.exists().then_some(here));
-    let mut settings = Settings::load(file.as_deref(), environment)?;
+    let mut loaded = Settings::load(file.as_deref(), environment);
+    let settings = &mut loaded.options;
     if let Some(listen) = &options.listen {
         settings.listen = Some(listen.clone());
     }
@@ -109,7 +115,8 @@ fn configuration(
             },
         );
     }
-    settings.resolve(environment)
+    let notice = loaded.notice.take();
+    (loaded.resolve(environment), notice)
 }
 
 async fn listen(config: Config) -> anyhow::Result<()> {

@@ -1,28 +1,28 @@
 //! What is true of the gateway: everything that was written, checked once.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use dacapo_replay::{Limit, Limits, WarmPrograms};
 use dacapo_scripted::Script;
-use dacapo_wire::{CodeMode, ProviderSide, TextTools, Wire};
+use dacapo_wire::{CodeMode, ProviderSide, SealingSecrets, TextTools, Wire};
 use tracing::level_filters::LevelFilter;
 
 use crate::http::{self, ApiClient, ApiClients};
 use crate::memory;
 use crate::options::{
-    ClientOptions, CodeModeOptions, ConfigError, GatewayOptions, StepOptions, StoreOptions, TimeoutOptions,
-    UpstreamOptions, WarmOptions,
+    ClientOptions, CodeModeOptions, ConfigError, Environment, GatewayOptions, StepOptions, StoreOptions,
+    TimeoutOptions, UpstreamOptions, WarmOptions,
 };
 use crate::store::StoreConfig;
-use crate::upstream::{Secret, Upstream, UpstreamKind};
+use crate::upstream::{Secret, Upstream, UpstreamKind, UpstreamSource};
 
 /// What is in force.
 #[derive(Debug)]
 pub struct Config {
     pub listen: SocketAddr,
-    pub(crate) secret: Secret,
+    pub(crate) secrets: SealingSecrets,
+    secrets_old: usize,
     /// The secret was made up at start.
     pub secret_is_random: bool,
     pub(crate) clients: ApiClients,
@@ -72,6 +72,7 @@ pub(crate) struct CodeModeConfig {
 const BODY_BYTES_MAX: usize = 64 << 20;
 const BODIES_BYTES_MAX: usize = 256 << 20;
 const TURNS_MAX: usize = 1_024;
+const SECRET_BYTES_MIN: usize = 16;
 const HIDDEN: &str = "(hidden)";
 /// Conversations rest for a night in the middle of a program, not for a week.
 const STORE_TTL_S: u64 = 86_400;
@@ -81,7 +82,7 @@ const OUTPUT_BYTES: u64 = 128 << 10;
 
 impl GatewayOptions {
     /// Checks everything at once.
-    pub fn resolve(mut self, environment: &BTreeMap<String, String>) -> Result<Config, ConfigError> {
+    pub fn resolve(mut self, environment: &Environment) -> Result<Config, ConfigError> {
         let mut errors = Vec::new();
         let listen = self.listen.as_deref().unwrap_or("127.0.0.1:8787");
         let listen: SocketAddr = listen.parse().unwrap_or_else(|_| {
@@ -89,15 +90,21 @@ impl GatewayOptions {
             SocketAddr::from(([127, 0, 0, 1], 0))
         });
         let clients = self.clients(&mut errors);
-        if !listen.ip().is_loopback() && clients.is_empty() && self.allow_unauthenticated != Some(true) {
+        if !listen.ip().is_loopback() && self.clients.is_empty() && self.allow_unauthenticated != Some(true) {
             errors.push(format!(
                 "listen: {listen} can be reached by others, and no [[client]] is configured, so anybody could use your models; add clients (`dacapo key` makes one), or set allow_unauthenticated = true"
             ));
         }
         let secret_is_random = self.secret.is_none();
         let secret = self.secret.take().unwrap_or_else(http::random_hex);
-        if secret.len() < 16 {
-            errors.push("secret: must have at least 16 characters; `openssl rand -hex 32` makes one".to_owned());
+        let secrets = std::iter::once(("secret".to_owned(), &secret))
+            .chain(self.secrets_old.iter().enumerate().map(|(at, secret)| (format!("secrets_old[{at}]"), secret)));
+        for (key, secret) in secrets {
+            if secret.len() < SECRET_BYTES_MIN {
+                errors.push(format!(
+                    "{key}: must have at least {SECRET_BYTES_MIN} characters; `openssl rand -hex 32` makes one"
+                ));
+            }
         }
         if self.memory_bytes_max == Some(0) {
             errors.push("memory_bytes_max: must be at least 1".to_owned());
@@ -108,7 +115,8 @@ impl GatewayOptions {
         let has_demo_model = self.demo_model != Some(false);
         let config = Config {
             listen,
-            secret: Secret(secret),
+            secrets: SealingSecrets::new(&secret, self.secrets_old.iter().map(String::as_str)),
+            secrets_old: self.secrets_old.len(),
             secret_is_random,
             upstreams: self.upstreams(environment, clients.is_empty(), &mut errors),
             turns_max_per_client: self.turns_max_per_client(turns_max, &clients, &mut errors),
@@ -173,11 +181,28 @@ impl GatewayOptions {
     fn clients(&self, errors: &mut Vec<String>) -> ApiClients {
         let mut clients: Vec<ApiClient> = Vec::new();
         for (at, client) in self.clients.iter().enumerate() {
+            if client.name.is_empty() {
+                errors.push(format!("client[{at}].name: is missing"));
+            }
             if clients.iter().any(|known| known.name == client.name) {
-                errors.push(format!("client[{at}].name: `{}` is there twice", client.name));
+                errors.push(format!(
+                    "client[{at}].name: `{}` is there twice; a client with several keys has a list in key_sha256",
+                    client.name
+                ));
+            }
+            if client.key_sha256.is_empty() {
+                errors.push(format!("client[{at}].key_sha256: is missing; `dacapo key` prints it"));
             }
             match ApiClient::new(&client.name, &client.key_sha256, client.requests_per_minute) {
-                Some(client) => clients.push(client),
+                Some(client) => {
+                    for known in clients.iter().filter(|known| known.shares_a_key(&client)) {
+                        errors.push(format!(
+                            "client[{at}].key_sha256: `{}` has the same key, so it is not known whose requests they are",
+                            known.name
+                        ));
+                    }
+                    clients.push(client);
+                }
                 None => errors.push(format!(
                     "client[{at}].key_sha256: must be the SHA-256 of the key in 64 hex digits; `dacapo key` prints it"
                 )),
@@ -188,7 +213,7 @@ impl GatewayOptions {
 
     fn upstreams(
         &mut self,
-        environment: &BTreeMap<String, String>,
+        environment: &Environment,
         pass_client_key: bool,
         errors: &mut Vec<String>,
     ) -> Vec<Upstream> {
@@ -200,7 +225,7 @@ impl GatewayOptions {
                 (Some(url), None) => http(url, &format!("upstream[{at}].base_url"), errors).map(|base_url| {
                     let name = options.api_key_env.as_ref();
                     let key = name.and_then(|name| key(environment, name, errors));
-                    if let (Some(name), None) = (name, &key) {
+                    if let (Some(name), None) = (name.filter(|name| !environment.is_unreadable(name)), &key) {
                         errors.push(format!("upstream[{at}].api_key_env: the variable {name} is not set"));
                     }
                     UpstreamKind::Http { base_url, key, pass_client_key }
@@ -217,13 +242,17 @@ impl GatewayOptions {
                     None
                 }
             };
+            if options.name.is_empty() {
+                errors.push(format!("upstream[{at}].name: is missing"));
+            }
             if options.models.is_empty() {
                 errors.push(format!("upstream[{at}].models: is empty; [\"*\"] means all"));
             }
+            let providers = providers(at, &options, errors);
             upstreams.extend(kind.map(|kind| {
                 let default = Upstream::new(&options.name, "", kind);
                 Upstream {
-                    providers: providers(at, &options, &default.providers, errors),
+                    providers: providers.unwrap_or(default.providers),
                     models: options.models,
                     execute_input: match options.custom_execute {
                         Some(true) => TextTools::ForPrograms,
@@ -245,21 +274,31 @@ impl GatewayOptions {
             );
         }
         if is_default {
-            let url = environment.get("ANTHROPIC_BASE_URL").map_or("https://api.anthropic.com", String::as_str);
+            let url = environment.get("ANTHROPIC_BASE_URL", errors).unwrap_or("https://api.anthropic.com");
             if let Some(base_url) = http(&format!("{}/v1", url.trim_end_matches('/')), "ANTHROPIC_BASE_URL", errors) {
                 let key = key(environment, "ANTHROPIC_API_KEY", errors);
                 let key_from = key.as_ref().map(|_| "ANTHROPIC_API_KEY".to_owned());
                 let kind = UpstreamKind::Http { base_url, key, pass_client_key };
                 let providers = vec![ProviderSide::MESSAGES];
-                upstreams.push(Upstream { providers, key_from, ..Upstream::new("anthropic", "claude-*", kind) });
+                upstreams.push(Upstream {
+                    providers,
+                    key_from,
+                    source: UpstreamSource::Default,
+                    ..Upstream::new("anthropic", "claude-*", kind)
+                });
             }
-            let url = environment.get("OPENAI_BASE_URL").map_or("https://api.openai.com/v1", String::as_str);
+            let url = environment.get("OPENAI_BASE_URL", errors).unwrap_or("https://api.openai.com/v1");
             if let Some(base_url) = http(url, "OPENAI_BASE_URL", errors) {
                 let key = key(environment, "OPENAI_API_KEY", errors);
                 let key_from = key.as_ref().map(|_| "OPENAI_API_KEY".to_owned());
                 let kind = UpstreamKind::Http { base_url, key, pass_client_key };
                 let providers = vec![ProviderSide::CHAT, ProviderSide::RESPONSES];
-                upstreams.push(Upstream { providers, key_from, ..Upstream::new("openai", "*", kind) });
+                upstreams.push(Upstream {
+                    providers,
+                    key_from,
+                    source: UpstreamSource::Default,
+                    ..Upstream::new("openai", "*", kind)
+                });
             }
         }
         upstreams
@@ -345,6 +384,7 @@ impl Config {
         let options = GatewayOptions {
             listen: Some(self.listen.to_string()),
             secret: Some(if self.secret_is_random { "(random)" } else { HIDDEN }.to_owned()),
+            secrets_old: vec![HIDDEN.to_owned(); self.secrets_old],
             allow_unauthenticated: self.allow_unauthenticated.then_some(true),
             body_bytes_max: Some(self.body_bytes_max),
             body_values_max: Some(self.body_values_max),
@@ -400,7 +440,7 @@ impl Config {
                 .list()
                 .map(|client| ClientOptions {
                     name: client.name.clone(),
-                    key_sha256: HIDDEN.to_owned(),
+                    key_sha256: client.keys().map(|_| HIDDEN.to_owned()).collect(),
                     requests_per_minute: client.requests_per_minute,
                 })
                 .collect(),
@@ -428,8 +468,8 @@ impl Config {
 }
 
 /// A key from the environment; an empty one is none.
-fn key(environment: &BTreeMap<String, String>, name: &str, errors: &mut Vec<String>) -> Option<Secret> {
-    let key = environment.get(name)?.trim();
+fn key(environment: &Environment, name: &str, errors: &mut Vec<String>) -> Option<Secret> {
+    let key = environment.get(name, errors)?.trim();
     if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
         errors.push(format!("{name}: has characters that no key can have"));
     }
@@ -446,14 +486,9 @@ fn http(url: &str, key: &str, errors: &mut Vec<String>) -> Option<String> {
     Some(url.trim_end_matches('/').to_owned())
 }
 
-/// The wires that an upstream speaks.
-fn providers(
-    at: usize,
-    options: &UpstreamOptions,
-    default: &[ProviderSide],
-    errors: &mut Vec<String>,
-) -> Vec<ProviderSide> {
-    let Some(names) = &options.wires else { return default.to_vec() };
+/// The wires that an upstream speaks, if they were written.
+fn providers(at: usize, options: &UpstreamOptions, errors: &mut Vec<String>) -> Option<Vec<ProviderSide>> {
+    let names = options.wires.as_ref()?;
     if names.is_empty() {
         errors.push(format!("upstream[{at}].wires: is empty; leave it out, or name chat, responses or messages"));
     }
@@ -466,7 +501,7 @@ fn providers(
             }
         }
     }
-    providers
+    Some(providers)
 }
 
 /// An address may hold a password, or a key in its query.

@@ -46,8 +46,14 @@ pub struct Gateway {
 pub enum StartError {
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
-    #[error("the HTTP client cannot be made: {0}")]
+    #[error("the HTTP client cannot be made")]
     Http(#[from] reqwest::Error),
+    /// Nothing that is https could be asked.
+    #[error(
+        "the upstream `{upstream}` has an https address, but no CA certificates were found on this machine; install \
+         ca-certificates, or set SSL_CERT_FILE to a file that holds them"
+    )]
+    NoCaCertificates { upstream: String, source: reqwest::Error },
     #[error("cannot listen: {0}")]
     Listen(#[from] std::io::Error),
 }
@@ -74,7 +80,7 @@ impl Gateway {
             stepper,
             toolboxes: Toolboxes::default(),
             upstreams: Upstreams::new(config.upstreams.clone(), config.connect_timeout, config.idle_timeout)?,
-            store: config.store.as_ref().map(Store::new),
+            store: config.store.as_ref().map(|store| Store::new(store, config.secrets.clone())),
             steps: StepSlots::new(steps, tenancy),
             turns: SharedQuota::new(turns_max, per_client_max),
             bodies: SharedQuota::new(turns_max * BODIES_PER_TURN, per_client_max * BODIES_PER_TURN),

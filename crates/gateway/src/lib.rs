@@ -23,4 +23,4 @@ pub use config::Config;
 pub use dacapo_wire::print_prompt;
 pub use gateway::{Gateway, StartError};
 pub use http::{StopRequest, key_sha256, random_hex, serve};
-pub use options::{ClientOptions, ConfigError, GatewayOptions, UpstreamOptions};
+pub use options::{ClientOptions, ConfigError, Environment, GatewayOptions, LoadedOptions, UpstreamOptions};

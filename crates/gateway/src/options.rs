@@ -1,18 +1,28 @@
 //! What was written about the gateway: in a file, then in the environment, then by flags.
 
+mod environment;
+mod table;
+
+pub use environment::Environment;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
+use crate::config::Config;
+use table::SettingMistake;
+
 /// What was written, by whomever; every key is optional.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GatewayOptions {
     pub listen: Option<String>,
-    /// Shared by replicas: seals the ids.
+    /// Shared by replicas: seals ids and what is stored.
     pub secret: Option<String>,
+    /// Earlier secrets: what they sealed can still be opened.
+    pub secrets_old: Vec<String>,
     /// Listen beyond loopback although every client is let in.
     pub allow_unauthenticated: Option<bool>,
     pub body_bytes_max: Option<usize>,
@@ -90,17 +100,18 @@ pub struct StoreOptions {
     pub bytes_max: Option<usize>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct ClientOptions {
     pub name: String,
-    /// SHA-256 of the key, in hex.
-    pub key_sha256: String,
+    /// SHA-256 of each of its keys, in hex. A file may have one text instead of a list.
+    #[serde(deserialize_with = "one_or_more")]
+    pub key_sha256: Vec<String>,
     pub requests_per_minute: Option<u32>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct UpstreamOptions {
     pub name: String,
     pub models: Vec<String>,
@@ -122,105 +133,133 @@ pub struct UpstreamOptions {
 #[error("{}", .0.join("\n"))]
 pub struct ConfigError(pub(crate) Vec<String>);
 
-/// Variables that are no settings: of the build, and where the settings are.
-const NO_SETTINGS: [&str; 3] = ["DACAPO_CLANG", "DACAPO_WASM_LD", "DACAPO_CONFIG"];
-
-/// Keys that an environment variable may set: `code_mode.default` is `DACAPO_CODE_MODE_DEFAULT`.
-const FROM_ENVIRONMENT: [&str; 32] = [
-    "listen",
-    "secret",
-    "allow_unauthenticated",
-    "body_bytes_max",
-    "body_values_max",
-    "memory_bytes_max",
-    "turns_max",
-    "turns_max_per_client",
-    "bodies_bytes_max",
-    "drain_seconds",
-    "shutdown_seconds",
-    "step_seconds_max",
-    "demo_model",
-    "log",
-    "code_mode.default",
-    "code_mode.declarations_tokens_max",
-    "code_mode.hold_text_chars",
-    "code_mode.attempts_max",
-    "code_mode.model_calls_max",
-    "warm.programs_max",
-    "warm.bytes_max",
-    "timeouts.header_seconds",
-    "timeouts.body_seconds",
-    "timeouts.turn_seconds",
-    "timeouts.connect_seconds",
-    "timeouts.idle_seconds",
-    "step.enabled",
-    "store.kind",
-    "store.url",
-    "store.ttl_seconds",
-    "store.bytes_max",
-    "limits.output_bytes",
-];
+/// What was written in a file and in the environment.
+#[derive(Debug)]
+pub struct LoadedOptions {
+    /// Without what is wrong. Flags may be laid over it.
+    pub options: GatewayOptions,
+    /// Something that is not wrong, but may not be meant.
+    pub notice: Option<String>,
+    mistakes: Vec<String>,
+    in_settings: Vec<(String, SettingMistake)>,
+}
 
 impl GatewayOptions {
-    /// Reads a file, if there is one, and lays the environment over it.
-    pub fn load(file: Option<&Path>, environment: &BTreeMap<String, String>) -> Result<GatewayOptions, ConfigError> {
-        let mut table = match file {
-            None => Table::new(),
-            Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| ConfigError(vec![format!("{}: {error}", path.display())]))?;
-                text.parse().map_err(|error: toml::de::Error| misread(path, &text, &error))?
-            }
+    /// Reads a file, if there is one, and lays the environment over it. Mistakes are reported by
+    /// [`LoadedOptions::resolve`], together with all others.
+    pub fn load(file: Option<&Path>, environment: &Environment) -> LoadedOptions {
+        let mut mistakes = Vec::new();
+        let mut in_settings: Vec<(String, SettingMistake)> = Vec::new();
+        let mut remove_mistakes = |table: &mut Table, source: &str| {
+            let mut found = Vec::new();
+            table::remove_mistakes(table, &mut found);
+            in_settings.extend(found.into_iter().map(|mistake| (source.to_owned(), mistake)));
         };
-        let mut errors = Vec::new();
-        for (name, value) in environment.iter().filter(|(name, _)| name.starts_with("DACAPO_")) {
-            let key = FROM_ENVIRONMENT.iter().find(|key| variable(key) == *name);
-            match key {
-                Some(key) => set(&mut table, key, value),
-                None if NO_SETTINGS.contains(&name.as_str()) => {}
-                None => {
-                    let known: Vec<String> = FROM_ENVIRONMENT.iter().map(|key| variable(key)).collect();
-                    errors.push(format!("{name}: no setting has this name; there are {}", known.join(", ")));
-                }
-            }
+        let mut table = file.map_or_else(Table::new, |path| {
+            let mut table = read(path, &mut mistakes);
+            remove_mistakes(&mut table, &path.display().to_string());
+            table
+        });
+        for setting in environment.settings(&mut mistakes) {
+            let mut one = Table::new();
+            insert(&mut one, setting.key, setting.value);
+            remove_mistakes(&mut one, &setting.variable);
+            merge(&mut table, one);
         }
-        if !errors.is_empty() {
-            return Err(ConfigError(errors));
-        }
-        let source = file.map_or_else(|| "environment".to_owned(), |path| path.display().to_string());
-        table.try_into().map_err(|error: toml::de::Error| ConfigError(vec![format!("{source}: {}", error.message())]))
+        let options = table.try_into().unwrap_or_else(|error: toml::de::Error| {
+            mistakes.push(error.message().to_owned());
+            GatewayOptions::default()
+        });
+        LoadedOptions { options, notice: environment.notice(), mistakes, in_settings }
     }
 }
 
-/// Where a file is not TOML. Its lines are not shown: they may hold secrets.
-fn misread(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
-    let line =
-        error.span().and_then(|span| text.get(..span.start)).map_or(1, |before| before.matches('\n').count() + 1);
-    ConfigError(vec![format!("{}, line {line}: {}", path.display(), error.message())])
+impl LoadedOptions {
+    /// Checks everything at once.
+    pub fn resolve(self, environment: &Environment) -> Result<Config, ConfigError> {
+        let LoadedOptions { options, mut mistakes, in_settings, .. } = self;
+        let resolved = options.resolve(environment);
+        let is_explained = |later: &String| in_settings.iter().any(|(_, mistake)| mistake.explains(later));
+        let later = resolved.as_ref().err().map(|error| error.0.as_slice()).unwrap_or_default();
+        let later: Vec<String> = later.iter().filter(|later| !is_explained(later)).cloned().collect();
+        mistakes.extend(in_settings.into_iter().map(|(source, mistake)| {
+            // A variable names its key.
+            if source.starts_with("DACAPO_") {
+                format!("{source}: {}", mistake.message)
+            } else {
+                format!("{source}: {}: {}", mistake.key, mistake.message)
+            }
+        }));
+        mistakes.extend(later);
+        if mistakes.is_empty() { resolved } else { Err(ConfigError(mistakes)) }
+    }
 }
 
-fn variable(key: &str) -> String {
-    format!("DACAPO_{}", key.replace('.', "_").to_uppercase())
-}
-
-/// A value from the environment has the type that its text looks like, unless a text is wanted.
-fn set(table: &mut Table, key: &str, text: &str) {
-    const TEXTS: [&str; 6] = ["listen", "secret", "log", "code_mode.default", "store.kind", "store.url"];
-    let number = text.parse().map(toml::Value::Integer);
-    let value = match (number, text) {
-        _ if TEXTS.contains(&key) => toml::Value::from(text),
-        (Ok(number), _) => number,
-        (_, "true") => toml::Value::Boolean(true),
-        (_, "false") => toml::Value::Boolean(false),
-        _ => toml::Value::from(text),
+/// The table that a file holds. Lines that are wrong are not shown: they may hold secrets.
+fn read(path: &Path, mistakes: &mut Vec<String>) -> Table {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => {
+            mistakes.push(format!("{}: {error}", path.display()));
+            return Table::new();
+        }
     };
+    let (document, errors) = toml::de::DeTable::parse_recoverable(&text);
+    for error in &errors {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+        mistakes.push(format!("{}, line {line}: {}", path.display(), error.message()));
+    }
+    if !errors.is_empty() {
+        // What was understood of the rest need not be what was meant.
+        return Table::new();
+    }
+    Table::deserialize(toml::Deserializer::from(document)).unwrap_or_else(|error| {
+        mistakes.push(format!("{}: {}", path.display(), error.message()));
+        Table::new()
+    })
+}
+
+fn insert(table: &mut Table, key: &str, value: toml::Value) {
     match key.split_once('.') {
         None => _ = table.insert(key.to_owned(), value),
         Some((section, key)) => {
-            let section = table.entry(section).or_insert_with(|| toml::Value::Table(Table::new()));
-            if let Some(section) = section.as_table_mut() {
-                section.insert(key.to_owned(), value);
-            }
+            _ = table.insert(section.to_owned(), toml::Value::Table(Table::from_iter([(key.to_owned(), value)])));
         }
     }
+}
+
+/// Lays one table over another, section by section.
+fn merge(table: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (table.get_mut(&key), value) {
+            (Some(toml::Value::Table(section)), toml::Value::Table(over)) => merge(section, over),
+            (_, value) => _ = table.insert(key, value),
+        }
+    }
+}
+
+/// One text, or a list of them.
+fn one_or_more<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    struct Texts;
+    impl<'de> serde::de::Visitor<'de> for Texts {
+        type Value = Vec<String>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a string or a list of strings")
+        }
+
+        fn visit_str<E>(self, text: &str) -> Result<Vec<String>, E> {
+            Ok(vec![text.to_owned()])
+        }
+
+        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut texts: A) -> Result<Vec<String>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(text) = texts.next_element()? {
+                all.push(text);
+            }
+            Ok(all)
+        }
+    }
+    deserializer.deserialize_any(Texts)
 }

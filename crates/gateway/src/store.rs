@@ -1,10 +1,11 @@
-//! What the gateway stores for clients that do not send it back: sealed states, for clients that shorten tool-call ids, and
-//! responses, for clients that refer to them by id. States are sealed, so the store need not be trusted with them.
+//! What the gateway stores for clients that do not send it back: states of programs, for clients that shorten tool-call
+//! ids, and responses, for clients that refer to them by id. All of it is sealed: who has the store can neither read nor
+//! change it, nor move it to another name or tenant, but can only make it disappear.
 
 use std::time::Duration;
 
 use dacapo_runner::{BoxFuture, JournalStore, MemoryStore, StoreError, StoreKey};
-use dacapo_wire::RunId;
+use dacapo_wire::{RunId, SealingSecrets, UnopenedReason, UnopenedStates};
 use redis::AsyncCommands;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use tokio::sync::OnceCell;
@@ -13,7 +14,10 @@ pub(crate) mod stored_responses;
 
 /// A store of texts, by tenant and name.
 #[derive(Debug)]
-pub(crate) struct Store(Box<dyn JournalStore>);
+pub(crate) struct Store {
+    sealed: Box<dyn JournalStore>,
+    secrets: SealingSecrets,
+}
 
 /// Which store is configured.
 #[derive(Debug, Clone)]
@@ -25,35 +29,58 @@ pub(crate) enum StoreConfig {
 }
 
 impl Store {
-    pub(crate) fn new(config: &StoreConfig) -> Store {
-        Store(match config {
+    pub(crate) fn new(config: &StoreConfig, secrets: SealingSecrets) -> Store {
+        let sealed: Box<dyn JournalStore> = match config {
             StoreConfig::Memory { bytes_max, ttl } => Box::new(MemoryStore::new(*bytes_max, *ttl)),
             StoreConfig::Redis { client, ttl } => {
                 Box::new(RedisStore { client: client.clone(), connection: OnceCell::new(), ttl: *ttl })
             }
-        })
+        };
+        Store { sealed, secrets }
     }
 
-    /// Stores the sealed state of a program.
+    /// Stores the state of a program: the id that would carry it. That is sealed already, and names its run and round.
     pub(crate) async fn put(&self, tenant: &str, run: RunId, round: u32, sealed: &str) -> Result<(), StoreError> {
-        self.put_text(tenant, &format!("{run}:{round}"), sealed).await
+        self.sealed.put(&state_key(tenant, run, round), sealed).await
     }
 
     /// The sealed states that are stored. Reading a state renews its time to live.
     pub(crate) async fn get(&self, tenant: &str, states: &[(RunId, u32)]) -> Result<Vec<Option<String>>, StoreError> {
-        let names: Vec<String> = states.iter().map(|(run, round)| format!("{run}:{round}")).collect();
-        self.get_texts(tenant, &names).await
+        let keys: Vec<StoreKey> = states.iter().map(|(run, round)| state_key(tenant, *run, *round)).collect();
+        self.sealed.get(&keys).await
     }
 
+    /// Seals a text and stores it.
     pub(crate) async fn put_text(&self, tenant: &str, name: &str, text: &str) -> Result<(), StoreError> {
-        self.0.put(&StoreKey::new(tenant, name), text).await
+        let key = StoreKey::new(tenant, name);
+        let sealed = self.secrets.sealer(tenant).seal_text(key.as_str(), text);
+        self.sealed.put(&key, &sealed).await
     }
 
-    /// The texts that are stored under these names. Reading a text renews its time to live.
-    pub(crate) async fn get_texts(&self, tenant: &str, names: &[String]) -> Result<Vec<Option<String>>, StoreError> {
+    /// The texts that are stored under these names. Reading a text renews its time to live. One that cannot be opened is
+    /// noted, and counts as absent.
+    pub(crate) async fn get_texts(
+        &self,
+        tenant: &str,
+        names: &[String],
+        unopened: &UnopenedStates,
+    ) -> Result<Vec<Option<String>>, StoreError> {
         let keys: Vec<StoreKey> = names.iter().map(|name| StoreKey::new(tenant, name)).collect();
-        self.0.get(&keys).await
+        let found = self.sealed.get(&keys).await?;
+        let sealer = self.secrets.sealer(tenant);
+        let open = |(key, text): (&StoreKey, Option<String>)| match sealer.unseal_text(key.as_str(), &text?) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                unopened.add(key.as_str(), UnopenedReason::Sealed(error));
+                None
+            }
+        };
+        Ok(keys.iter().zip(found).map(open).collect())
     }
+}
+
+fn state_key(tenant: &str, run: RunId, round: u32) -> StoreKey {
+    StoreKey::new(tenant, &format!("{run}:{round}"))
 }
 
 /// A store that speaks the protocol of Redis.

@@ -12,6 +12,7 @@ use dacapo_wire::{ClientSide, Delivery, ProviderSide, TextTools};
 use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
 
+use crate::gateway::StartError;
 use crate::http::{self, TurnError};
 use crate::key_mask::KeyMask;
 use crate::observe::{Event, Observer};
@@ -74,6 +75,7 @@ pub(crate) struct Upstream {
     /// Whether its models write programs as plain text, on Responses.
     pub execute_input: TextTools,
     pub kind: UpstreamKind,
+    pub source: UpstreamSource,
     /// What the configuration named, for people to read.
     pub key_from: Option<String>,
     pub script_from: Option<String>,
@@ -95,6 +97,7 @@ impl Upstream {
             },
             execute_input: TextTools::No,
             kind,
+            source: UpstreamSource::Configured,
             retries_max: 2,
             retry_wait_max: Duration::from_secs(10),
         }
@@ -114,6 +117,15 @@ pub(crate) struct RequestContext {
     /// With its question mark.
     pub query: String,
     pub client: ClientSide,
+}
+
+/// Why there is an upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UpstreamSource {
+    /// Somebody wants it.
+    Configured,
+    /// Nothing was configured.
+    Default,
 }
 
 #[derive(Debug, Clone)]
@@ -148,17 +160,37 @@ pub(crate) struct Upstreams {
 const ERROR_BYTES_MAX: usize = 1 << 20;
 
 impl Upstreams {
-    pub(crate) fn new(list: Vec<Upstream>, connect: Duration, idle: Duration) -> Result<Upstreams, reqwest::Error> {
-        let builder = reqwest::Client::builder()
-            .connect_timeout(connect)
-            .read_timeout(idle)
-            .redirect(reqwest::redirect::Policy::none())
-            .pool_max_idle_per_host(256)
-            .tcp_nodelay(true);
+    pub(crate) fn new(list: Vec<Upstream>, connect: Duration, idle: Duration) -> Result<Upstreams, StartError> {
+        let builder = || {
+            reqwest::Client::builder()
+                .connect_timeout(connect)
+                .read_timeout(idle)
+                .redirect(reqwest::redirect::Policy::none())
+                .pool_max_idle_per_host(256)
+                .tcp_nodelay(true)
+        };
         let has_tls = list.iter().any(|upstream| upstream.kind.has_tls());
         // Machines without CA certificates can serve too, as long as no upstream uses TLS.
-        let builder = if has_tls { builder } else { builder.tls_certs_only([]) };
-        Ok(Upstreams { client: builder.build()?, list })
+        let without_certificates = || builder().tls_certs_only([]).build();
+        let client = if has_tls {
+            builder().build().or_else(|error| {
+                // If it is made without them, the certificates are what is missing.
+                let client = without_certificates()?;
+                let is_wanted =
+                    |upstream: &&Upstream| upstream.kind.has_tls() && upstream.source == UpstreamSource::Configured;
+                if let Some(upstream) = list.iter().find(is_wanted) {
+                    return Err(StartError::NoCaCertificates { upstream: upstream.name.clone(), source: error });
+                }
+                tracing::warn!(
+                    "no CA certificates were found on this machine, so providers cannot be asked over https; install \
+                     ca-certificates, or set SSL_CERT_FILE to a file that holds them"
+                );
+                Ok(client)
+            })?
+        } else {
+            without_certificates()?
+        };
+        Ok(Upstreams { list, client })
     }
 
     /// The first that has the model.

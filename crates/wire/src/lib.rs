@@ -27,9 +27,11 @@ mod reasoning;
 mod request;
 mod responses;
 mod seal;
+mod sealing_key;
 mod sse;
 mod state;
 mod turn;
+mod unopened_states;
 mod usage;
 mod wire;
 
@@ -51,10 +53,12 @@ pub use provider_wire::{AuthHeader, ProviderCapabilities, StopSequences, Streame
 pub use reasoning::Reasoning;
 pub use request::{BadRequest, CodeMode, CodeModeDefaults, ParsedRequest, RequestReader};
 pub use seal::{Sealer, Unsealed};
+pub use sealing_key::{SealingSecrets, UnsealError};
 pub use sse::{SseError, SseEvent, SseReader};
 pub use state::{CallRef, RunState};
 pub use turn::{
     CallsPerMessage, Delivery, ProgramMode, ResponsePrefs, StreamUsage, ToolChoice, ToolChoiceOverride, Turn,
 };
+pub use unopened_states::{UnopenedReason, UnopenedStates};
 pub use usage::TurnUsage;
 pub use wire::{ClientSide, ProviderSide, Wire};

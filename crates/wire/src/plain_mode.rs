@@ -11,7 +11,9 @@ use crate::conversation::{
 };
 use crate::ids::RunId;
 use crate::seal::{Sealer, Unsealed};
+use crate::sealing_key::UnsealError;
 use crate::state::{CallRef, RunState};
+use crate::unopened_states::{UnopenedReason, UnopenedStates};
 use crate::wire::ClientSide;
 
 /// Sealed ids that a store kept, by run and round. Calls of such rounds have only short ids in the history.
@@ -38,7 +40,40 @@ impl StoredStates {
 pub(crate) struct StateOpener<'a> {
     pub sealer: &'a Sealer,
     pub stored: &'a StoredStates,
+    pub unopened: &'a UnopenedStates,
     pub catalog: &'a Catalog,
+}
+
+impl StateOpener<'_> {
+    /// Opens an id, and notes it if it looks like one of ours and cannot be opened.
+    pub(crate) fn unseal(&self, id: &str) -> Option<Unsealed> {
+        match self.sealer.unseal(id) {
+            Ok(unsealed) => Some(unsealed),
+            Err(error) => {
+                if Sealer::is_own_id(id) {
+                    self.unopened.add(id, UnopenedReason::Sealed(error));
+                }
+                None
+            }
+        }
+    }
+
+    /// Opens the stored state of a round. A state that is stored under another round's name does not count.
+    fn unseal_stored(&self, of: (RunId, u32)) -> Option<Unsealed> {
+        let name = format!("{}_{}", of.0, of.1);
+        let Some(id) = self.stored.0.get(&of) else {
+            self.unopened.add(&name, UnopenedReason::Missing);
+            return None;
+        };
+        let unsealed = self.unseal(id)?;
+        match unsealed {
+            Unsealed::Round { run, round, .. } if (run, round) == of => Some(unsealed),
+            _ => {
+                self.unopened.add(&name, UnopenedReason::Sealed(UnsealError::Damaged));
+                None
+            }
+        }
+    }
 }
 
 /// A message of the model with at least one call that has an id of ours, and the answers that follow it.
@@ -128,14 +163,11 @@ impl<'a> RoundState<'a> {
     pub(crate) fn open(exchange: &CallExchange, opener: &StateOpener<'a>) -> Option<RoundState<'a>> {
         let CallExchange { calls, answers, .. } = exchange;
         let sealed_at = calls.iter().position(|call| Sealer::is_sealed(&call.id));
-        let sealed = if let Some(at) = sealed_at {
-            &calls[at].id
-        } else {
-            let short = calls.iter().find_map(|call| Sealer::run_and_round(&call.id))?;
-            opener.stored.0.get(&short)?
+        let unsealed = match sealed_at {
+            Some(at) => opener.unseal(&calls[at].id)?,
+            None => opener.unseal_stored(calls.iter().find_map(|call| Sealer::run_and_round(&call.id))?)?,
         };
-        let Unsealed::Round { state, run, round: number, answered, calls: issued } = opener.sealer.unseal(sealed)?
-        else {
+        let Unsealed::Round { state, run, round: number, answered, calls: issued } = unsealed else {
             return None;
         };
         let expected = |(at, call): (usize, &HistoryCall)| {
@@ -145,7 +177,7 @@ impl<'a> RoundState<'a> {
             if Some(at) == sealed_at {
                 return issued.first().copied().map(Some);
             }
-            match opener.sealer.unseal(&call.id)? {
+            match opener.unseal(&call.id)? {
                 Unsealed::Sibling { run: other, round, call } if other == run && round == number => {
                     issued.iter().find(|issued| issued.call == call).copied().map(Some)
                 }

@@ -16,6 +16,7 @@ use crate::prompt::ModelTools;
 use crate::provider_wire::{BodyOrigin, StopSequences, TextTools};
 use crate::seal::{Sealer, tools_digest};
 use crate::turn::{ProgramMode, ToolChoice, Turn};
+use crate::unopened_states::UnopenedStates;
 use crate::wire::{ClientSide, ProviderSide};
 
 /// A request that cannot be served, and where it is wrong.
@@ -95,6 +96,8 @@ pub struct RequestReader<'a> {
     pub defaults: CodeModeDefaults,
     pub sealer: &'a Sealer,
     pub stored: &'a StoredStates,
+    /// Where states are noted that cannot be opened.
+    pub unopened: &'a UnopenedStates,
     pub toolboxes: &'a Toolboxes,
 }
 
@@ -187,7 +190,8 @@ impl RequestReader<'_> {
         mode: ProgramMode,
         tools: ProgramTools,
     ) -> Result<ParsedRequest, BadRequest> {
-        let opener = StateOpener { sealer: self.sealer, stored: self.stored, catalog: tools.toolbox.catalog() };
+        let RequestReader { sealer, stored, unopened, .. } = *self;
+        let opener = StateOpener { sealer, stored, unopened, catalog: tools.toolbox.catalog() };
         let (reading, tools_digest) = match mode {
             ProgramMode::Plain => (HistoryReading::Plain(&opener), tools.digest),
             ProgramMode::Explicit => (HistoryReading::Explicit(&opener), [0; 8]),

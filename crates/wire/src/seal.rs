@@ -1,18 +1,18 @@
-//! Tool-call ids that carry a program's state. A MAC proves that the gateway made them.
+//! Tool-call ids that carry a program's state. They are encrypted and authenticated: only the gateway can read or make them.
+
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dacapo_replay::{ArgsDigest, CallIndex};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
-use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use crate::ids::RunId;
+use crate::sealing_key::{self, Purpose, SealingKey, UnsealError};
 use crate::state::{CallRef, RunState};
 
 const PREFIX: &str = "dc1_";
-const VERSION: u8 = 1;
-const MAC_BYTES: usize = 16;
 /// Decompressed. There is room for the largest program that the step function accepts, and for its reasoning.
 const STATE_BYTES_MAX: usize = 1 << 20;
 const CALLS_MAX: usize = 100_000;
@@ -23,10 +23,11 @@ const DICTIONARY: &[u8] = include_bytes!("dictionary_1.txt");
 /// `litellm` splits ids at this text.
 const RESERVED: &str = "__thought__";
 
-/// Makes and opens ids with one secret, for one tenant.
+/// Makes and opens ids and stored texts, for one tenant.
 #[derive(Clone)]
 pub struct Sealer {
-    mac: Hmac<Sha256>,
+    /// The first one seals; all of them open.
+    keys: Arc<[SealingKey]>,
 }
 
 impl std::fmt::Debug for Sealer {
@@ -40,18 +41,19 @@ impl std::fmt::Debug for Sealer {
 pub enum Unsealed {
     /// The first call of a round. `answered` is the fingerprint of the journal before the round.
     Round { state: Box<RunState>, run: RunId, round: u32, answered: [u8; 8], calls: Vec<CallRef> },
-    /// Another call of the same round. It has no MAC, so it counts only beside the first one.
+    /// Another call of the same round. It is not authenticated, so it counts only beside the first one.
     Sibling { run: RunId, round: u32, call: CallIndex },
 }
 
 impl Sealer {
-    /// Ids of another secret or tenant are refused.
+    /// Seals and opens with one secret. [`SealingSecrets::sealer`](crate::SealingSecrets::sealer) makes one that opens with several.
     pub fn new(secret: &[u8], tenant: &str) -> Sealer {
-        let mut key = <Hmac<Sha256> as KeyInit>::new_from_slice(secret).expect("any length is a key");
-        key.update(b"dacapo sealed ids 1\0");
-        key.update(tenant.as_bytes());
-        let key = key.finalize().into_bytes();
-        Sealer { mac: <Hmac<Sha256> as KeyInit>::new_from_slice(&key).expect("any length is a key") }
+        Sealer::with_keys(std::iter::once(SealingKey::new(secret, tenant)))
+    }
+
+    /// The first key seals, and there has to be one; all of them open.
+    pub(crate) fn with_keys(keys: impl Iterator<Item = SealingKey>) -> Sealer {
+        Sealer { keys: keys.collect() }
     }
 
     /// Whether an id has the prefix of the gateway's ids. Only [`Sealer::unseal`] tells whether it is genuine.
@@ -77,14 +79,11 @@ impl Sealer {
     pub fn seal(&self, state: &RunState, round: u32, answered: [u8; 8], calls: &[CallRef]) -> Vec<String> {
         let bytes = state.to_bytes();
         let run = RunId::of(&bytes);
-        let compressed = deflate(&bytes);
-        let mut first = self.payload(0, round, answered, calls, &compressed);
-        for mask in 1..=u8::MAX {
-            if !first.contains(RESERVED) {
-                break;
-            }
-            first = self.payload(mask, round, answered, calls, &compressed);
-        }
+        let content = content(round, answered, calls, &deflate(&bytes));
+        let first = first_without(RESERVED, |variant| {
+            let sealed = self.key().seal(Purpose::CallId, variant, &content);
+            format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(sealed))
+        });
         let siblings = calls.iter().skip(1).map(|call| sibling_id(run, round, call.call));
         std::iter::once(first).chain(siblings).collect()
     }
@@ -94,63 +93,83 @@ impl Sealer {
         calls.iter().map(|call| sibling_id(run, round, call.call)).collect()
     }
 
-    /// The mask changes every byte of the state. If the text contains [`RESERVED`], another mask avoids it.
-    fn payload(&self, mask: u8, round: u32, answered: [u8; 8], calls: &[CallRef], compressed: &[u8]) -> String {
-        let mut payload = vec![VERSION, mask];
-        put(&mut payload, round);
-        payload.extend_from_slice(&answered);
-        put(&mut payload, calls.len() as u32);
-        let mut next = 0;
-        for call in calls {
-            // Indexes rise, most of them by one, so the difference takes one byte.
-            put(&mut payload, call.call.0.wrapping_sub(next));
-            next = call.call.0 + 1;
-            payload.extend_from_slice(&call.args.0);
-        }
-        payload.extend(compressed.iter().map(|byte| byte ^ mask));
-        let mac = self.mac(&payload).finalize().into_bytes();
-        payload.extend_from_slice(&mac[..MAC_BYTES]);
-        format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(payload))
-    }
-
-    /// `None` for anything that no server with this secret and tenant made.
-    pub fn unseal(&self, id: &str) -> Option<Unsealed> {
-        let text = id.strip_prefix(PREFIX)?;
+    /// An error for anything that no server with one of these secrets made for this tenant.
+    pub fn unseal(&self, id: &str) -> Result<Unsealed, UnsealError> {
+        let text = id.strip_prefix(PREFIX).ok_or(UnsealError::Foreign)?;
         if id.len() < SIBLING_CHARS_MAX {
-            return sibling(text);
+            return sibling(text).ok_or(UnsealError::Damaged);
         }
-        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (payload, mac) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
-        self.mac(payload).verify_truncated_left(mac).ok()?;
-        let (&[version, mask], mut rest) = payload.split_first_chunk()?;
-        if version != VERSION {
-            return None;
-        }
-        let round = take(&mut rest)?;
-        let (&answered, after) = rest.split_first_chunk()?;
-        rest = after;
-        let count = take(&mut rest)? as usize;
-        if count > CALLS_MAX {
-            return None;
-        }
-        let mut calls = Vec::new();
-        let mut next = 0_u32;
-        for _ in 0..count {
-            let call = next.checked_add(take(&mut rest)?)?;
-            next = call.checked_add(1)?;
-            let (args, after) = rest.split_first_chunk()?;
-            rest = after;
-            calls.push(CallRef { call: CallIndex(call), args: ArgsDigest(*args) });
-        }
-        let compressed: Vec<u8> = rest.iter().map(|byte| byte ^ mask).collect();
-        let state = inflate(&compressed)?;
-        let run = RunId::of(&state);
-        Some(Unsealed::Round { state: Box::new(RunState::from_bytes(&state)?), run, round, answered, calls })
+        let sealed = decode(text)?;
+        let content = sealing_key::open(&self.keys, Purpose::CallId, &sealed)?;
+        // Only a release with another format of the content, or a defect of ours, can have sealed what is not read here.
+        round(&content).ok_or(UnsealError::Foreign)
     }
 
-    fn mac(&self, payload: &[u8]) -> Hmac<Sha256> {
-        self.mac.clone().chain_update(payload)
+    /// Seals a text that is stored under this name. It can be opened under the same name only.
+    pub fn seal_text(&self, name: &str, text: &str) -> String {
+        URL_SAFE_NO_PAD.encode(self.key().seal(Purpose::StoredText { name }, 0, text.as_bytes()))
     }
+
+    /// Opens what [`Sealer::seal_text`] sealed under this name.
+    pub fn unseal_text(&self, name: &str, sealed: &str) -> Result<String, UnsealError> {
+        let text = sealing_key::open(&self.keys, Purpose::StoredText { name }, &decode(sealed)?)?;
+        String::from_utf8(text).map_err(|_not_a_text| UnsealError::Foreign)
+    }
+
+    fn key(&self) -> &SealingKey {
+        self.keys.first().expect("there is a current secret")
+    }
+}
+
+/// The first of all variants of a text in which `reserved` does not occur.
+fn first_without(reserved: &str, variant: impl Fn(u8) -> String) -> String {
+    let mut texts = (0..=u8::MAX).map(variant);
+    // Each variant is encrypted anew, so that 256 texts with this in common do not come up.
+    texts.find(|text| !text.contains(reserved)).expect("encrypted texts have nothing in common")
+}
+
+fn decode(text: &str) -> Result<Vec<u8>, UnsealError> {
+    URL_SAFE_NO_PAD.decode(text).map_err(|_not_base64| UnsealError::Damaged)
+}
+
+/// What is encrypted in an id.
+fn content(round: u32, answered: [u8; 8], calls: &[CallRef], compressed: &[u8]) -> Vec<u8> {
+    let mut content = Vec::with_capacity(16 + calls.len() * 5 + compressed.len());
+    put(&mut content, round);
+    content.extend_from_slice(&answered);
+    put(&mut content, calls.len() as u32);
+    let mut next = 0;
+    for call in calls {
+        // Indexes rise, most of them by one, so the difference takes one byte.
+        put(&mut content, call.call.0.wrapping_sub(next));
+        next = call.call.0 + 1;
+        content.extend_from_slice(&call.args.0);
+    }
+    content.extend_from_slice(compressed);
+    content
+}
+
+/// Reads what [`content`] wrote.
+fn round(mut rest: &[u8]) -> Option<Unsealed> {
+    let round = take(&mut rest)?;
+    let (&answered, after) = rest.split_first_chunk()?;
+    rest = after;
+    let count = take(&mut rest)? as usize;
+    if count > CALLS_MAX {
+        return None;
+    }
+    let mut calls = Vec::new();
+    let mut next = 0_u32;
+    for _ in 0..count {
+        let call = next.checked_add(take(&mut rest)?)?;
+        next = call.checked_add(1)?;
+        let (args, after) = rest.split_first_chunk()?;
+        rest = after;
+        calls.push(CallRef { call: CallIndex(call), args: ArgsDigest(*args) });
+    }
+    let state = inflate(rest)?;
+    let run = RunId::of(&state);
+    Some(Unsealed::Round { state: Box::new(RunState::from_bytes(&state)?), run, round, answered, calls })
 }
 
 fn sibling_id(run: RunId, round: u32, call: CallIndex) -> String {
@@ -220,5 +239,16 @@ fn inflate(compressed: &[u8]) -> Option<Vec<u8>> {
             Status::Ok | Status::BufError if bytes.capacity() >= STATE_BYTES_MAX => return None,
             Status::Ok | Status::BufError => bytes.reserve(bytes.capacity().min(STATE_BYTES_MAX - bytes.len())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_without;
+
+    #[test]
+    fn a_text_that_others_reserve_is_avoided_by_the_next_variant() {
+        let texts = ["a__thought__b", "__thought__", "c", "d"];
+        assert_eq!(first_without("__thought__", |variant| texts[usize::from(variant)].to_owned()), "c");
     }
 }

@@ -1,11 +1,10 @@
 //! The gateway on a port of its own, with a model that is played from a script and overheard.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::mpsc;
 
 use anyhow::{Context, bail};
-use dacapo_gateway::{Gateway, GatewayOptions};
+use dacapo_gateway::{Environment, Gateway, GatewayOptions};
 use dacapo_scripted::{Reply, Script};
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -37,7 +36,7 @@ impl House {
             // Nobody listens any more when the demo is over.
             drop(sender.send(Exchange::read(request, reply)));
         });
-        let config = GatewayOptions::default().resolve(&BTreeMap::new())?.with_script(script);
+        let config = GatewayOptions::default().resolve(&Environment::default())?.with_script(script);
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot listen on 127.0.0.1")?;
         let address = listener.local_addr()?;
         tokio::spawn(dacapo_gateway::serve(Gateway::new(config)?, listener, std::future::pending()));

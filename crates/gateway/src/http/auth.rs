@@ -13,7 +13,8 @@ use super::errors::TurnError;
 #[derive(Debug)]
 pub(crate) struct ApiClient {
     pub name: String,
-    key_sha256: [u8; 32],
+    /// Any of them lets it in, so that a key can be replaced while the old one is still in use.
+    keys_sha256: Vec<[u8; 32]>,
     pub requests_per_minute: Option<u32>,
     bucket: Mutex<RateBucket>,
 }
@@ -29,11 +30,20 @@ struct RateBucket {
 pub(crate) struct ApiClients(Vec<ApiClient>);
 
 impl ApiClient {
-    pub(crate) fn new(name: &str, key_sha256: &str, requests_per_minute: Option<u32>) -> Option<ApiClient> {
-        let key_sha256 = unhex(key_sha256)?;
+    /// `None` if a key is not a digest in hex.
+    pub(crate) fn new(name: &str, keys_sha256: &[String], requests_per_minute: Option<u32>) -> Option<ApiClient> {
+        let keys_sha256: Option<Vec<[u8; 32]>> = keys_sha256.iter().map(|key| unhex(key)).collect();
         let left = f64::from(requests_per_minute.unwrap_or_default());
         let bucket = Mutex::new(RateBucket { left, at: None });
-        Some(ApiClient { name: name.to_owned(), key_sha256, requests_per_minute, bucket })
+        Some(ApiClient { name: name.to_owned(), keys_sha256: keys_sha256?, requests_per_minute, bucket })
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8; 32]> {
+        self.keys_sha256.iter()
+    }
+
+    pub(crate) fn shares_a_key(&self, other: &ApiClient) -> bool {
+        self.keys().any(|key| other.keys_sha256.contains(key))
     }
 
     /// Seconds to wait, if this is one request too many.
@@ -78,10 +88,8 @@ impl ApiClients {
         };
         let digest: [u8; 32] = Sha256::digest(key.trim().as_bytes()).into();
         // All are compared, in constant time each.
-        let known = self
-            .0
-            .iter()
-            .fold(None, |known, client| if same(&client.key_sha256, &digest) { Some(client) } else { known });
+        let keys = self.0.iter().flat_map(|client| client.keys().map(move |key| (client, key)));
+        let known = keys.fold(None, |known, (client, key)| if same(key, &digest) { Some(client) } else { known });
         let client = known.ok_or_else(|| refused("the key is not known"))?;
         client.admit(now).map_err(|seconds| TurnError::Refused {
             status: StatusCode::TOO_MANY_REQUESTS,

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{Request, StatusCode};
 use bytes::Bytes;
-use dacapo_wire::{BadRequest, ClientSide, ParsedRequest, ProgramMode, RequestReader, Sealer, StoredStates};
+use dacapo_wire::{BadRequest, ClientSide, ParsedRequest, ProgramMode, RequestReader, StoredStates, UnopenedStates};
 use serde_json::Value;
 
 use super::errors::TurnError;
@@ -31,11 +31,27 @@ pub(crate) struct ClientRequest {
 }
 
 impl GatewayServer {
+    /// Reads a request, and reports states in it that cannot be opened, whether or not the request can be served.
     pub(crate) async fn read(
         &self,
         client: ClientSide,
         request: Request<Body>,
         observer: &Observer,
+    ) -> Result<ClientRequest, TurnError> {
+        let unopened = Arc::default();
+        let read = self.read_with(client, request, observer, &unopened).await;
+        if !unopened.is_empty() {
+            observer.emit(&Event::StatesUnopened { states: &unopened });
+        }
+        read
+    }
+
+    async fn read_with(
+        &self,
+        client: ClientSide,
+        request: Request<Body>,
+        observer: &Observer,
+        unopened: &Arc<UnopenedStates>,
     ) -> Result<ClientRequest, TurnError> {
         let gateway = &self.gateway;
         let (mut parts, body) = request.into_parts();
@@ -54,7 +70,7 @@ impl GatewayServer {
         }
         let mut stored_turn = None;
         if let Some(store) = &gateway.store {
-            let resolved = StoredTurn::resolve(client, store, &tenant, &mut json, &gateway.config).await?;
+            let resolved = StoredTurn::resolve(client, store, &tenant, &mut json, &gateway.config, unopened).await?;
             stored_turn = resolved.turn;
             if resolved.is_changed {
                 body = Bytes::from(json.to_string());
@@ -62,14 +78,16 @@ impl GatewayServer {
         }
         let model = json.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
         let provider = gateway.upstreams.of(&model)?.provider_for(client);
-        let sealer = Sealer::new(gateway.config.secret.0.as_bytes(), &tenant);
+        let sealer = gateway.config.secrets.sealer(&tenant);
         let stored = self.stored_states(client, &tenant, &json, observer).await?;
         let tenant = Tenant { name: tenant, sealer: sealer.clone(), stored_turn };
         let defaults = gateway.defaults(&model);
         let reader = Arc::clone(gateway);
+        let unopened = Arc::clone(unopened);
         let parsed = off_thread(json, body.len(), move |json| {
             let toolboxes = &reader.toolboxes;
-            RequestReader { provider, header, defaults, sealer: &sealer, stored: &stored, toolboxes }.read(client, json)
+            let (sealer, stored, unopened) = (&sealer, &stored, &*unopened);
+            RequestReader { provider, header, defaults, sealer, stored, unopened, toolboxes }.read(client, json)
         });
         let parsed = parsed.await??;
         let mode = match &parsed {

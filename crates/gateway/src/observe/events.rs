@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use dacapo_runner::StoreError;
-use dacapo_wire::{TurnUsage, Wire};
+use dacapo_wire::{TurnUsage, UnopenedStates, Wire};
 
 /// Something that happened to a request. Nothing in it is secret: no key, program, argument or answer.
 #[derive(Debug)]
@@ -55,6 +55,10 @@ pub(crate) enum Event<'a> {
     },
     StoreFailed {
         error: &'a StoreError,
+    },
+    /// The request refers to states that cannot be opened. At most once per request.
+    StatesUnopened {
+        states: &'a UnopenedStates,
     },
     /// The last event of every request.
     RequestEnded {

@@ -1,7 +1,7 @@
 //! Events as log lines: one at `info` for the end of every request, faults at `error`, the others at `debug`.
 
 use axum::http::StatusCode;
-use dacapo_wire::{TurnUsage, Wire};
+use dacapo_wire::{TurnUsage, UnopenedReason, UnsealError, Wire};
 
 use super::{Event, EventConsumer, RequestInfo, RequestMode, RequestOutcome};
 
@@ -33,6 +33,15 @@ impl EventConsumer for Log {
             Event::ProgramFinished { end } => tracing::debug!(request_id, ?end, "program finished"),
             Event::Fault { message } => tracing::error!(request_id, message, "internal fault"),
             Event::StoreFailed { error } => tracing::error!(request_id, %error, "the store failed"),
+            Event::StatesUnopened { states } => tracing::warn!(
+                request_id,
+                foreign = states.count(UnopenedReason::Sealed(UnsealError::Foreign)),
+                damaged = states.count(UnopenedReason::Sealed(UnsealError::Damaged)),
+                missing = states.count(UnopenedReason::Missing),
+                "states of programs or stored responses cannot be opened: another secret or client sealed the foreign \
+                 ones (do all replicas have the same DACAPO_SECRET?), the damaged ones were cut or changed, the missing \
+                 ones are not in the store",
+            ),
             Event::RequestEnded { outcome } => log_end(request, outcome),
         }
     }

@@ -1,7 +1,7 @@
 //! Responses that a client refers to by id instead of sending them, where a store is configured.
 
 use axum::http::StatusCode;
-use dacapo_wire::{ClientSide, Wire};
+use dacapo_wire::{ClientSide, UnopenedStates, Wire};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -37,6 +37,7 @@ impl StoredTurn {
         tenant: &str,
         body: &mut Value,
         config: &Config,
+        unopened: &UnopenedStates,
     ) -> Result<ResolvedReferences, TurnError> {
         if client.wire() != Wire::Responses {
             return Ok(ResolvedReferences::default());
@@ -49,12 +50,12 @@ impl StoredTurn {
             _ => return Ok(ResolvedReferences::default()),
         };
         let mut left = ReferredSize::new(config);
-        let is_referred = referred(store, tenant, &mut sent, &mut left).await?;
+        let is_referred = referred(store, tenant, &mut sent, &mut left, unopened).await?;
         let mut history = Vec::new();
         let mut earlier = previous.clone();
         for _ in 0..CHAIN_MAX {
             let Some(id) = earlier.take() else { break };
-            let text = store.get_texts(tenant, &[response_name(&id)]).await?.remove(0);
+            let text = store.get_texts(tenant, &[response_name(&id)], unopened).await?.remove(0);
             left.take(text.as_deref().unwrap_or_default())?;
             let Some(kept) = text.and_then(|text| serde_json::from_str::<Value>(&text).ok()) else {
                 // It may be the provider's.
@@ -109,6 +110,7 @@ async fn referred(
     tenant: &str,
     items: &mut [Value],
     left: &mut ReferredSize,
+    unopened: &UnopenedStates,
 ) -> Result<bool, TurnError> {
     let mut is_any = false;
     let is_reference = |item: &Value| item["type"] == "item_reference";
@@ -116,7 +118,7 @@ async fn referred(
     // Not all at once: each may be large, and many may be the same.
     for some in references.chunks_mut(REFERENCES_READ_TOGETHER) {
         let names: Vec<String> = some.iter().map(|item| item_name(item["id"].as_str().unwrap_or_default())).collect();
-        for (reference, text) in some.iter_mut().zip(store.get_texts(tenant, &names).await?) {
+        for (reference, text) in some.iter_mut().zip(store.get_texts(tenant, &names, unopened).await?) {
             let Some(text) = text else { continue };
             left.take(&text)?;
             if let Ok(item) = serde_json::from_str(&text) {

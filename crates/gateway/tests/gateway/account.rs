@@ -1,13 +1,12 @@
 //! The operator's key and account: clients neither see nor choose them.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Response};
 use bytes::Bytes;
-use dacapo_gateway::{Gateway, GatewayOptions, UpstreamOptions, serve};
+use dacapo_gateway::{Environment, Gateway, GatewayOptions, UpstreamOptions, serve};
 use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -61,7 +60,7 @@ async fn start(key: Option<&str>) -> (String, Seen) {
         api_key_env: key.map(|_| "KEY".to_owned()),
         ..UpstreamOptions::default()
     });
-    let environment: BTreeMap<String, String> = key.map(|key| ("KEY".to_owned(), key.to_owned())).into_iter().collect();
+    let environment = Environment::new(key.map(|key| ("KEY".into(), key.into())));
     let gateway = Gateway::new(options.resolve(&environment).unwrap()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());

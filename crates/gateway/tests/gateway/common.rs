@@ -1,6 +1,5 @@
 //! Real gateways on loopback, a scripted model behind them that remembers what it was asked, and a plain client.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -9,7 +8,7 @@ use axum::extract::State;
 use axum::http::{Request, Response, StatusCode};
 use axum::routing::post;
 use bytes::Bytes;
-use dacapo_gateway::{Gateway, GatewayOptions, UpstreamOptions, serve};
+use dacapo_gateway::{Environment, Gateway, GatewayOptions, UpstreamOptions, serve};
 use dacapo_scripted::{Ending, Script};
 use dacapo_wire::Wire;
 use futures_util::{StreamExt, stream};
@@ -101,7 +100,7 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) async fn start(options: GatewayOptions) -> Running {
-        let config = options.resolve(&BTreeMap::new()).unwrap();
+        let config = options.resolve(&Environment::default()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let gateway = Gateway::new(config).unwrap();

@@ -1,6 +1,5 @@
 //! Clients and upstreams that would stop the gateway for everybody else.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -32,8 +31,11 @@ fn ask(user: &str) -> Value {
 }
 
 fn clients() -> Vec<ClientOptions> {
-    let client =
-        |name: &str| ClientOptions { name: name.to_owned(), key_sha256: key_sha256(name), requests_per_minute: None };
+    let client = |name: &str| ClientOptions {
+        name: name.to_owned(),
+        key_sha256: vec![key_sha256(name)],
+        requests_per_minute: None,
+    };
     vec![client("ann"), client("bob")]
 }
 
@@ -256,7 +258,7 @@ async fn a_gateway_that_drains_says_so_and_still_takes_requests() {
     options.drain_seconds = Some(4);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let gateway = Gateway::new(options.resolve(&BTreeMap::new()).unwrap()).unwrap();
+    let gateway = Gateway::new(options.resolve(&dacapo_gateway::Environment::default()).unwrap()).unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<StopRequest>();
     let served = tokio::spawn(async move { serve(gateway, listener, async { stopped.await.unwrap() }).await });
     let ready = format!("{}/readyz", url.trim_end_matches("/v1"));

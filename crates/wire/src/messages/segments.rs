@@ -168,7 +168,7 @@ impl<'a> MessagesHistoryReader<'a> {
         if exchange.calls.iter().any(|call| call.id == sealed) {
             return None;
         }
-        let Unsealed::Round { run, round, calls: issued, .. } = self.opener.sealer.unseal(sealed)? else { return None };
+        let Unsealed::Round { run, round, calls: issued, .. } = self.opener.unseal(sealed)? else { return None };
         if issued.is_empty() {
             return None;
         }
@@ -221,7 +221,7 @@ impl<'a> MessagesHistoryReader<'a> {
     fn push_program(&mut self, segment: &MessageSegment, client_answers: ClientAnswers) {
         let Some(program) = &segment.program else { return };
         let id = fields::id(program);
-        let sealed = fields::sealed_in(id).and_then(|sealed| self.opener.sealer.unseal(sealed));
+        let sealed = fields::sealed_in(id).and_then(|sealed| self.opener.unseal(sealed));
         let mut block = if let Some(Unsealed::Round { state, .. }) = sealed {
             let mut block = ProgramBlock::new(id, *state);
             client_echo::restore_blocks(&mut block, &segment.content, segment.content_origin());

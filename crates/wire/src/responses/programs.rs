@@ -232,7 +232,7 @@ impl ResponsesProgramReader {
             Some(_) => Err(wrong(at, key, "must be a string")),
         };
         let (id, code) = (text("call_id")?, text("code")?);
-        let unsealed = text("fingerprint")?.and_then(|fingerprint| opener.sealer.unseal(fingerprint));
+        let unsealed = text("fingerprint")?.and_then(|fingerprint| opener.unseal(fingerprint));
         let before = self.take_model_output();
         let (state, run, id) = match unsealed {
             Some(Unsealed::Round { state, run, .. }) if code.is_none_or(|code| code == state.code) => {

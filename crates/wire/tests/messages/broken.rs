@@ -59,8 +59,15 @@ fn nothing_that_is_broken_breaks_us() {
         CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No };
     let (sealer, stored, toolboxes) = (sealer(), StoredStates::default(), Toolboxes::default());
     for provider in [ProviderSide::MESSAGES, ProviderSide::CHAT] {
-        let reader =
-            RequestReader { provider, header: None, defaults, sealer: &sealer, stored: &stored, toolboxes: &toolboxes };
+        let reader = RequestReader {
+            provider,
+            header: None,
+            defaults,
+            sealer: &sealer,
+            stored: &stored,
+            unopened: &UnopenedStates::default(),
+            toolboxes: &toolboxes,
+        };
         for body in mutants(&history) {
             StoredStates::referred_to(ClientSide::MESSAGES, &body);
             if let Ok(ParsedRequest::Turn(turn)) = reader.read(ClientSide::MESSAGES, body) {

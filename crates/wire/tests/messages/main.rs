@@ -6,7 +6,7 @@ use dacapo_wire::{
     ConversationItem, DeltaKind, ModelCall, ModelMessage, ModelResponse, ParsedRequest, ProgramBlock, ProgramFinished,
     ProgramMode, ProgramName, ProgramProgress, ProgramStarted, ProviderSide, RequestReader, ResponseDelta,
     ResponseEncoder, ResponseMeta, RunState, Sealer, SseEvent, SseReader, StoredStates, StreamError, TextTools,
-    ToolChoiceOverride, ToolsSearched, Turn, TurnUsage,
+    ToolChoiceOverride, ToolsSearched, Turn, TurnUsage, UnopenedStates,
 };
 use serde_json::{Map, Value, json};
 
@@ -27,8 +27,15 @@ fn read_for(provider: ProviderSide, body: Value) -> ParsedRequest {
     let defaults =
         CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No };
     let (sealer, stored, toolboxes) = (sealer(), StoredStates::default(), Toolboxes::default());
-    let reader =
-        RequestReader { provider, header: None, defaults, sealer: &sealer, stored: &stored, toolboxes: &toolboxes };
+    let reader = RequestReader {
+        provider,
+        header: None,
+        defaults,
+        sealer: &sealer,
+        stored: &stored,
+        unopened: &UnopenedStates::default(),
+        toolboxes: &toolboxes,
+    };
     reader.read(ClientSide::MESSAGES, body).expect("a request in order")
 }
 

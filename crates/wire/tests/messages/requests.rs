@@ -125,6 +125,7 @@ fn a_history_goes_to_another_wire_and_one_from_there_comes_here() {
         defaults,
         sealer: &sealer,
         stored: &stored,
+        unopened: &UnopenedStates::default(),
         toolboxes: &toolboxes,
     };
     let tool = json!({"type": "function", "function": {"name": "get_weather"}});

@@ -5,7 +5,8 @@ use dacapo_wire::{
     AnswerParts, BadRequest, CallDeltas, CallRef, CallsIssued, ClientSide, CodeMode, CodeModeDefaults,
     ConversationItem, ExpectedCall, ModelCall, ModelHistory, ModelMessage, ModelResponse, ParsedRequest,
     ProgramFinished, ProgramMode, ProgramName, ProgramProgress, ProgramStarted, ProviderSide, Reasoning, RequestReader,
-    RunState, Sealer, SseEvent, SseReader, StoredStates, TextTools, ToolChoiceOverride, Turn, TurnUsage, Wire,
+    RunState, Sealer, SseEvent, SseReader, StoredStates, TextTools, ToolChoiceOverride, Turn, TurnUsage,
+    UnopenedStates, Wire,
 };
 use serde_json::{Value, json};
 
@@ -34,8 +35,16 @@ fn read_with(
     let defaults =
         CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No };
     let (sealer, toolboxes) = (sealer(), Toolboxes::default());
-    RequestReader { provider, header: None, defaults, sealer: &sealer, stored, toolboxes: &toolboxes }
-        .read(client, body)
+    RequestReader {
+        provider,
+        header: None,
+        defaults,
+        sealer: &sealer,
+        stored,
+        unopened: &UnopenedStates::default(),
+        toolboxes: &toolboxes,
+    }
+    .read(client, body)
 }
 
 fn turn(provider: ProviderSide, body: Value) -> Box<Turn> {
