@@ -11,7 +11,7 @@ use dacapo_replay::{
     read_tools,
 };
 use dacapo_sandbox::{
-    AnswerKind, CallDecision, FuelMeter, Host, IdleState, LogLevel, Names, OutOfFuel, Sandbox, VmConfig,
+    AnswerKind, CallDecision, Freshness, FuelMeter, Host, IdleState, LogLevel, Names, OutOfFuel, Sandbox, VmConfig,
 };
 use serde_json::json;
 
@@ -22,7 +22,7 @@ use crate::work;
 struct Counter(u32);
 
 impl Host for Counter {
-    fn call(&mut self, _: u32, _: &str, _: &mut FuelMeter) -> CallDecision {
+    fn call(&mut self, _: u32, _: &str, _: Freshness, _: &mut FuelMeter) -> CallDecision {
         self.0 += 1;
         CallDecision::Issued
     }

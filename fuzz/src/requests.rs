@@ -143,7 +143,7 @@ fn ids(code: &str, round: u32) -> Vec<String> {
         seed: "seed".to_owned(),
         started_at_ms: 1_767_225_600_000,
         tools: [0; 8],
-        continues: None,
+        record: None,
         model_messages: vec![ModelMessage { calls: vec![call], ..ModelMessage::default() }],
         at: 0,
         code: code.to_owned(),

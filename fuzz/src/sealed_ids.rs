@@ -59,7 +59,11 @@ fn check_stored(text: &str) {
 fn sealed(input: &mut Unstructured<'_>) -> Result<()> {
     let mut state = state(input)?;
     if input.arbitrary()? {
-        state.continues = Some(state.run());
+        state.record = dacapo_wire::RecordId::of(&[dacapo_replay::CompletedCall::new(
+            "pay",
+            &serde_json::json!({}),
+            dacapo_replay::JsonText::from(&serde_json::json!(1)),
+        )]);
     }
     let round = input.arbitrary()?;
     let mut calls = Vec::new();
@@ -133,7 +137,7 @@ fn state(input: &mut Unstructured<'_>) -> Result<RunState> {
         seed: input.arbitrary()?,
         started_at_ms: input.arbitrary()?,
         tools: input.arbitrary()?,
-        continues: None,
+        record: None,
         model_messages,
         at,
         code,

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::effect::Effect;
+
 /// A function the program may call, as its owner described it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
@@ -17,6 +19,15 @@ pub struct Tool {
     pub output_schema: Option<Value>,
     /// The namespace the tool lives in; `None` for the client's own tools.
     pub server: Option<String>,
+    /// What calls may do, if the tool's annotations say it.
+    pub effect: Option<Effect>,
+}
+
+impl Tool {
+    /// What calls of the tool may do: as annotated, or else as its name suggests.
+    pub fn effect(&self) -> Effect {
+        self.effect.unwrap_or_else(|| Effect::of_name(&self.name))
+    }
 }
 
 /// What is wrong with a tool list, and where.
@@ -125,6 +136,7 @@ fn read_tool(index: usize, entry: &Value) -> Result<(Tool, String), ToolsError> 
         input_schema,
         output_schema: inner.schema(&["output_schema", "outputSchema"])?,
         server: outer.text("server")?,
+        effect: outer.fields.get("annotations").and_then(Effect::of_annotations),
     };
     Ok((tool, inner.path("name")))
 }

@@ -4,7 +4,14 @@ use dacapo_catalog::{Catalog, Decoded, Tool, ToolIndex};
 use serde_json::{Value, json};
 
 fn decode(output_schema: Option<Value>, text: &str) -> Decoded {
-    let tool = Tool { name: "a".to_owned(), description: None, input_schema: json!({}), output_schema, server: None };
+    let tool = Tool {
+        name: "a".to_owned(),
+        description: None,
+        input_schema: json!({}),
+        output_schema,
+        server: None,
+        effect: None,
+    };
     Catalog::new(vec![tool]).decode(ToolIndex(0), text)
 }
 

@@ -4,8 +4,14 @@ use dacapo_catalog::{Catalog, InvalidArguments, OutOfBudget, Tool, ToolIndex, Vi
 use serde_json::{Map, Value, json};
 
 fn catalog(input_schema: Value) -> Catalog {
-    let tool =
-        Tool { name: "webSearch".to_owned(), description: None, input_schema, output_schema: None, server: None };
+    let tool = Tool {
+        name: "webSearch".to_owned(),
+        description: None,
+        input_schema,
+        output_schema: None,
+        server: None,
+        effect: None,
+    };
     Catalog::new(vec![tool])
 }
 

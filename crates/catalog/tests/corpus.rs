@@ -53,6 +53,7 @@ fn the_tools_of_every_provider_are_read_as_they_were_written() {
                 input_schema: written["input_schema"].clone(),
                 output_schema: None,
                 server: Some(list.server.clone()),
+                effect: None,
             };
             assert_eq!(tool, expected);
         }
@@ -72,6 +73,7 @@ fn labelled_arguments_get_the_verdict_of_their_label() {
                 input_schema: labelled.schema,
                 output_schema: None,
                 server: None,
+                effect: None,
             }]);
             let valid = labelled.valid.iter().map(|args| (args, true));
             let invalid = labelled.invalid.iter().chain(&labelled.invalid_beyond_types).map(|args| (args, false));

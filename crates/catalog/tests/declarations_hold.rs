@@ -172,6 +172,7 @@ fn tool() -> impl Strategy<Value = Tool> {
             input_schema,
             output_schema,
             server,
+            effect: None,
         },
     )
 }

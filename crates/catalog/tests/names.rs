@@ -13,6 +13,7 @@ fn tool(server: Option<&str>, name: &str) -> Tool {
         input_schema: json!({}),
         output_schema: None,
         server: server.map(str::to_owned),
+        effect: None,
     }
 }
 

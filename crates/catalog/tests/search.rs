@@ -11,6 +11,7 @@ fn tool(name: &str, description: &str) -> Tool {
         input_schema: json!({"type": "object"}),
         output_schema: None,
         server: None,
+        effect: None,
     }
 }
 
@@ -286,6 +287,7 @@ fn any_tool() -> impl Strategy<Value = Tool> {
             input_schema: json!({"properties": {parameter.clone(): {"description": parameter}}}),
             output_schema: None,
             server,
+            effect: None,
         }
     })
 }

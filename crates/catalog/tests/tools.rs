@@ -10,6 +10,7 @@ fn tool(name: &str) -> Tool {
         input_schema: json!({"type": "object"}),
         output_schema: None,
         server: None,
+        effect: None,
     }
 }
 

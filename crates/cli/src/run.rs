@@ -212,6 +212,7 @@ fn implied_tools(program: &Program, answers: &AnswerSource) -> Vec<Tool> {
         input_schema: json!({ "type": "object" }),
         output_schema: None,
         server: None,
+        effect: None,
     };
     names.into_iter().map(untyped).collect()
 }

@@ -15,7 +15,7 @@ use dacapo_catalog::BYTES_PER_TOKEN;
 use dacapo_replay::{ANSWER_TOKENS_DEFAULT, CompletedCall, ShouldContinue, StepError};
 use dacapo_wire::{
     AnswerParts, ConversationItem, Intent, ModelHistory, ModelMessage, ModelResponse, ProgramFinished, ProgramMode,
-    ProgramName, ResponseMeta, RunId, RunState, Sealer, ToolChoice, ToolChoiceOverride, ToolsSearched, Turn, TurnUsage,
+    ProgramName, ResponseMeta, RunState, Sealer, ToolChoice, ToolChoiceOverride, ToolsSearched, Turn, TurnUsage,
 };
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ use self::program::{NextStep, WaitingProgram};
 use self::sink::{ResponseSink, call_deltas};
 use crate::gateway::{Gateway, now_ms};
 use crate::http::{TurnDeadline, TurnError};
-use crate::observe::{Event, Observer, ProgramEnd};
+use crate::observe::{Event, Observer};
 use crate::store::stored_responses::StoredTurn;
 use crate::upstream::RequestContext;
 
@@ -69,8 +69,9 @@ struct TurnProgress {
     programs_shown: usize,
     /// Searches that the client has seen in this turn.
     searches_shown: usize,
-    continues: Option<RunId>,
-    /// Completed calls of the programs that failed.
+    /// Completed calls of earlier programs, as they were before the first model message above.
+    given_record: Vec<CompletedCall>,
+    /// The same, as they are now.
     record: Vec<CompletedCall>,
 }
 
@@ -160,7 +161,7 @@ impl TurnRunner {
         let turn = Arc::clone(&self.turn);
         let live = turn.conversation.live();
         if let Some(block) = live {
-            self.observer.emit(&Event::CallsAnswered { count: block.answered_tools().count() });
+            self.observer.emit(&Event::CallsAnswered { count: block.answered_count() });
         }
         match self.replay_history().await? {
             HistoryEnd::Waiting { calls, answered } => {
@@ -179,8 +180,7 @@ impl TurnRunner {
                     self.usage.programs += 1;
                     let kept_out = finished.answer_bytes.saturating_sub(finished.shown.to_string().len());
                     self.usage.tokens_kept_out += estimated_tokens(kept_out);
-                    let end = if inherited.failed.is_some() { ProgramEnd::Failed } else { ProgramEnd::Success };
-                    self.observer.emit(&Event::ProgramFinished { end });
+                    self.observer.emit(&Event::ProgramFinished { end: finished.end });
                     if turn.mode == ProgramMode::Explicit {
                         let (run, round) = (block.run, block.next_round());
                         let meta =
@@ -191,10 +191,8 @@ impl TurnRunner {
                         self.sink.program_finished(&finished).await?;
                     }
                 }
-                if let Some((run, record)) = inherited.failed {
-                    self.progress.continues = Some(run);
-                    self.progress.record = record;
-                }
+                self.progress.given_record.clone_from(&inherited.record);
+                self.progress.record = inherited.record;
                 self.ask_until_done().await
             }
         }
@@ -328,6 +326,7 @@ impl TurnRunner {
 
 fn history_replay<'a>(gateway: &'a Gateway, turn: &'a Turn, should_continue: ShouldContinue<'a>) -> HistoryReplay<'a> {
     HistoryReplay {
+        client: turn.client,
         stepper: &gateway.stepper,
         model_tools: &turn.model_tools,
         tools_digest: turn.tools_digest,

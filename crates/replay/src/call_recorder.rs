@@ -1,18 +1,19 @@
 //! The host's side of a running program: numbers its calls, checks their arguments, keeps its logs.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use dacapo_catalog::{OutOfBudget, ToolIndex, WorkBudget};
-use dacapo_sandbox::{CallDecision, FuelMeter, Host, LogLevel, OutOfFuel};
+use dacapo_catalog::{Effect, OutOfBudget, ToolIndex, WorkBudget};
+use dacapo_sandbox::{CallDecision, Freshness, FuelMeter, Host, LogLevel, OutOfFuel};
 use serde_json::Value;
 
 use crate::canonical::canonical;
-use crate::journal::{Answer, CallIndex, CompletedCall};
+use crate::journal::{Answer, CallIndex};
 use crate::limits::{Limit, Limits};
 use crate::lookup::Lookup;
+use crate::record::{CompletedCall, RecordedOutcome};
 use crate::step::{LogLine, MadeCall};
 use crate::toolbox::Toolbox;
 
@@ -34,11 +35,18 @@ pub(crate) struct Issued {
     pub canonical: String,
     /// How many journal answers had settled when it was issued.
     pub epoch: usize,
-    /// Position of the record that answers it.
-    pub record: Option<usize>,
+    /// Position of the recorded call that answers it.
+    record: Option<usize>,
+    /// Whether the recorded call has an answer for it.
+    is_reused: bool,
 }
 
 impl Issued {
+    /// Whether the record answers it with a value.
+    pub(crate) fn is_reused(&self) -> bool {
+        self.is_reused
+    }
+
     pub(crate) fn args(&self) -> Value {
         serde_json::from_str(&self.args).expect("it was read when the call was issued")
     }
@@ -59,8 +67,10 @@ pub(crate) struct CallRecorder {
     /// Calls that the record or the toolbox answers, to be settled when the job queue is empty.
     pub at_hand: VecDeque<CallIndex>,
     records: Vec<CompletedCall>,
-    /// Positions of records that no call has used.
+    /// Positions of recorded calls that no call has used.
     unused: BTreeSet<usize>,
+    /// Whether the program has sent a call that may change something. Answers of recorded reads may be stale then.
+    has_written: bool,
     log_bytes: u64,
     /// Arguments of all calls, in both forms.
     held_bytes: usize,
@@ -90,6 +100,7 @@ impl CallRecorder {
             at_hand: VecDeque::new(),
             unused: (0..records.len()).collect(),
             records: records.to_vec(),
+            has_written: false,
             log_bytes: 0,
             held_bytes: 0,
             suggestions_left: Cell::new(SUGGESTIONS_MAX),
@@ -125,7 +136,7 @@ impl CallRecorder {
     }
 
     pub(crate) fn made(&self, call: CallIndex, issued: &Issued) -> MadeCall {
-        MadeCall { call, tool: self.name(issued).to_owned() }
+        MadeCall::new(call, self.name(issued), issued.args())
     }
 
     pub(crate) fn name(&self, issued: &Issued) -> &str {
@@ -150,7 +161,7 @@ impl CallRecorder {
         match (&issued.callee, issued.record) {
             (Callee::Tool(_), record) => {
                 let record = record.expect("a tool's answer is at hand only in the record");
-                Answer::Ok(self.records[record].ok.clone())
+                recorded_answer(self.name(issued), &self.records[record].outcome)
             }
             (Callee::Lookup(lookup), _) => match lookup.answer(&self.toolbox) {
                 Ok(found) => Answer::Ok(found),
@@ -162,26 +173,57 @@ impl CallRecorder {
         }
     }
 
-    /// The calls that the next program need not execute again, given the answers that the journal holds.
-    pub(crate) fn record(&self, answers: &BTreeMap<CallIndex, &Answer>) -> Vec<CompletedCall> {
-        let completed = self.numbered().filter_map(|(call, issued)| match (issued.record, answers.get(&call)) {
-            (Some(record), _) => Some(self.records[record].clone()),
-            (None, Some(Answer::Ok(ok))) => {
-                let (tool, args) = (self.name(issued).to_owned(), issued.canonical.clone());
-                Some(CompletedCall { tool, args, ok: ok.clone() })
-            }
-            (None, _) => None,
+    /// The record for a later program: what this one was given, oldest first, then the calls that it completed, in the
+    /// order of their answers. Calls that were sent and have no answer are not part of it: only the caller knows which
+    /// calls it sent.
+    pub(crate) fn record(&self, answers: &[(CallIndex, &Answer)]) -> Vec<CompletedCall> {
+        let completed = answers.iter().filter_map(|(call, answer)| {
+            let issued = self.get(*call)?;
+            let Answer::Ok(ok) = answer else { return None };
+            let (tool, args) = (self.name(issued).to_owned(), issued.canonical.clone());
+            Some(CompletedCall::canonical(tool, args, RecordedOutcome::Ok(ok.clone())))
         });
-        completed.chain(self.unused.iter().map(|position| self.records[*position].clone())).collect()
+        self.records.iter().cloned().chain(completed).collect()
     }
 
-    /// The first unused record of the same call.
-    fn take_record(&mut self, tool: ToolIndex, canonical: &str) -> Option<usize> {
-        let name = self.toolbox.catalog().qualified_name(tool);
-        let same = |record: &CompletedCall| record.tool == name && record.args == canonical;
-        let position = self.unused.iter().copied().find(|position| same(&self.records[*position]))?;
-        self.unused.remove(&position);
-        Some(position)
+    /// What the program was given and has not used.
+    pub(crate) fn unused_record(&self) -> Vec<CompletedCall> {
+        self.unused.iter().map(|position| self.records[*position].clone()).collect()
+    }
+
+    /// The recorded call that answers a call of this tool, if there is one, and whether with a value.
+    ///
+    /// A recorded write answers, or says why it cannot: it is not executed again. A recorded read answers only if nothing
+    /// was changed since. Each value is used once.
+    fn take_record(&mut self, tool: ToolIndex, canonical: &str) -> Option<(usize, bool)> {
+        let catalog = self.toolbox.catalog();
+        let name = catalog.qualified_name(tool);
+        let effect = catalog.tools()[tool.0 as usize].effect();
+        let same = |position: &usize| self.records[*position].is_of(name, canonical);
+        let position = self.unused.iter().copied().find(same)?;
+        match (&self.records[position].outcome, effect) {
+            (RecordedOutcome::Ok(_), Effect::Read) if self.is_stale(position) => None,
+            (RecordedOutcome::Ok(_), _) => {
+                self.unused.remove(&position);
+                Some((position, true))
+            }
+            (RecordedOutcome::AnswerLost | RecordedOutcome::Unknown, Effect::Write) => Some((position, false)),
+            (RecordedOutcome::AnswerLost | RecordedOutcome::Unknown, Effect::Read | Effect::Idempotent) => None,
+        }
+    }
+
+    /// Whether something may have changed since the recorded call at `position` was answered.
+    fn is_stale(&self, position: usize) -> bool {
+        let catalog = self.toolbox.catalog();
+        let effect = |record: &CompletedCall| match record.tool() {
+            Some(tool) => match catalog.find(tool) {
+                Some(tool) => catalog.tools()[tool.0 as usize].effect(),
+                // The tool is gone.
+                None => Effect::of_name(tool),
+            },
+            None => Effect::Write,
+        };
+        self.has_written || self.records[position + 1..].iter().any(|record| effect(record) != Effect::Read)
     }
 
     fn may_suggest(&self) -> bool {
@@ -224,7 +266,7 @@ impl CallRecorder {
 }
 
 impl Host for CallRecorder {
-    fn call(&mut self, tool: u32, args: &str, meter: &mut FuelMeter) -> CallDecision {
+    fn call(&mut self, tool: u32, args: &str, freshness: Freshness, meter: &mut FuelMeter) -> CallDecision {
         if let Some(limit) = self.exceeded_by(args) {
             self.stop(limit);
             return CallDecision::Stop;
@@ -245,16 +287,20 @@ impl Host for CallRecorder {
             return CallDecision::Stop;
         }
         let call = CallIndex(self.calls.len() as u32);
-        let record = match callee {
-            Callee::Tool(tool) => self.take_record(tool, &canonical),
-            Callee::Lookup(_) => None,
+        let found = match (&callee, freshness) {
+            (Callee::Tool(tool), Freshness::MayReuse) => self.take_record(*tool, &canonical),
+            (Callee::Tool(_), Freshness::Fresh) | (Callee::Lookup(_), _) => None,
         };
-        if record.is_some() || matches!(callee, Callee::Lookup(_)) {
-            self.at_hand.push_back(call);
-        } else {
-            self.open.insert(call);
+        match &callee {
+            Callee::Tool(tool) if found.is_none() => {
+                self.has_written |= self.toolbox.catalog().tools()[tool.0 as usize].effect() != Effect::Read;
+                self.open.insert(call);
+            }
+            Callee::Tool(_) | Callee::Lookup(_) => self.at_hand.push_back(call),
         }
-        self.calls.push(Issued { callee, args: args.to_owned(), canonical, epoch: self.epoch, record });
+        let (record, is_reused) = found.map_or((None, false), |(position, is_reused)| (Some(position), is_reused));
+        let args = args.to_owned();
+        self.calls.push(Issued { callee, args, canonical, epoch: self.epoch, record, is_reused });
         CallDecision::Issued
     }
 
@@ -283,4 +329,18 @@ impl Host for CallRecorder {
     fn qualified(&self, name: &str) -> Option<(u32, &str)> {
         self.toolbox.member(name)
     }
+}
+
+/// The answer that a recorded call gives to the same call of a later program.
+fn recorded_answer(tool: &str, outcome: &RecordedOutcome) -> Answer {
+    let message = match outcome {
+        RecordedOutcome::Ok(ok) => return Answer::Ok(ok.clone()),
+        RecordedOutcome::AnswerLost => format!(
+            "{tool} was completed with the same arguments by an earlier program, and its answer is no longer in the conversation; it was not executed again. To execute it again, pass {{fresh: true}} as the second argument"
+        ),
+        RecordedOutcome::Unknown => format!(
+            "{tool} was sent with the same arguments by an earlier program, and no answer came, so it is not known whether it took effect; it was not executed again. To execute it all the same, pass {{fresh: true}} as the second argument"
+        ),
+    };
+    Answer::Error { message, data: None }
 }

@@ -156,6 +156,11 @@ pub struct ArgsDigest(
 );
 
 impl ArgsDigest {
+    /// The digest of a call's arguments.
+    pub fn of_args(args: &Value) -> ArgsDigest {
+        ArgsDigest::of(&canonical(args))
+    }
+
     pub(crate) fn of(canonical: &str) -> ArgsDigest {
         let digest = Sha256::new_with_prefix(b"dacapo args 1\0").chain_update(canonical).finalize();
         ArgsDigest(std::array::from_fn(|i| digest[i]))
@@ -303,36 +308,7 @@ impl FromIterator<JournalEntry> for Journal {
     }
 }
 
-/// A call that an earlier program of the same turn completed. It answers the same call of the next program once, so that
-/// a tool with effects is not executed again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CompletedCall {
-    /// The tool's qualified name, `name` or `server.name`.
-    pub tool: String,
-    /// Canonical.
-    pub(crate) args: String,
-    /// The value that the tool answered; failed calls are not reused.
-    pub ok: JsonText,
-}
-
-impl CompletedCall {
-    /// A completed call. The same call is one of the same tool whose canonical arguments are equal.
-    pub fn new(tool: impl Into<String>, args: &Value, ok: JsonText) -> CompletedCall {
-        CompletedCall { tool: tool.into(), args: canonical(args), ok }
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.tool.len() + self.args.len() + self.ok.0.len()
-    }
-
-    pub(crate) fn absorb_into(&self, hash: &mut Sha256) {
-        for part in [&self.tool, &self.args, &self.ok.0] {
-            absorb(hash, Some(part));
-        }
-    }
-}
-
-fn absorb(hash: &mut Sha256, text: Option<&str>) {
+pub(crate) fn absorb(hash: &mut Sha256, text: Option<&str>) {
     let length = text.map_or(u64::MAX, |text| text.len() as u64);
     hash.update(length.to_le_bytes());
     hash.update(text.unwrap_or_default().as_bytes());

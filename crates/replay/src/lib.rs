@@ -31,6 +31,7 @@ mod journal_format;
 mod limits;
 mod lookup;
 mod program;
+mod record;
 mod report;
 mod request;
 mod run;
@@ -41,14 +42,15 @@ mod toolboxes;
 
 pub use canonical::canonical as canonical_args;
 pub use dacapo_catalog::{
-    ANSWER_TOKENS_DEFAULT, Catalog, Declarations, Explanation, Hit, SearchAnswer, SearchResults, Tool, ToolsError,
-    read_tools,
+    ANSWER_TOKENS_DEFAULT, Catalog, Declarations, Effect, Explanation, Hit, SearchAnswer, SearchResults, Tool,
+    ToolsError, read_tools,
 };
 pub use dacapo_sandbox::{LogLevel, SandboxError, ShouldContinue};
-pub use journal::{Answer, ArgsDigest, CallIndex, CompletedCall, Journal, JournalEntry, JsonText};
+pub use journal::{Answer, ArgsDigest, CallIndex, Journal, JournalEntry, JsonText};
 pub use journal_format::JournalFormatError;
 pub use limits::{Limit, Limits};
 pub use program::{Program, undefined_functions};
+pub use record::{CallDigest, CompletedCall, RecordedOutcome};
 pub use request::{RequestError, ServiceRules, StepRequest};
 pub use step::{Call, ComparedCall, ErrorKind, LogLine, MadeCall, Outcome, ProgramFailure, ResourceUsage, Step};
 pub use stepper::{StepError, Stepper, WarmPrograms};

@@ -9,9 +9,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::journal::{Answer, ArgsDigest, CallIndex, CompletedCall, Journal, JournalEntry, JsonText};
+use crate::journal::{Answer, ArgsDigest, CallIndex, Journal, JournalEntry, JsonText};
 use crate::limits::{Limit, Limits};
 use crate::program::Program;
+use crate::record::CompletedCall;
 use crate::toolbox::Toolbox;
 use crate::toolboxes::Toolboxes;
 
@@ -34,7 +35,7 @@ pub struct StepRequest {
     pub toolbox: Arc<Toolbox>,
     /// The answers so far. To go on after a pause, append the answers to its calls and step again.
     pub journal: Journal,
-    /// Completed calls of earlier programs in the same turn.
+    /// The record: calls of earlier programs that failed or were abandoned, oldest first.
     pub reuse: Vec<CompletedCall>,
     /// What the program may use.
     pub limits: Limits,

@@ -208,13 +208,14 @@ impl ReplayRun {
             StepEnd::Diverged { entry, actual } => Err(report::diverged(journal, entry, actual)),
             StepEnd::Stopped(stop) => Err(self.stopped(stop, inputs)?),
         };
-        let mut record = Vec::new();
         let result = outcome.map_err(|mut failure| {
-            let answers = self.answers(journal);
-            self.list_calls(&mut failure, &answers);
-            record = self.vm.host().record(&answers);
+            self.list_calls(&mut failure, &self.answers(journal));
             failure
         });
+        let record = match &result {
+            Ok(_) => self.vm.host().unused_record(),
+            Err(_) => self.vm.host().record(&self.answers_in_order(journal)),
+        };
         Ok(Step { record, ..self.step(Outcome::Finished { result }) })
     }
 
@@ -245,17 +246,21 @@ impl ReplayRun {
         Ok(report::limit(limit, &places, inputs))
     }
 
-    /// The journal's answers to this run's calls, settled or not.
-    fn answers<'a>(&self, journal: &'a Journal) -> BTreeMap<CallIndex, &'a Answer> {
+    /// The journal's answers to this run's calls, settled or not, in the order of the journal.
+    fn answers_in_order<'a>(&self, journal: &'a Journal) -> Vec<(CallIndex, &'a Answer)> {
         let (settled, rest) = journal.entries().split_at(self.consumed);
         let late = rest.iter().filter(|entry| self.compare(entry).is_ok());
         settled.iter().chain(late).map(|entry| (entry.call, &entry.answer)).collect()
     }
 
+    fn answers<'a>(&self, journal: &'a Journal) -> BTreeMap<CallIndex, &'a Answer> {
+        self.answers_in_order(journal).into_iter().collect()
+    }
+
     fn list_calls(&self, failure: &mut ProgramFailure, answers: &BTreeMap<CallIndex, &Answer>) {
         let recorder = self.vm.host();
         for (call, issued) in recorder.numbered().filter(|(_, issued)| matches!(issued.callee, Callee::Tool(_))) {
-            let done = issued.record.is_some() || answers.contains_key(&call);
+            let done = issued.is_reused() || answers.contains_key(&call);
             let list = if done { &mut failure.completed } else { &mut failure.unfinished };
             list.push(recorder.made(call, issued));
         }
@@ -263,7 +268,10 @@ impl ReplayRun {
 
     fn step(&mut self, outcome: Outcome) -> Step {
         let usage = ResourceUsage { fuel: self.vm.fuel_used(), memory_bytes: self.vm.memory_bytes() };
-        Step { outcome, logs: self.vm.host().logs.clone(), usage, record: Vec::new() }
+        let recorder = self.vm.host();
+        let reused = recorder.numbered().filter(|(_, issued)| issued.is_reused());
+        let reused = reused.map(|(call, issued)| recorder.made(call, issued)).collect();
+        Step { outcome, logs: recorder.logs.clone(), usage, reused, record: Vec::new() }
     }
 }
 

@@ -9,8 +9,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::canonical::canonical;
-use crate::journal::{ArgsDigest, CallIndex, CompletedCall};
+use crate::journal::{ArgsDigest, CallIndex};
 use crate::limits::Limit;
+use crate::record::CompletedCall;
 
 /// The outcome of one step. Serialises as the response of `dacapo step`.
 #[derive(Debug, Clone, Serialize)]
@@ -22,8 +23,11 @@ pub struct Step {
     pub logs: Vec<LogLine>,
     /// What the program has used since its start.
     pub usage: ResourceUsage,
-    /// After a failure, what the next program may [reuse](crate::StepRequest::reuse): the calls that were answered
-    /// successfully, in issue order, then the request's own records that were not used. Otherwise empty.
+    /// Calls that the record answered: they were not executed again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reused: Vec<MadeCall>,
+    /// What a later program may [reuse](crate::StepRequest::reuse), oldest first. If the program failed: what it was given,
+    /// and the calls that it completed. If it succeeded: what it was given and has not used. Empty while it is paused.
     #[serde(skip)]
     pub record: Vec<CompletedCall>,
 }
@@ -179,13 +183,33 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// A call that a program made, without its arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// A call that a program made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MadeCall {
     /// Which call of the program it is.
     pub call: CallIndex,
     /// The tool's qualified name, `name` or `server.name`.
     pub tool: String,
+    /// The arguments. If their JSON is long: a text with its beginning, which says how much is missing.
+    pub args: Value,
+}
+
+impl MadeCall {
+    /// The most characters of JSON that `args` has.
+    pub const ARGS_CHARS_MAX: usize = 300;
+
+    /// A call with these arguments, shortened if they are long.
+    pub fn new(call: CallIndex, tool: impl Into<String>, args: Value) -> MadeCall {
+        let json = args.to_string();
+        let count = json.chars().count();
+        let args = if count <= MadeCall::ARGS_CHARS_MAX {
+            args
+        } else {
+            let shown: String = json.chars().take(MadeCall::ARGS_CHARS_MAX).collect();
+            Value::from(format!("{shown}… ({} more characters)", count - MadeCall::ARGS_CHARS_MAX))
+        };
+        MadeCall { call, tool: tool.into(), args }
+    }
 }
 
 /// One side of a divergence.

@@ -250,6 +250,7 @@ fn unstarted(failure: Box<ProgramFailure>, request: &StepRequest) -> Step {
         outcome: Outcome::Finished { result: Err(failure) },
         logs: Vec::new(),
         usage: ResourceUsage { fuel: 0, memory_bytes: 0 },
+        reused: Vec::new(),
         record: request.reuse.clone(),
     }
 }

@@ -39,7 +39,7 @@ pub enum RunError {
 }
 
 /// A program that was ended from outside. Serialises like a [`ProgramFailure`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StoppedRun {
     /// What ended it.
     pub kind: StopKind,

@@ -42,8 +42,8 @@ pub(crate) enum Disposition {
 /// What became of each call of a program.
 #[derive(Default)]
 pub(crate) struct CallTracker {
-    /// The tool of every call that the program has made.
-    pub(crate) tools: BTreeMap<CallIndex, String>,
+    /// Every call that the program has made.
+    pub(crate) made: BTreeMap<CallIndex, MadeCall>,
     pub(crate) open: BTreeSet<CallIndex>,
     /// In the order in which they were settled, like `refused`.
     pub(crate) completed: Vec<CallIndex>,
@@ -56,15 +56,15 @@ pub(crate) struct CallTracker {
 impl CallTracker {
     /// The index of the next call. Calls are issued in the order of their indexes.
     pub(crate) fn next(&self) -> CallIndex {
-        CallIndex(self.tools.last_key_value().map_or(0, |(last, _)| last.0 + 1))
+        CallIndex(self.made.last_key_value().map_or(0, |(last, _)| last.0 + 1))
     }
 
     pub(crate) fn has_settled(&self, call: CallIndex) -> bool {
-        self.tools.contains_key(&call) && !self.open.contains(&call)
+        self.made.contains_key(&call) && !self.open.contains(&call)
     }
 
-    pub(crate) fn with_tools<'a>(&self, calls: impl IntoIterator<Item = &'a CallIndex>) -> Vec<MadeCall> {
-        calls.into_iter().map(|call| MadeCall { call: *call, tool: self.tools[call].clone() }).collect()
+    pub(crate) fn list<'a>(&self, calls: impl IntoIterator<Item = &'a CallIndex>) -> Vec<MadeCall> {
+        calls.into_iter().map(|call| self.made[call].clone()).collect()
     }
 }
 
@@ -90,7 +90,7 @@ impl InFlight<'_> {
     }
 
     pub(crate) fn report(&self, tool: &str, phase: CallPhase) {
-        let made = self.tracker.tools.len();
+        let made = self.tracker.made.len();
         let done = made - self.tracker.open.len();
         (self.progress)(CallProgress { tool, phase, done, made });
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dacapo_replay::{
-    Answer, Call, CallIndex, JournalEntry, Limits, LogLine, Outcome, Program, SandboxError, Step, StepError,
+    Answer, Call, CallIndex, JournalEntry, Limits, LogLine, MadeCall, Outcome, Program, SandboxError, Step, StepError,
     StepRequest, Stepper, Tool, Toolbox, WarmPrograms,
 };
 use futures_util::stream::FuturesUnordered;
@@ -137,7 +137,7 @@ impl Runner {
         tracker.completed.sort_unstable();
         let (result, logs) = match end {
             Ok((Err(RunError::Failed(mut failure)), logs)) => {
-                failure.completed = tracker.with_tools(&tracker.completed);
+                failure.completed = tracker.list(&tracker.completed);
                 failure.unfinished.retain(|made| !tracker.has_settled(made.call));
                 (Err(RunError::Failed(failure)), logs)
             }
@@ -147,10 +147,10 @@ impl Runner {
                 (Err(RunError::Stopped(Box::new(self.stopped(reason, &tracker)))), logs)
             }
         };
-        let refused = tracker.with_tools(&tracker.refused);
-        let unfinished = tracker.with_tools(tracker.open.intersection(&sent));
+        let refused = tracker.list(&tracker.refused);
+        let unfinished = tracker.list(tracker.open.intersection(&sent));
         let mut calls = BTreeMap::new();
-        for tool in sent.iter().filter_map(|call| tracker.tools.remove(call)) {
+        for tool in sent.iter().filter_map(|call| tracker.made.remove(call)).map(|made| made.tool) {
             *calls.entry(tool).or_default() += 1;
         }
         let attachments = match &result {
@@ -188,7 +188,7 @@ impl Runner {
             StopReason::Cancelled => (StopKind::Cancelled, "the program was cancelled".to_owned()),
             StopReason::Internal(message) => (StopKind::Internal, message),
         };
-        let (completed, unfinished) = (tracker.with_tools(&tracker.completed), tracker.with_tools(&tracker.open));
+        let (completed, unfinished) = (tracker.list(&tracker.completed), tracker.list(&tracker.open));
         StoppedRun { kind, name: kind.name(), message, completed, unfinished }
     }
 }
@@ -313,7 +313,8 @@ impl RunContext<'_> {
     /// Starts to execute new calls.
     fn issue<'r>(&'r self, calls: Vec<Call>, in_flight: &mut InFlight<'r>) {
         for call in calls {
-            in_flight.tracker.tools.insert(call.call, call.tool.clone());
+            let made = MadeCall::new(call.call, call.tool.as_str(), call.args.clone());
+            in_flight.tracker.made.insert(call.call, made);
             in_flight.tracker.open.insert(call.call);
             in_flight.report(&call.tool, CallPhase::Started);
             in_flight.futures.push(self.execute(call).boxed());

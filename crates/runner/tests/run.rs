@@ -269,19 +269,19 @@ async fn a_tool_that_changes_while_a_person_decides_is_asked_for_again() {
 
 #[tokio::test]
 async fn calls_that_were_refused_are_not_reported_as_completed() {
-    let made = |call, tool: &str| MadeCall { call: CallIndex(call), tool: tool.to_owned() };
+    let made = |call, tool: &str, args: Value| MadeCall::new(CallIndex(call), tool, args);
     let execution = run(&Desk::new(), "await desk.echo({value: 1}); await desk.erase({})").await;
     let Err(RunError::Failed(failure)) = &execution.result else { panic!("{:?}", execution.result) };
-    assert_eq!(failure.completed, [made(0, "desk.echo")]);
-    assert_eq!((&failure.unfinished, &execution.refused), (&vec![], &vec![made(1, "desk.erase")]));
+    assert_eq!(failure.completed, [made(0, "desk.echo", json!({"value": 1}))]);
+    assert_eq!((&failure.unfinished, &execution.refused), (&vec![], &vec![made(1, "desk.erase", json!({}))]));
 
     let limits = RunLimits { wall: Duration::from_millis(100), ..RunLimits::default() };
     let program = "await desk.erase({}).catch(() => 0); await desk.hang({})";
     let cancel = CancellationToken::new();
     let execution = runner(limits).run(program, &Desk::new(), &Approval::Unavailable, &|_| {}, &cancel).await;
     assert_eq!(stopped(&execution).completed, []);
-    assert_eq!(stopped(&execution).unfinished, [made(1, "desk.hang")]);
-    assert_eq!(execution.refused, [made(0, "desk.erase")]);
+    assert_eq!(stopped(&execution).unfinished, [made(1, "desk.hang", json!({}))]);
+    assert_eq!(execution.refused, [made(0, "desk.erase", json!({}))]);
 }
 
 #[tokio::test]
@@ -290,7 +290,7 @@ async fn a_call_that_lost_a_race_was_made_all_the_same() {
     let execution = run(&Desk::new(), program).await;
     assert_eq!(data(&execution), json!("quick"));
     assert_eq!(execution.calls, [("desk.echo".to_owned(), 1), ("desk.hang".to_owned(), 1)].into());
-    assert_eq!(execution.unfinished, [MadeCall { call: CallIndex(0), tool: "desk.hang".to_owned() }]);
+    assert_eq!(execution.unfinished, [MadeCall::new(CallIndex(0), "desk.hang", json!({}))]);
 }
 
 #[tokio::test]

@@ -118,6 +118,9 @@ static void remember_caller(Slot *slot) {
   }
 }
 
+// Set in a tool's number: the call asks for a new execution.
+#define FRESH 0x80000000u
+
 // A promise for the answer to a call with these arguments, which are freed.
 static JSValue issue(uint32_t tool, DynBuf *args) {
   if (finishing) { // nobody would hear of it
@@ -144,7 +147,7 @@ static JSValue issue(uint32_t tool, DynBuf *args) {
     return rejected_promise();
   }
   Slot *slot = &slots[slot_count++];
-  *slot = (Slot){functions[0], functions[1], JS_UNDEFINED, 0, tool};
+  *slot = (Slot){functions[0], functions[1], JS_UNDEFINED, 0, tool & ~FRESH};
   remember_caller(slot);
   return promise;
 }
@@ -154,7 +157,15 @@ static JSValue js_call_tool(JSContext *c, JSValueConst this_val, int argc, JSVal
   js_dbuf_init(ctx, &args);
   if (argc == 0 || JS_IsUndefined(argv[0])) dbuf_putstr(&args, "{}");
   else if (serialize(ctx, &args, argv[0], FOR_ARGUMENTS)) { dbuf_free(&args); return rejected_promise(); }
-  return issue((uint16_t)magic, &args);
+  uint32_t fresh = 0;
+  // `f(args, {fresh: true})`. `list.map(f)` passes a number there.
+  if (argc > 1 && JS_IsObject(argv[1])) {
+    JSValue value = JS_GetPropertyStr(ctx, argv[1], "fresh");
+    if (JS_IsException(value)) { dbuf_free(&args); return rejected_promise(); }
+    if (JS_IsBool(value) && JS_VALUE_GET_BOOL(value)) fresh = FRESH;
+    JS_FreeValue(ctx, value);
+  }
+  return issue((uint16_t)magic | fresh, &args);
 }
 
 static JSValue js_call_global(JSContext *c, JSValueConst this_val, int argc, JSValueConst *argv, int magic) {

@@ -14,7 +14,7 @@ use crate::vm::{FUEL_PER_CHECK, JsPosition};
 pub trait Host: Send + 'static {
     /// The program calls a tool. Issued calls are numbered from zero, in this order. Work that grows faster than the
     /// arguments is to be paid for from the meter, before it is done.
-    fn call(&mut self, tool: u32, args: &str, meter: &mut FuelMeter) -> CallDecision;
+    fn call(&mut self, tool: u32, args: &str, freshness: Freshness, meter: &mut FuelMeter) -> CallDecision;
     /// The program logs a line; `Break` ends it with [`Stop::ByHost`](crate::Stop::ByHost).
     fn log(&mut self, level: LogLevel, text: &str) -> ControlFlow<()>;
     /// The message of the error that a name which is no tool throws. Namespace 0 is `tools`, the others count from 1 in
@@ -56,6 +56,15 @@ impl FuelMeter {
         self.left = left.unwrap_or(0);
         left.map(|_| ()).ok_or(OutOfFuel)
     }
+}
+
+/// Whether an earlier execution of the same call may answer it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freshness {
+    /// It may.
+    MayReuse,
+    /// The program asks for a new execution: `f(args, {fresh: true})`.
+    Fresh,
 }
 
 /// What the host does about a call.
@@ -154,6 +163,9 @@ impl<H: Send> ResourceLimiter for HostState<H> {
 const FUEL_PER_QUESTION: u64 = 2_000;
 const FUEL_PER_BYTE: u64 = 20;
 
+/// Set in the number of a tool whose call asks for a new execution; tools are numbered in 16 bits.
+const FRESH: u32 = 1 << 31;
+
 const REPORT_RESULT: u32 = 0;
 const REPORT_ERROR: u32 = 1;
 
@@ -163,9 +175,10 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<HostState<H>>) -> wasmtime::Re
         "call",
         |mut caller: Caller<'_, HostState<H>>, (tool, at, length): (u32, u32, u32)| {
             Box::new(async move {
+                let freshness = if tool & FRESH == 0 { Freshness::MayReuse } else { Freshness::Fresh };
                 let mut meter = charge(&mut caller, FUEL_PER_BYTE * u64::from(length)).await?;
                 let (bytes, state) = split(&mut caller)?;
-                let decision = state.host.call(tool, &text(bytes, at, length)?, &mut meter);
+                let decision = state.host.call(tool & !FRESH, &text(bytes, at, length)?, freshness, &mut meter);
                 settle(&mut caller, &meter)?;
                 let state = caller.data_mut();
                 match decision {

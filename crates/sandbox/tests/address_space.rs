@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 use std::process::Command;
 
-use dacapo_sandbox::{CallDecision, FuelMeter, Host, LogLevel, OutOfFuel, Sandbox, VmConfig};
+use dacapo_sandbox::{CallDecision, Freshness, FuelMeter, Host, LogLevel, OutOfFuel, Sandbox, VmConfig};
 
 struct NoTools;
 
 impl Host for NoTools {
-    fn call(&mut self, _: u32, _: &str, _: &mut FuelMeter) -> CallDecision {
+    fn call(&mut self, _: u32, _: &str, _: Freshness, _: &mut FuelMeter) -> CallDecision {
         CallDecision::Stop
     }
 

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use dacapo_sandbox::{
-    AnswerKind, CallDecision, FinalReport, FuelMeter, Host, IdleState, JsPosition, LogLevel, Names, OutOfFuel, Sandbox,
-    SandboxError, ShouldContinue, Stop, Vm, VmConfig,
+    AnswerKind, CallDecision, FinalReport, Freshness, FuelMeter, Host, IdleState, JsPosition, LogLevel, Names,
+    OutOfFuel, Sandbox, SandboxError, ShouldContinue, Stop, Vm, VmConfig,
 };
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ const PRICE: u16 = 0;
 const FORBIDDEN: u16 = 1;
 
 impl Host for Recorder {
-    fn call(&mut self, tool: u32, args: &str, _: &mut FuelMeter) -> CallDecision {
+    fn call(&mut self, tool: u32, args: &str, _: Freshness, _: &mut FuelMeter) -> CallDecision {
         if tool == u32::from(FORBIDDEN) {
             return CallDecision::Refused("forbidden is not for programs".to_owned());
         }

@@ -46,6 +46,9 @@ pub(crate) trait ClientWire: Sync {
     /// Ids of tool calls in the history, grouped by the model response that holds them.
     fn call_ids(&self, body: &Value) -> Vec<Vec<String>>;
 
+    /// Who wrote an entry of the history.
+    fn entry_author(&self, entry: &Value) -> EntryAuthor;
+
     /// Whether the history ends with tool results, so that a program may continue now.
     fn awaits_answers(&self, body: &Value) -> bool;
 
@@ -87,6 +90,7 @@ pub(crate) struct ClientCapabilities {
     /// Where the state of a program is in explicit mode. In plain mode it is in the call ids.
     pub explicit_state: ExplicitState,
     pub entries: EntriesPerResponse,
+    pub failures: FailureMark,
     /// What the ids of responses begin with.
     pub response_id_prefix: &'static str,
 }
@@ -97,6 +101,26 @@ pub(crate) enum ExplicitState {
     CallIds,
     /// In an item or message of the history.
     HistoryEntry,
+}
+
+/// Whether a tool result can say that the tool failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailureMark {
+    /// By a field of its own.
+    Field,
+    /// Only by its text.
+    Text,
+}
+
+/// Who wrote an entry of a history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryAuthor {
+    /// The model, and nothing has to be executed.
+    ModelText,
+    /// The model, with calls or reasoning.
+    ModelCalls,
+    /// The client: user, system, tool results.
+    Client,
 }
 
 /// How many entries of the history one response of the model makes.

@@ -1,6 +1,6 @@
 //! A client's history, read into one form for all wires.
 
-use dacapo_replay::{Answer, CallIndex, Journal, JournalEntry, JsonText};
+use dacapo_replay::{Answer, ArgsDigest, CallIndex, CompletedCall, Journal, JournalEntry, JsonText, RecordedOutcome};
 use serde_json::Value;
 
 use crate::ids::RunId;
@@ -37,18 +37,9 @@ pub struct ProgramBlock {
     pub direct: Vec<WireCall>,
     /// The result as the model was shown it, if the history holds it.
     pub result: Option<Value>,
-    pub predecessor: Predecessor,
     pub status: BlockStatus,
     /// Entries that the client sent together with its answers. The model reads them after the result.
     pub remarks: Vec<Value>,
-}
-
-/// Whether the history holds the failed program that a program continues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Predecessor {
-    /// It does, or the program continues none.
-    Resolved,
-    Missing,
 }
 
 /// Whether the client has seen the end of a program.
@@ -73,8 +64,26 @@ pub struct IssuedCall {
     pub id: String,
     pub expected: ExpectedCall,
     pub tool: String,
+    /// The arguments as the history holds them, where `expected` has only a digest.
+    pub(crate) arguments: String,
     /// The answer, with its position among the answers of the round.
     pub answer: Option<(usize, Answer)>,
+}
+
+/// A call that a program sent to the client, as far as the history tells.
+#[derive(Debug, Clone, Copy)]
+pub struct SentCall<'a> {
+    call: &'a IssuedCall,
+    pub outcome: SentOutcome<'a>,
+}
+
+/// The outcome of a call that was sent.
+#[derive(Debug, Clone, Copy)]
+pub enum SentOutcome<'a> {
+    Answered(&'a Answer),
+    /// It was answered, and the client has replaced the answer since.
+    Replaced,
+    Unanswered,
 }
 
 /// The call that the program must make when it is replayed, so that the answer still belongs to it.
@@ -136,7 +145,6 @@ impl ProgramBlock {
             rounds: Vec::new(),
             direct: Vec::new(),
             result: None,
-            predecessor: Predecessor::Resolved,
             status: BlockStatus::Open,
             remarks: Vec::new(),
         }
@@ -158,13 +166,7 @@ impl ProgramBlock {
             if round.answered.is_some_and(|before| before != journal.fingerprint()) {
                 return Err(HistoryGap::Edited);
             }
-            let mut answers: Vec<(usize, &IssuedCall, &Answer)> = round
-                .calls
-                .iter()
-                .filter_map(|call| call.answer.as_ref().map(|(position, answer)| (*position, call, answer)))
-                .collect();
-            answers.sort_by_key(|(position, ..)| *position);
-            for (_, call, answer) in answers {
+            for (call, answer) in round.answers() {
                 if answered.insert(call.expected.index()) {
                     journal.push(call.entry(answer.clone()));
                 }
@@ -173,10 +175,36 @@ impl ProgramBlock {
         Ok(journal)
     }
 
-    /// Tools of the answered calls, whether or not the program can be run again.
-    pub fn answered_tools(&self) -> impl Iterator<Item = &str> {
-        let calls = self.rounds.iter().flat_map(|round| &round.calls);
-        calls.filter(|call| call.answer.is_some()).map(|call| call.tool.as_str())
+    /// All calls that went to the client, in the order of their answers, whether or not the program can be run again.
+    pub fn sent_calls(&self) -> Vec<SentCall<'_>> {
+        // A round's fingerprint tells whether the answers before it are still what they were.
+        let mut journal = Journal::default();
+        let mut replaced_before = 0;
+        for (at, round) in self.rounds.iter().enumerate() {
+            if round.answered.is_some_and(|before| before != journal.fingerprint()) {
+                replaced_before = at;
+            }
+            for (call, answer) in round.answers() {
+                journal.push(call.entry(answer.clone()));
+            }
+        }
+        let mut sent = Vec::new();
+        for (at, round) in self.rounds.iter().enumerate() {
+            sent.extend(round.answers().map(|(call, answer)| {
+                let is_replaced = at < replaced_before;
+                let outcome = if is_replaced { SentOutcome::Replaced } else { SentOutcome::Answered(answer) };
+                SentCall { call, outcome }
+            }));
+            let unanswered = round.calls.iter().filter(|call| call.answer.is_none());
+            sent.extend(unanswered.map(|call| SentCall { call, outcome: SentOutcome::Unanswered }));
+        }
+        let mut known = std::collections::BTreeSet::new();
+        sent.retain(|sent| known.insert(sent.call.expected.index()));
+        sent
+    }
+
+    pub fn answered_count(&self) -> usize {
+        self.rounds.iter().flat_map(|round| &round.calls).filter(|call| call.answer.is_some()).count()
     }
 
     /// The number of the next round. A round without any answer is issued again under the same number.
@@ -185,6 +213,50 @@ impl ProgramBlock {
             let is_answered = round.calls.iter().any(|call| call.answer.is_some());
             round.number + u32::from(is_answered)
         })
+    }
+}
+
+impl CallRound {
+    /// The calls that were answered, in the order of their answers.
+    fn answers(&self) -> impl Iterator<Item = (&IssuedCall, &Answer)> {
+        let mut answers: Vec<(usize, &IssuedCall, &Answer)> = self
+            .calls
+            .iter()
+            .filter_map(|call| call.answer.as_ref().map(|(place, answer)| (*place, call, answer)))
+            .collect();
+        answers.sort_by_key(|(place, ..)| *place);
+        answers.into_iter().map(|(_, call, answer)| (call, answer))
+    }
+}
+
+impl SentCall<'_> {
+    pub fn index(&self) -> CallIndex {
+        self.call.expected.index()
+    }
+
+    pub fn tool(&self) -> &str {
+        &self.call.tool
+    }
+
+    /// The arguments; `None` if the client has changed them in its history.
+    pub fn args(&self) -> Option<Value> {
+        match &self.call.expected {
+            ExpectedCall::Args(_, args) => Some(args.clone()),
+            ExpectedCall::Digest(expected) => {
+                let text = self.call.arguments.trim();
+                let args: Value = serde_json::from_str(if text.is_empty() { "{}" } else { text }).ok()?;
+                (ArgsDigest::of_args(&args) == expected.args).then_some(args)
+            }
+        }
+    }
+
+    /// The call as later programs may reuse it.
+    pub fn recorded(&self, outcome: RecordedOutcome) -> CompletedCall {
+        match (self.args(), &self.call.expected) {
+            (Some(args), _) => CompletedCall::with_outcome(self.tool(), &args, outcome),
+            (None, ExpectedCall::Digest(asked)) => CompletedCall::with_args_digest(self.tool(), asked.args, outcome),
+            (None, ExpectedCall::Args(_, args)) => CompletedCall::with_outcome(self.tool(), args, outcome),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use dacapo_replay::CompletedCall;
 use sha2::{Digest, Sha256};
 
 /// Digits of ids that contain only letters and digits, which every provider accepts.
@@ -31,6 +32,31 @@ impl RunId {
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// Stands for the record of completed calls that a program was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordId([u8; RunId::CHARS]);
+
+impl RecordId {
+    /// `None` for an empty record.
+    pub fn of(record: &[CompletedCall]) -> Option<RecordId> {
+        let mut hash = Sha256::new_with_prefix(b"dacapo record 1\0");
+        for call in record {
+            call.absorb_into(&mut hash);
+        }
+        (!record.is_empty()).then(|| RecordId(alphanumerics(hash)))
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<RecordId> {
+        RunId::parse(text).map(|RunId(id)| RecordId(id))
+    }
+}
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(RunId(self.0).as_str())
     }
 }
 

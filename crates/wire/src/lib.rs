@@ -24,6 +24,7 @@ mod plain_mode;
 mod prompt;
 mod provider_wire;
 mod reasoning;
+mod remarks;
 mod request;
 mod responses;
 mod seal;
@@ -35,16 +36,17 @@ mod unopened_states;
 mod usage;
 mod wire;
 
+pub use client_wire::EntryAuthor;
 pub use conversation::{
     BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, HistoryGap, IssuedCall, LostCalls,
-    Predecessor, ProgramBlock, WireCall,
+    ProgramBlock, SentCall, SentOutcome, WireCall,
 };
 pub use decoder::{DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError};
 pub use encoder::{
     AnswerParts, ApiError, CallDeltas, CallsIssued, EncoderOptions, ProgramFinished, ProgramName, ProgramProgress,
     ProgramStarted, ResponseEncoder, ToolsSearched,
 };
-pub use ids::{BASE62, RunId};
+pub use ids::{BASE62, RecordId, RunId};
 pub use model_history::ModelHistory;
 pub use model_message::{CallExtra, CallFormat, CallReply, ClientEcho, Intent, ModelCall, ModelMessage, SearchQuery};
 pub use plain_mode::StoredStates;

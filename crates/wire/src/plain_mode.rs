@@ -6,8 +6,7 @@ use dacapo_replay::{Answer, Catalog};
 use serde_json::Value;
 
 use crate::conversation::{
-    BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, IssuedCall, LostCalls, Predecessor,
-    ProgramBlock, WireCall,
+    BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, IssuedCall, LostCalls, ProgramBlock, WireCall,
 };
 use crate::ids::RunId;
 use crate::seal::{Sealer, Unsealed};
@@ -88,6 +87,8 @@ pub(crate) struct CallExchange {
 pub(crate) struct HistoryCall {
     pub id: String,
     pub name: String,
+    /// As JSON text.
+    pub arguments: String,
     /// The call as it came on the wire.
     pub native: Value,
 }
@@ -211,6 +212,7 @@ impl<'a> RoundState<'a> {
             let position = answers.iter().position(|answer| answer.id == call.id);
             round.calls.push(IssuedCall {
                 expected: ExpectedCall::Digest(expected),
+                arguments: call.arguments,
                 tool: tool_name(&call.name, self.catalog),
                 answer: position.map(|at| (at, answers[at].answer.clone())),
                 id: call.id,
@@ -232,7 +234,6 @@ impl<'a> RoundState<'a> {
         conversation.items.push(ConversationItem::Program(Box::new(ProgramBlock {
             run: self.run,
             id: String::new(),
-            predecessor: Predecessor::Resolved,
             state: *self.state,
             rounds: vec![round],
             direct,

@@ -12,7 +12,7 @@ use crate::allowed_callers::Toolsets;
 use crate::model_message::ModelMistake;
 
 /// Increased whenever the text of the prompt changes.
-pub const PROMPT_VERSION: u32 = 2;
+pub const PROMPT_VERSION: u32 = 3;
 
 pub(crate) const EXECUTE: &str = "execute";
 pub(crate) const SEARCH: &str = "search";
@@ -24,7 +24,7 @@ const RULES: &str = "\
 Runs a TypeScript program that calls functions, and answers with what it returns. This is the only way to call them.
 - Write the body of an async function: `await` the calls and `return` only what you need to see (`console.log` comes back too). Filter, join and compute in the program. Do the whole task in one, with `Promise.all` for independent calls.
 - Each function takes one object. A failed call throws a ToolError; some tools return text that begins with \"Error\" instead.
-- No network, files or imports. After an error correct the program and run it again: completed calls are not executed twice.
+- No network, files or imports. After an error correct the program and run it again: completed calls are not executed twice, unless you pass `{fresh: true}` as the second argument.
 ";
 
 const DECLARED: &str = "The functions:\n";

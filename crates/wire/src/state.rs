@@ -6,7 +6,7 @@ use dacapo_replay::{ArgsDigest, Call, CallIndex, Program};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::ids::{RunId, short_id};
+use crate::ids::{RecordId, RunId, short_id};
 use crate::model_message::{ModelCall, ModelMessage};
 use crate::prompt::EXECUTE;
 
@@ -18,8 +18,8 @@ pub struct RunState {
     pub started_at_ms: u64,
     /// A hash of the tool list that the program was written for.
     pub tools: [u8; 8],
-    /// The failed run whose completed calls are not executed again.
-    pub continues: Option<RunId>,
+    /// The record of completed calls that the program was given; `None` if it was empty.
+    pub record: Option<RecordId>,
     /// The model's messages of this turn: searches, mistakes, programs without calls. The last one holds the program
     /// that waits.
     pub model_messages: Vec<ModelMessage>,
@@ -51,7 +51,7 @@ struct StateHeader<'a> {
     #[serde(rename = "l")]
     tools: u64,
     #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
-    continues: Option<String>,
+    record: Option<String>,
     #[serde(rename = "p", default, skip_serializing_if = "is_zero")]
     at: usize,
     #[serde(rename = "m")]
@@ -75,7 +75,7 @@ impl RunState {
             seed: id.to_owned(),
             started_at_ms: RunState::STARTED_AT_DEFAULT_MS,
             tools: [0; 8],
-            continues: None,
+            record: None,
             model_messages: vec![model_message],
             at: 0,
             code: code.to_owned(),
@@ -122,7 +122,7 @@ impl RunState {
             seed: Cow::Borrowed(self.seed.as_str()),
             started_at_ms: self.started_at_ms,
             tools: u64::from_le_bytes(self.tools),
-            continues: self.continues.map(|run| run.to_string()),
+            record: self.record.map(|record| record.to_string()),
             at: self.at,
             model_messages,
         };
@@ -136,8 +136,8 @@ impl RunState {
         let end = bytes.iter().position(|byte| *byte == 0)?;
         let header: StateHeader<'_> = serde_json::from_slice(&bytes[..end]).ok()?;
         let code = String::from_utf8(bytes[end + 1..].to_vec()).ok()?;
-        let continues = match header.continues {
-            Some(run) => Some(RunId::parse(&run)?),
+        let record = match header.record {
+            Some(record) => Some(RecordId::parse(&record)?),
             None => None,
         };
         let mut model_messages: Vec<ModelMessage> = header.model_messages.into_iter().map(Cow::into_owned).collect();
@@ -150,7 +150,7 @@ impl RunState {
             seed: header.seed.into_owned(),
             started_at_ms: header.started_at_ms,
             tools: header.tools.to_le_bytes(),
-            continues,
+            record,
             model_messages,
             at: header.at,
             code,

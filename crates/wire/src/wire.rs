@@ -3,11 +3,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde_json::Value;
+use dacapo_replay::{Answer, Catalog, CompletedCall, RecordedOutcome};
+use serde_json::{Value, json};
 
-use crate::client_wire::ClientWire;
+use crate::client_wire::{ClientWire, EntryAuthor, FailureMark};
+use crate::conversation::{self, LostCalls, WireCall};
 use crate::decoder::{ModelResponse, ResponseDecoder};
 use crate::encoder::ApiError;
+use crate::plain_mode::tool_name;
 use crate::provider_wire::{ProviderCapabilities, ProviderWire};
 use crate::sse::SseEvent;
 use crate::turn::Delivery;
@@ -77,6 +80,39 @@ impl ClientSide {
     /// An error in a stream that is passed on as it comes, from the body that it would have as a response.
     pub fn error_event(self, body: &Value) -> SseEvent {
         self.0.error_event(body)
+    }
+
+    /// Who wrote an entry of the history.
+    pub fn entry_author(self, entry: &Value) -> EntryAuthor {
+        self.0.entry_author(entry)
+    }
+
+    /// Whether an answer is surely one of a tool that succeeded. Where tool results have no field for failures, text that
+    /// begins with `Error` is not.
+    pub fn has_succeeded(self, answer: &Answer) -> bool {
+        match (answer, self.0.capabilities().failures) {
+            (Answer::Error { .. }, _) => false,
+            (Answer::Ok(_), FailureMark::Field) => true,
+            (Answer::Ok(json), FailureMark::Text) => !json.as_str().starts_with("\"Error"),
+        }
+    }
+
+    /// Calls of a program whose state was lost, as later programs may reuse them.
+    pub fn recorded_calls(self, lost: &LostCalls, catalog: &Catalog) -> Vec<CompletedCall> {
+        let recorded = |call: &WireCall| {
+            let (call, result) = self.0.read_call(call);
+            let args = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
+            let tool = tool_name(&call.name, catalog);
+            let Some(result) = result else {
+                return Some(CompletedCall::with_outcome(tool, &args, RecordedOutcome::Unknown));
+            };
+            let answer = conversation::answer(result.text, result.status);
+            match &answer {
+                Answer::Ok(ok) if self.has_succeeded(&answer) => Some(CompletedCall::new(tool, &args, ok.clone())),
+                _ => None,
+            }
+        };
+        lost.calls.iter().filter_map(recorded).collect()
     }
 
     /// Whether the history ends with tool results, so that a program may continue now.

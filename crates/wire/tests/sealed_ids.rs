@@ -2,9 +2,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use dacapo_replay::{ArgsDigest, CallIndex};
+use dacapo_replay::{ArgsDigest, CallIndex, CompletedCall, JsonText};
 use dacapo_wire::{
-    CallExtra, CallRef, ModelCall, ModelMessage, RunState, Sealer, SealingSecrets, UnsealError, Unsealed,
+    CallExtra, CallRef, ModelCall, ModelMessage, RecordId, RunState, Sealer, SealingSecrets, UnsealError, Unsealed,
 };
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -65,7 +65,7 @@ fn state(code: &str) -> RunState {
         seed: RunState::seed_of("chatcmpl-CkTb8vHqqNdGpTXAWtyFnYdq3rEMW", 2),
         started_at_ms: 1_767_225_600_000,
         tools: [7, 1, 129, 30, 4, 255, 0, 66],
-        continues: None,
+        record: None,
         model_messages: vec![ModelMessage { calls, ..ModelMessage::default() }],
         at: 0,
         code: code.to_owned(),
@@ -79,9 +79,8 @@ fn asked(calls: std::ops::Range<u32>) -> Vec<CallRef> {
 #[test]
 fn a_round_comes_back_as_it_was_sealed() {
     let sealer = Sealer::new(SECRET, "tenant");
-    let earlier = state(THREE_LINES);
     let mut state = state(TWENTY_FIVE_LINES);
-    state.continues = Some(earlier.run());
+    state.record = RecordId::of(&[CompletedCall::new("pay", &json!({"n": 1}), JsonText::from(&json!("paid")))]);
     let mut before = ModelMessage { text: Some("Let me look.".to_owned()), ..ModelMessage::default() };
     let reasoning = json!({"reasoning_content": "The user wants to know who has not paid."});
     before.reasoning = serde_json::from_value(reasoning).expect("reasoning");

@@ -1,15 +1,14 @@
 //! Replaying the programs of a history, so that the model is shown their results.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dacapo_replay::{
-    ANSWER_TOKENS_DEFAULT, Call, CompletedCall, ErrorKind, Journal, Limits, LogLevel, LogLine, Outcome, Program,
-    ShouldContinue, Step, StepError, StepRequest, Stepper,
+    ANSWER_TOKENS_DEFAULT, Answer, Call, CompletedCall, ErrorKind, Journal, Limits, LogLevel, LogLine, MadeCall,
+    Outcome, Program, RecordedOutcome, ShouldContinue, Step, StepError, StepRequest, Stepper,
 };
 use dacapo_wire::{
-    CallReply, Conversation, ConversationItem, HistoryGap, Intent, ModelHistory, ModelMessage, ModelTools, Predecessor,
-    ProgramBlock, RunId, SearchQuery,
+    CallReply, ClientSide, Conversation, ConversationItem, EntryAuthor, HistoryGap, Intent, ModelHistory, ModelMessage,
+    ModelTools, ProgramBlock, RecordId, SearchQuery, SentCall, SentOutcome,
 };
 use serde_json::{Value, json};
 
@@ -17,6 +16,7 @@ use crate::observe::ProgramEnd;
 
 /// Runs the programs of one turn.
 pub(super) struct HistoryReplay<'a> {
+    pub client: ClientSide,
     pub stepper: &'a Stepper,
     pub model_tools: &'a ModelTools,
     /// A hash of the tool list.
@@ -44,13 +44,14 @@ pub(super) enum HistoryEnd {
     },
 }
 
-/// What the rest of the turn needs to know of the last program.
+/// What the rest of the turn needs to know of the programs before.
 #[derive(Debug, Default)]
 pub(super) struct Inherited {
     /// Set if the last program has just finished, with answers of this request.
     pub finished: Option<FinishedProgram>,
-    /// The run that failed, and its completed calls, which the next program does not execute again.
-    pub failed: Option<(RunId, Vec<CompletedCall>)>,
+    /// Calls of programs that failed or were abandoned since the model's last answer to the user, oldest first. The next
+    /// program does not execute them again.
+    pub record: Vec<CompletedCall>,
 }
 
 #[derive(Debug)]
@@ -59,6 +60,7 @@ pub(super) struct FinishedProgram {
     pub shown: Value,
     /// Size of all answers that the program got.
     pub answer_bytes: usize,
+    pub end: ProgramEnd,
 }
 
 /// What running a program led to.
@@ -74,8 +76,11 @@ pub(super) enum ProgramRun {
 }
 
 const NO_RESULT: &str = "the program returned no value; `return` what you need to see";
+const REUSED: &str = "the calls in `reused` were completed by an earlier program and not executed again; to execute one again, pass {fresh: true} as its second argument";
 /// How much of the logs the model reads.
 const LOG_BYTES_SHOWN_MAX: usize = 8 << 10;
+/// How much of the answers of an abandoned program the model reads.
+const ANSWER_BYTES_SHOWN_MAX: usize = 24 << 10;
 const TOO_SLOW: &str = "running it again took too long";
 
 impl HistoryReplay<'_> {
@@ -85,26 +90,29 @@ impl HistoryReplay<'_> {
         conversation: &Conversation,
         history: &mut ModelHistory,
     ) -> Result<HistoryEnd, StepError> {
-        let mut records = BTreeMap::new();
         let mut inherited = Inherited::default();
-        let last = conversation.items.len().saturating_sub(1);
-        for (at, item) in conversation.items.iter().enumerate() {
+        let items = &conversation.items;
+        for (at, item) in items.iter().enumerate() {
             inherited.finished = None;
             match item {
                 ConversationItem::Entry(entry) => {
-                    // After a new message of the user, the same call may be meant to be executed once more.
-                    if entry["role"] == "user" {
-                        inherited.failed = None;
+                    if self.is_final_answer(entry, items.get(at + 1)) {
+                        inherited.record.clear();
                     }
                     history.push_entry(entry.clone());
                 }
-                ConversationItem::LostCalls(calls) => history.push_lost_calls(calls),
+                ConversationItem::LostCalls(calls) => {
+                    let catalog = self.model_tools.toolbox().catalog();
+                    inherited.record.extend(self.client.recorded_calls(calls, catalog));
+                    history.push_lost_calls(calls);
+                }
                 ConversationItem::Search(message) => {
                     history.push_model_message(message, &self.replies(message, |_| String::new()), &[]);
                 }
                 ConversationItem::Program(block) => {
-                    let position = if at == last && !block.is_closed() { Position::Last } else { Position::Earlier };
-                    match self.write_program(block, position, &mut records, history)? {
+                    let is_last = at + 1 == items.len();
+                    let position = if is_last && !block.is_closed() { Position::Last } else { Position::Earlier };
+                    match self.write_program(block, position, inherited.record, history)? {
                         HistoryEnd::Model(of_program) => inherited = of_program,
                         waiting @ HistoryEnd::Waiting { .. } => return Ok(waiting),
                     }
@@ -114,76 +122,78 @@ impl HistoryReplay<'_> {
         Ok(HistoryEnd::Model(inherited))
     }
 
+    /// Whether the model ends its work for the user with this entry. Text before a call or a program is no answer.
+    fn is_final_answer(&self, entry: &Value, next: Option<&ConversationItem>) -> bool {
+        let is_client = match next {
+            None => true,
+            Some(ConversationItem::Entry(next)) => self.client.entry_author(next) == EntryAuthor::Client,
+            Some(_) => false,
+        };
+        is_client && self.client.entry_author(entry) == EntryAuthor::ModelText
+    }
+
     fn write_program(
         &self,
         block: &ProgramBlock,
         position: Position,
-        records: &mut BTreeMap<RunId, Vec<CompletedCall>>,
+        record: Vec<CompletedCall>,
         history: &mut ModelHistory,
     ) -> Result<HistoryEnd, StepError> {
         let state = &block.state;
         let Some((waiting, before)) = state.model_messages.split_last() else {
-            return Ok(HistoryEnd::Model(Inherited::default()));
+            return Ok(HistoryEnd::Model(Inherited { finished: None, record }));
         };
-        // `None`: the failed program that this one continues is not in the history.
-        let predecessor = state.continues.map_or(Some(Vec::new()), |run| records.get(&run).cloned());
-        let is_orphan = predecessor.is_none() || block.predecessor == Predecessor::Missing;
-        let mut record = predecessor.unwrap_or_default();
+        // A program goes on only with the record that it began with. If calls of it are gone, others would be executed
+        // that the journal knows nothing of.
+        let is_orphan = state.record.is_some() && state.record != RecordId::of(&record);
+        let mut given = if state.record.is_some() && !is_orphan { record.clone() } else { Vec::new() };
         for (at, message) in before.iter().enumerate() {
             let replies = self.replies(message, |code| {
-                let (shown, completed) = match self.run(state.program(at, code), &Journal::default(), &record) {
-                    Ok(ProgramRun::Finished { shown, record, end: ProgramEnd::Failed }) => (shown, record),
-                    Ok(ProgramRun::Finished { shown, .. }) => (shown, Vec::new()),
-                    Ok(ProgramRun::Paused(_)) => {
-                        (abandoned("it now makes calls that it did not make then"), Vec::new())
+                let shown = match self.run(state.program(at, code), &Journal::default(), &given) {
+                    Ok(ProgramRun::Finished { shown, record, .. }) => {
+                        given = record;
+                        shown
                     }
-                    Err(_) => (abandoned(TOO_SLOW), Vec::new()),
+                    Ok(ProgramRun::Paused(_)) => abandoned("it now makes calls that it did not make then"),
+                    Err(_) => abandoned(TOO_SLOW),
                 };
-                record = completed;
                 shown.to_string()
             });
             history.push_model_message(message, &replies, &[]);
         }
         let replayed = match (&block.result, block.journal()) {
-            (Some(result), journal) => {
-                let journal = journal.ok().filter(|_| !is_orphan);
-                self.recorded_result(block, result, journal, &record)
-            }
-            (None, _) if is_orphan => {
-                block_abandoned(block, "the program before it, whose calls it relied on, is not there any more")
-            }
+            (Some(result), journal) => self.recorded_result(block, result, journal.ok().filter(|_| !is_orphan), given),
+            (None, _) if is_orphan => self.abandoned(
+                block,
+                record,
+                "calls of an earlier program that it relied on are not in the conversation any more",
+            ),
             (None, Err(HistoryGap::Trimmed)) => {
-                block_abandoned(block, "answers to its calls are not in the conversation any more")
+                self.abandoned(block, given, "answers to its calls are not in the conversation any more")
             }
             (None, Err(HistoryGap::Edited)) => {
-                block_abandoned(block, "an answer to one of its calls was changed in the conversation")
+                self.abandoned(block, given, "an answer to one of its calls was changed in the conversation")
             }
-            (None, Ok(journal)) => match (self.run(state.waiting(), &journal, &record), position) {
+            (None, Ok(journal)) => match (self.run(state.waiting(), &journal, &given), position) {
                 (Ok(ProgramRun::Paused(calls)), Position::Last) if self.client_calls == ClientCalls::Taken => {
                     return Ok(HistoryEnd::Waiting { calls, answered: journal.fingerprint() });
                 }
-                (Ok(ProgramRun::Paused(_)), Position::Last) => block_abandoned(block, "the client takes no more calls"),
+                (Ok(ProgramRun::Paused(_)), Position::Last) => {
+                    self.abandoned(block, given, "the client takes no more calls")
+                }
                 (Ok(ProgramRun::Paused(_)), Position::Earlier) => {
-                    block_abandoned(block, "the conversation went on before all its calls were answered")
+                    self.abandoned(block, given, "the conversation went on before all its calls were answered")
                 }
                 (Ok(ProgramRun::Finished { shown, end, record }), _) => {
                     let shown = self.with_divergence_explained(shown, block);
-                    Replayed {
-                        shown,
-                        answer_bytes: journal.bytes(),
-                        failed: (end == ProgramEnd::Failed).then_some(record),
-                    }
+                    let record = self.record_after(block, end, record);
+                    Replayed { shown, answer_bytes: journal.bytes(), end, record }
                 }
                 (Err(error), Position::Last) => return Err(error),
-                (Err(_), Position::Earlier) => block_abandoned(block, TOO_SLOW),
+                (Err(_), Position::Earlier) => self.abandoned(block, given, TOO_SLOW),
             },
         };
-        let Replayed { shown, answer_bytes, failed } = replayed;
-        let mut inherited = Inherited::default();
-        if let Some(record) = failed {
-            records.insert(block.run, record.clone());
-            inherited.failed = Some((block.run, record));
-        }
+        let Replayed { shown, answer_bytes, end, record } = replayed;
         let mut replies = self.replies(waiting, |_| String::new());
         if let Some(result) = replies.get_mut(state.at) {
             *result = shown.to_string();
@@ -192,28 +202,93 @@ impl HistoryReplay<'_> {
         for remark in &block.remarks {
             history.push_entry(remark.clone());
         }
-        if position == Position::Last {
-            inherited.finished = Some(FinishedProgram { shown, answer_bytes });
-        }
-        Ok(HistoryEnd::Model(inherited))
+        let finished = (position == Position::Last).then_some(FinishedProgram { shown, answer_bytes, end });
+        Ok(HistoryEnd::Model(Inherited { finished, record }))
     }
 
-    /// The result as the history holds it. A program that failed is run again, because later ones may reuse its calls.
+    /// The record after a program that ran to its end. Calls of a failed one that were sent and not answered may have
+    /// been executed.
+    fn record_after(
+        &self,
+        block: &ProgramBlock,
+        end: ProgramEnd,
+        mut record: Vec<CompletedCall>,
+    ) -> Vec<CompletedCall> {
+        if end == ProgramEnd::Failed {
+            record.retain(|call| match &call.outcome {
+                RecordedOutcome::Ok(ok) => self.client.has_succeeded(&Answer::Ok(ok.clone())),
+                RecordedOutcome::AnswerLost | RecordedOutcome::Unknown => true,
+            });
+            let unanswered = |sent: &SentCall<'_>| matches!(sent.outcome, SentOutcome::Unanswered);
+            let sent = block.sent_calls();
+            record.extend(
+                sent.iter().filter(|sent| unanswered(sent)).map(|sent| sent.recorded(RecordedOutcome::Unknown)),
+            );
+        }
+        record
+    }
+
+    /// The result as the history holds it. The program is run again only for its record.
     fn recorded_result(
         &self,
         block: &ProgramBlock,
         result: &Value,
         journal: Option<Journal>,
-        record: &[CompletedCall],
+        given: Vec<CompletedCall>,
     ) -> Replayed {
-        let failed = (result["status"] == "error").then(|| {
-            let run = journal.and_then(|journal| self.run(block.state.waiting(), &journal, record).ok());
-            match run {
-                Some(ProgramRun::Finished { record, .. }) => record,
-                _ => Vec::new(),
+        let end = if result["status"] == "error" { ProgramEnd::Failed } else { ProgramEnd::Success };
+        let needs_run = end == ProgramEnd::Failed || !given.is_empty();
+        let run = journal.filter(|_| needs_run);
+        let run = run.and_then(|journal| self.run(block.state.waiting(), &journal, &given).ok());
+        let record = match run {
+            Some(ProgramRun::Finished { record, .. }) => self.record_after(block, end, record),
+            _ if end == ProgramEnd::Failed => self.record_of_abandoned(block, given),
+            _ => given,
+        };
+        Replayed { shown: result.clone(), answer_bytes: 0, end, record }
+    }
+
+    /// A program that will never finish. The model reads what it has done, with the answers.
+    fn abandoned(&self, block: &ProgramBlock, given: Vec<CompletedCall>, reason: &str) -> Replayed {
+        let mut shown = abandoned(reason);
+        let (mut completed, mut unfinished) = (Vec::new(), Vec::new());
+        let mut bytes_left = ANSWER_BYTES_SHOWN_MAX;
+        for sent in block.sent_calls() {
+            let args = sent.args().unwrap_or(Value::Null);
+            let mut call = json!(MadeCall::new(sent.index(), sent.tool(), args));
+            match sent.outcome {
+                SentOutcome::Unanswered => unfinished.push(call),
+                SentOutcome::Replaced => {
+                    call["note"] = json!("its answer is no longer in the conversation");
+                    completed.push(call);
+                }
+                SentOutcome::Answered(answer) => {
+                    show_answer(&mut call, answer, &mut bytes_left);
+                    completed.push(call);
+                }
             }
-        });
-        Replayed { shown: result.clone(), answer_bytes: 0, failed }
+        }
+        shown["error"]["completed"] = Value::Array(completed);
+        if !unfinished.is_empty() {
+            shown["error"]["unfinished"] = Value::Array(unfinished);
+        }
+        let record = self.record_of_abandoned(block, given);
+        Replayed { shown, answer_bytes: 0, end: ProgramEnd::Failed, record }
+    }
+
+    fn record_of_abandoned(&self, block: &ProgramBlock, mut given: Vec<CompletedCall>) -> Vec<CompletedCall> {
+        for sent in block.sent_calls() {
+            let outcome = match sent.outcome {
+                SentOutcome::Answered(answer) => match answer {
+                    Answer::Ok(ok) if self.client.has_succeeded(answer) => RecordedOutcome::Ok(ok.clone()),
+                    _ => continue,
+                },
+                SentOutcome::Replaced => RecordedOutcome::AnswerLost,
+                SentOutcome::Unanswered => RecordedOutcome::Unknown,
+            };
+            given.push(sent.recorded(outcome));
+        }
+        given
     }
 
     /// Says in the terms of the conversation why a replayed program diverged.
@@ -274,8 +349,9 @@ enum Position {
 struct Replayed {
     shown: Value,
     answer_bytes: usize,
-    /// Completed calls that a later program may reuse, if the program failed.
-    failed: Option<Vec<CompletedCall>>,
+    end: ProgramEnd,
+    /// What a later program may reuse.
+    record: Vec<CompletedCall>,
 }
 
 fn program_run(step: Step) -> ProgramRun {
@@ -298,8 +374,16 @@ fn program_run(step: Step) -> ProgramRun {
             json!({"status": "error", "error": error})
         }
     };
+    let mut notes = Vec::new();
     if shown.get("data") == Some(&Value::Null) {
-        shown["note"] = json!(NO_RESULT);
+        notes.push(NO_RESULT);
+    }
+    if !step.reused.is_empty() {
+        shown["reused"] = json!(step.reused);
+        notes.push(REUSED);
+    }
+    if !notes.is_empty() {
+        shown["note"] = json!(notes.join("; "));
     }
     if let Some(logs) = shown_logs(&step.logs) {
         shown["logs"] = logs;
@@ -326,11 +410,21 @@ fn shown_logs(lines: &[LogLine]) -> Option<Value> {
     (!shown.is_empty()).then_some(Value::Array(shown))
 }
 
-/// The result of a program that will never finish, with the tools whose calls were answered.
-fn block_abandoned(block: &ProgramBlock, reason: &str) -> Replayed {
-    let mut shown = abandoned(reason);
-    shown["error"]["completed"] = block.answered_tools().map(|tool| json!({"tool": tool})).collect();
-    Replayed { shown, answer_bytes: 0, failed: None }
+/// Adds an answer to a call that the model reads about, within what is left of a budget.
+fn show_answer(call: &mut Value, answer: &Answer, bytes_left: &mut usize) {
+    let (key, text) = match answer {
+        Answer::Ok(json) => ("answer", json.as_str()),
+        Answer::Error { message, .. } => ("error", message.as_str()),
+    };
+    if text.len() > *bytes_left {
+        call[key] = json!(format!("({} bytes, too long to be shown here)", text.len()));
+        return;
+    }
+    *bytes_left -= text.len();
+    call[key] = match answer {
+        Answer::Ok(json) => serde_json::from_str(json.as_str()).unwrap_or(Value::Null),
+        Answer::Error { message, .. } => Value::from(message.as_str()),
+    };
 }
 
 fn abandoned(reason: &str) -> Value {

@@ -3,7 +3,7 @@
 use dacapo_replay::{Call, Journal};
 use dacapo_wire::{
     CallRef, CallsIssued, CallsPerMessage, ModelCall, ModelResponse, ProgramFinished, ProgramMode, ProgramName,
-    ProgramProgress, ProgramStarted, RunState, Sealer, Turn,
+    ProgramProgress, ProgramStarted, RecordId, RunState, Sealer, Turn,
 };
 
 use super::history_replay::ProgramRun;
@@ -61,7 +61,7 @@ impl TurnRunner {
             seed: self.seed(),
             started_at_ms: self.progress.started_at_ms,
             tools: self.turn.tools_digest,
-            continues: self.progress.continues,
+            record: RecordId::of(&self.progress.given_record),
             model_messages,
             at,
             code,
@@ -90,13 +90,12 @@ impl TurnRunner {
             }
             ProgramRun::Finished { shown, end, record } => {
                 let progress = &mut self.progress;
-                let has_failed = end == ProgramEnd::Failed;
-                progress.record = if has_failed { record } else { Vec::new() };
+                progress.record = record;
                 if is_explicit {
                     // From here on the client's history holds the program, so the next one starts afresh.
                     progress.programs_shown += 1;
                     progress.model_messages.clear();
-                    progress.continues = has_failed.then(|| state.run());
+                    progress.given_record.clone_from(&progress.record);
                     let finished = ProgramFinished { program: ProgramName::New, state: &state, shown: &shown };
                     self.sink.program_finished(&finished).await?;
                 }

@@ -4,6 +4,7 @@
 mod account;
 mod common;
 mod crowd;
+mod never_twice;
 mod overload;
 mod pairs;
 mod quirks;

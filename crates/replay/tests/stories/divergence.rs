@@ -26,7 +26,7 @@ fn changed_arguments_another_tool_or_a_missing_call_stop_the_step() {
     insta::assert_snapshot!(error["message"].as_str().expect("text"), @r#"call 0 was recorded as `a({"q":"old"})`, but this run called `a({"q":"new"})`; the program, the tools or the engine changed since the journal was written, so start the program anew"#);
     assert_eq!(
         (&error["completed"], &error["unfinished"]),
-        (&json!([]), &json!([{ "call": 0, "tool": "a" }])),
+        (&json!([]), &json!([{ "call": 0, "tool": "a", "args": { "q": "new" } }])),
         "the answer is another call's"
     );
 
@@ -155,17 +155,18 @@ fn a_failed_program_leaves_a_record_of_what_it_need_not_do_again() {
     assert_eq!(
         story.record(),
         [
-            reused("a", json!({ "x": 2, "y": 1 }), json!("first")),
-            reused("b", json!({ "n": 1 }), json!("bee")),
-            reused("a", json!({ "late": true }), json!(["late"])),
             reused("c", json!({ "unused": 1 }), json!(1)),
+            reused("b", json!({ "n": 1 }), json!("bee")),
             reused("b", json!({ "n": 1 }), json!("second bee")),
-        ]
+            reused("a", json!({ "x": 2, "y": 1 }), json!("first")),
+            reused("a", json!({ "late": true }), json!(["late"])),
+        ],
+        "oldest first, in the order of the answers"
     );
 
     story.request["program"]["code"] = json!("this does not parse");
     assert_eq!(story.record().len(), 3, "a program that never ran passes the record on");
     story.request["program"]["code"] = json!("return 1");
     story.request["journal"] = json!([]);
-    assert_eq!(story.record(), [], "a program that succeeded leaves nothing to do again");
+    assert_eq!(story.record().len(), 3, "a program that succeeded passes on what it did not use");
 }

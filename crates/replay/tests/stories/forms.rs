@@ -196,7 +196,7 @@ fn an_uncaught_tool_error_points_at_its_call() {
             json!([1]),
             json!(2),
             json!(14),
-            json!([{ "call": 0, "tool": "web_search" }])
+            json!([{ "call": 0, "tool": "web_search", "args": { "q": 1 } }])
         ]
     );
 }

@@ -91,7 +91,7 @@ fn a_program_that_ran_out_of_fuel_is_told_where_it_was() {
         "const busy = () => {\n  for (;;) Math.sqrt(2);\n};\nawait a();\nbusy();",
         json!({ "fuel": 5_000_000 }),
     );
-    assert_eq!((&error["line"], &error["completed"]), (&json!(2), &json!([{ "call": 0, "tool": "a" }])));
+    assert_eq!((&error["line"], &error["completed"]), (&json!(2), &json!([{ "call": 0, "tool": "a", "args": {} }])));
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn a_lookup_settles_in_issue_order_takes_a_number_and_is_never_handed_out() {
         (&error["message"], &error["completed"], &error["unfinished"]),
         (
             &json!("issued search b describe a"),
-            &json!([{ "call": 0, "tool": "a" }, { "call": 2, "tool": "b" }, { "call": 5, "tool": "c" }]),
+            &json!([{ "call": 0, "tool": "a", "args": {} }, { "call": 2, "tool": "b", "args": {} }, { "call": 5, "tool": "c", "args": {} }]),
             &json!([])
         )
     );

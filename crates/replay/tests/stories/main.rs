@@ -6,5 +6,6 @@ mod forms;
 mod limits;
 mod lookups;
 mod pausing;
+mod record;
 mod requests;
 mod values;

@@ -140,8 +140,8 @@ fn a_call_left_behind_in_the_middle_of_a_round_is_not_lost() {
 #[test]
 fn a_throw_leaves_open_calls_unexecuted_and_says_so() {
     let error = ProgramStory::new("await a(); b(); throw new TypeError('no')").error();
-    assert_eq!(error["completed"], json!([{ "call": 0, "tool": "a" }]));
-    assert_eq!(error["unfinished"], json!([{ "call": 1, "tool": "b" }]));
+    assert_eq!(error["completed"], json!([{ "call": 0, "tool": "a", "args": {} }]));
+    assert_eq!(error["unfinished"], json!([{ "call": 1, "tool": "b", "args": {} }]));
     assert_eq!(
         (&error["kind"], &error["name"], &error["message"]),
         (&json!("exception"), &json!("TypeError"), &json!("no"))
@@ -184,7 +184,10 @@ fn a_program_that_waits_on_nothing_is_told_so() {
     let transcript =
         ProgramStory::new("await a(); Promise.reject('why'); await new Promise(() => {}); return 1").play_with_names();
     let error = &transcript.result["error"];
-    assert_eq!((&error["kind"], &error["completed"]), (&json!("deadlock"), &json!([{ "call": 0, "tool": "a" }])));
+    assert_eq!(
+        (&error["kind"], &error["completed"]),
+        (&json!("deadlock"), &json!([{ "call": 0, "tool": "a", "args": {} }]))
+    );
     assert_eq!(transcript.logs, ["unhandled rejection: why"]);
 }
 

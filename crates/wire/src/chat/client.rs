@@ -9,8 +9,8 @@ use super::encode::ChatEncoder;
 use super::{Chat, fields, history, params, programs, tools, translate};
 use crate::allowed_callers::{ProgramDeclaration, ToolSplit};
 use crate::client_wire::{
-    Body, CallIds, ClientCapabilities, ClientWire, EntriesPerResponse, ExplicitState, HistoryReading, ProgramHistory,
-    RequestSurvey,
+    Body, CallIds, ClientCapabilities, ClientWire, EntriesPerResponse, EntryAuthor, ExplicitState, FailureMark,
+    HistoryReading, ProgramHistory, RequestSurvey,
 };
 use crate::conversation::{Conversation, LostCalls, WireCall};
 use crate::encoder::{ApiError, EncoderOptions, ResponseEncoder};
@@ -35,6 +35,7 @@ impl ClientWire for Chat {
         ClientCapabilities {
             explicit_state: ExplicitState::HistoryEntry,
             entries: EntriesPerResponse::One,
+            failures: FailureMark::Text,
             response_id_prefix: RESPONSE_ID_PREFIX,
         }
     }
@@ -85,6 +86,14 @@ impl ClientWire for Chat {
         let ids =
             |message: &Value| fields::tool_calls(message).iter().map(|call| fields::id(call).to_owned()).collect();
         messages.iter().map(ids).collect()
+    }
+
+    fn entry_author(&self, entry: &Value) -> EntryAuthor {
+        match (fields::role(entry), fields::tool_calls(entry).is_empty()) {
+            ("assistant", true) => EntryAuthor::ModelText,
+            ("assistant", false) => EntryAuthor::ModelCalls,
+            _ => EntryAuthor::Client,
+        }
     }
 
     fn awaits_answers(&self, body: &Value) -> bool {

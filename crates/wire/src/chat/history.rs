@@ -15,18 +15,23 @@ pub(super) fn read(messages: Vec<Value>, opener: Option<&StateOpener<'_>>) -> Co
     let mut messages = messages.into_iter().peekable();
     while let Some(message) = messages.next() {
         if fields::tool_calls(&message).iter().any(|call| Sealer::is_own_id(fields::id(call))) {
-            let mut answers = Vec::new();
-            while let Some(answer) = messages.next_if(|next| fields::role(next) == "tool") {
-                let id = fields::tool_call_id(&answer).to_owned();
-                answers.push(HistoryAnswer { id, answer: fields::answer(&answer), native: answer });
+            let (mut answers, mut remarks) = (Vec::new(), Vec::new());
+            while let Some(next) = messages.next_if(|next| fields::role(next) == "tool" || fields::is_remark(next)) {
+                if fields::role(&next) != "tool" {
+                    remarks.push(next);
+                    continue;
+                }
+                let id = fields::tool_call_id(&next).to_owned();
+                answers.push(HistoryAnswer { id, answer: fields::answer(&next), native: next });
             }
             let call = |call: &Value| HistoryCall {
                 id: fields::id(call).to_owned(),
                 name: fields::function_name(call).to_owned(),
+                arguments: fields::arguments(call),
                 native: call.clone(),
             };
             let calls = fields::tool_calls(&message).iter().map(call).collect();
-            CallExchange { message, calls, answers, remarks: Vec::new() }.add_to(&mut conversation, opener);
+            CallExchange { message, calls, answers, remarks }.add_to(&mut conversation, opener);
         } else if fields::role(&message) == "tool" && Sealer::is_own_id(fields::tool_call_id(&message)) {
             plain_mode::add_late_answer(&mut conversation, fields::tool_call_id(&message), fields::answer(&message));
         } else {

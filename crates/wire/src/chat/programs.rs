@@ -1,16 +1,13 @@
 //! Explicit mode: programs and their results are messages of the history.
 
-use std::collections::BTreeMap;
-
 use dacapo_replay::{CallIndex, Catalog};
 use serde_json::{Map, Value, json};
 
 use super::{fields, history};
 use crate::conversation::{
-    BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, IssuedCall, Predecessor, ProgramBlock,
-    WireCall,
+    BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, IssuedCall, ProgramBlock, WireCall,
 };
-use crate::ids::RunId;
+use crate::ids::{RecordId, RunId};
 use crate::model_message::{CallExtra, ModelCall, ModelMessage};
 use crate::neutral::{remove_fields, without_fields};
 use crate::plain_mode::tool_name;
@@ -24,7 +21,7 @@ pub(super) const CODE_RESULT: &str = "code_result";
 /// The field for reasoning of a model on another wire.
 const FOREIGN: &str = "reasoning_state";
 /// Fields that the model sees in the result. For the client they are beside it.
-const BESIDE_RESULT: [&str; 2] = ["note", "logs"];
+const BESIDE_RESULT: [&str; 3] = ["note", "reused", "logs"];
 
 /// Reads a history of explicit mode.
 pub(super) fn read(messages: Vec<Value>, catalog: &Catalog) -> Result<Conversation, BadRequest> {
@@ -43,8 +40,6 @@ struct ChatProgramReader {
     /// Messages outside of programs that are not in the conversation yet.
     messages: Vec<Value>,
     open: Option<OpenProgram>,
-    /// The programs so far, by the ids of their `code` messages.
-    runs: BTreeMap<String, RunId>,
 }
 
 /// A program that no `code_result` has closed yet.
@@ -61,10 +56,8 @@ impl ChatProgramReader {
     fn read(&mut self, at: usize, message: Value, catalog: &Catalog) -> Result<(), BadRequest> {
         match (&mut self.open, fields::role(&message)) {
             (None, CODE) => {
-                let block = self.code(at, &message)?;
+                let block = ChatProgramReader::code(at, &message)?;
                 self.flush_messages();
-                self.runs.insert(block.id.clone(), block.run);
-                self.runs.insert(code_id(block.run), block.run);
                 self.open = Some(OpenProgram { block: Box::new(block), at, next_call: 0, answers: 0 });
             }
             (None, CODE_RESULT) => {
@@ -109,7 +102,7 @@ impl ChatProgramReader {
     }
 
     /// Reads a `code` message.
-    fn code(&self, at: usize, message: &Value) -> Result<ProgramBlock, BadRequest> {
+    fn code(at: usize, message: &Value) -> Result<ProgramBlock, BadRequest> {
         let text = |key: &str| match message.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -125,11 +118,12 @@ impl ChatProgramReader {
                 .filter(|ms| *ms < 1 << 52)
                 .ok_or_else(|| wrong(at, "started_at", "must be milliseconds since 1970"))?,
         };
-        let continued_id = text("continues")?;
-        let continues = continued_id.as_ref().and_then(|id| self.runs.get(id)).copied();
-        let predecessor = match (continued_id, continues) {
-            (Some(_), None) => Predecessor::Missing,
-            _ => Predecessor::Resolved,
+        let record = match text("record")? {
+            Some(record) => {
+                let message = "must be as it was in the response";
+                Some(RecordId::parse(&record).ok_or_else(|| wrong(at, "record", message))?)
+            }
+            None => None,
         };
         let before = match message.get("before") {
             None | Some(Value::Null) => Vec::new(),
@@ -144,8 +138,8 @@ impl ChatProgramReader {
         let mut model_messages: Vec<ModelMessage> = before;
         model_messages.push(model_message);
         let seed = text("seed")?.unwrap_or_else(|| id.clone());
-        let state = RunState { seed, started_at_ms, tools: [0; 8], continues, model_messages, at: 0, code };
-        Ok(ProgramBlock { predecessor, ..ProgramBlock::new(&id, state) })
+        let state = RunState { seed, started_at_ms, tools: [0; 8], record, model_messages, at: 0, code };
+        Ok(ProgramBlock::new(&id, state))
     }
 }
 
@@ -174,6 +168,7 @@ impl OpenProgram {
             })?;
             round.calls.push(IssuedCall {
                 id: id.to_owned(),
+                arguments: String::new(),
                 expected: ExpectedCall::Args(index, args),
                 tool: tool_name(fields::function_name(call), catalog),
                 answer: None,
@@ -287,8 +282,8 @@ pub(super) fn code(state: &RunState) -> Value {
     }
     fields.insert("seed".to_owned(), Value::from(state.seed.as_str()));
     fields.insert("started_at".to_owned(), Value::from(state.started_at_ms));
-    if let Some(run) = state.continues {
-        fields.insert("continues".to_owned(), Value::from(code_id(run)));
+    if let Some(record) = state.record {
+        fields.insert("record".to_owned(), Value::from(record.to_string()));
     }
     if !before.is_empty() {
         fields.insert("before".to_owned(), Value::Array(before));

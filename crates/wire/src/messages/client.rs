@@ -9,8 +9,8 @@ use super::encode::MessagesEncoder;
 use super::{Messages, fields, history, params, tools, translate};
 use crate::allowed_callers::{ProgramDeclaration, ToolSplit};
 use crate::client_wire::{
-    Body, CallIds, ClientCapabilities, ClientWire, EntriesPerResponse, ExplicitState, HistoryReading, ProgramHistory,
-    RequestSurvey,
+    Body, CallIds, ClientCapabilities, ClientWire, EntriesPerResponse, EntryAuthor, ExplicitState, FailureMark,
+    HistoryReading, ProgramHistory, RequestSurvey,
 };
 use crate::conversation::{Conversation, LostCalls, WireCall};
 use crate::encoder::{ApiError, EncoderOptions, ResponseEncoder};
@@ -35,6 +35,7 @@ impl ClientWire for Messages {
         ClientCapabilities {
             explicit_state: ExplicitState::CallIds,
             entries: EntriesPerResponse::One,
+            failures: FailureMark::Field,
             response_id_prefix: RESPONSE_ID_PREFIX,
         }
     }
@@ -96,6 +97,15 @@ impl ClientWire for Messages {
             calls.map(|call| fields::id(call).to_owned()).collect()
         };
         messages.iter().map(ids).collect()
+    }
+
+    fn entry_author(&self, entry: &Value) -> EntryAuthor {
+        let has_calls = fields::blocks(entry).iter().any(|block| fields::kind(block) == fields::TOOL_USE);
+        match (fields::role(entry), has_calls) {
+            ("assistant", false) => EntryAuthor::ModelText,
+            ("assistant", true) => EntryAuthor::ModelCalls,
+            _ => EntryAuthor::Client,
+        }
     }
 
     fn awaits_answers(&self, body: &Value) -> bool {

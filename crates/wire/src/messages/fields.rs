@@ -10,6 +10,7 @@ use crate::ids::RunId;
 use crate::model_message::{CallFormat, ModelCall, ModelMessage};
 use crate::neutral::ToolStatus;
 use crate::reasoning::Reasoning;
+use crate::remarks::{Beside, Media, classify};
 use crate::seal::Sealer;
 
 pub(super) const TOOL_USE: &str = "tool_use";
@@ -210,4 +211,16 @@ pub(super) fn model_message(content: &[Value]) -> ModelMessage {
         reasoning.extend(Reasoning::from_blocks(output.into_iter().cloned().collect()));
     }
     ModelMessage { text: Some(texts).filter(|text| !text.is_empty()), reasoning, ..ModelMessage::default() }
+}
+
+/// Whether a message beside tool results is a remark: text of the application, or of an agent on its own.
+pub(super) fn is_remark(message: &Value) -> bool {
+    if role(message) == "system" {
+        return true;
+    }
+    let content = content(message);
+    let is_text = |block: &&Value| kind(block) == "text";
+    let texts = content.iter().filter(is_text).map(|block| text_of(block, "text"));
+    let media = Media::attached_if(content.iter().any(|block| !is_text(&block)));
+    classify(texts, media) == Beside::Remark
 }

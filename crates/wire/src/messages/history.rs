@@ -45,11 +45,14 @@ pub(super) fn read(messages: Vec<Value>, body: &Map<String, Value>, opener: &Sta
                 let mut texts = turn;
                 let messages = texts.split_off(texts_end);
                 let before = reader.conversation.items.len();
-                reader.read_message(merged_content(messages), client_answers.unwrap_or_default());
+                let mut client_answers = client_answers.unwrap_or_default();
+                let words = std::mem::take(&mut client_answers.words);
+                reader.read_message(merged_content(messages), client_answers);
                 let items = &mut reader.conversation.items;
                 let new_texts = texts.into_iter().filter(|text| !is_known_text(text, items.get(before)));
                 let new_texts: Vec<ConversationItem> = new_texts.map(ConversationItem::Entry).collect();
                 items.splice(before..before, new_texts);
+                items.extend(words.into_iter().map(ConversationItem::Entry));
             }
         }
     }
@@ -70,8 +73,9 @@ pub(super) fn read_without_programs(messages: Vec<Value>) -> Conversation {
         }
         let message = message_with("assistant", merged_content(turn));
         let calls = fields::blocks(&message).iter().filter(|block| is_call(block)).map(history_call).collect();
-        let ClientAnswers { answers, remarks } = next_answers(&mut turns).unwrap_or_default();
+        let ClientAnswers { answers, remarks, words } = next_answers(&mut turns).unwrap_or_default();
         CallExchange { message, calls, answers, remarks }.add_to(&mut conversation, None);
+        conversation.items.extend(words.into_iter().map(ConversationItem::Entry));
     }
     conversation
 }
@@ -169,7 +173,12 @@ fn push_message(conversation: &mut Conversation, mut message: Value) {
 }
 
 pub(super) fn history_call(block: &Value) -> HistoryCall {
-    HistoryCall { id: fields::id(block).to_owned(), name: fields::name(block).to_owned(), native: block.clone() }
+    HistoryCall {
+        id: fields::id(block).to_owned(),
+        name: fields::name(block).to_owned(),
+        arguments: block.get("input").map(ToString::to_string).unwrap_or_default(),
+        native: block.clone(),
+    }
 }
 
 fn message_with(role: &str, content: Vec<Value>) -> Value {
@@ -182,13 +191,15 @@ fn message_with(role: &str, content: Vec<Value>) -> Value {
 pub(super) struct ClientAnswers {
     pub answers: Vec<HistoryAnswer>,
     pub remarks: Vec<Value>,
+    /// Messages with words of the user, which end a program.
+    pub words: Vec<Value>,
 }
 
 impl ClientAnswers {
     fn read(&mut self, message: Value) {
         let is_result = |block: &Value| fields::kind(block) == fields::TOOL_RESULT;
         if !fields::blocks(&message).iter().any(is_result) {
-            self.remarks.push(message);
+            self.push_beside(message);
             return;
         }
         let mut other = Vec::new();
@@ -204,7 +215,16 @@ impl ClientAnswers {
             }
         }
         if !other.is_empty() {
-            self.remarks.push(message_with("user", other));
+            self.push_beside(message_with("user", other));
+        }
+    }
+
+    /// Content beside the results: a remark, or words of the user. What follows words belongs to them.
+    fn push_beside(&mut self, message: Value) {
+        if self.words.is_empty() && fields::is_remark(&message) {
+            self.remarks.push(message);
+        } else {
+            self.words.push(message);
         }
     }
 
@@ -214,7 +234,7 @@ impl ClientAnswers {
             let answers = self.answers.into_iter().map(|answer| answer.native).collect();
             push_message(conversation, message_with("user", answers));
         }
-        conversation.items.extend(self.remarks.into_iter().map(ConversationItem::Entry));
+        conversation.items.extend(self.remarks.into_iter().chain(self.words).map(ConversationItem::Entry));
     }
 }
 

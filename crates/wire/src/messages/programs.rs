@@ -39,6 +39,7 @@ pub(super) fn add_round(
         let args = call.get("input").filter(|input| !input.is_null()).cloned().unwrap_or_else(|| json!({}));
         round.calls.push(IssuedCall {
             id: id.to_owned(),
+            arguments: String::new(),
             expected: ExpectedCall::Args(index, args),
             tool: tool_name(fields::name(call), catalog),
             answer: position.map(|at| (at, answers[at].answer.clone())),

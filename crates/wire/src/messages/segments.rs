@@ -130,7 +130,7 @@ impl<'a> MessagesHistoryReader<'a> {
 
     /// Adds calls of a program whose state should be in their ids.
     fn push_issued_calls(&mut self, segment: &MessageSegment, client_answers: ClientAnswers) {
-        let ClientAnswers { answers, remarks } = client_answers;
+        let ClientAnswers { answers, remarks, .. } = client_answers;
         let mut exchange = CallExchange {
             message: json!({"role": "assistant", "content": segment.content}),
             calls: segment.calls().map(history_call).collect(),
@@ -145,7 +145,8 @@ impl<'a> MessagesHistoryReader<'a> {
         let Some(round) = RoundState::open(&exchange, &StateOpener { stored, ..*self.opener }) else {
             if segment.program.is_some() {
                 // The state is lost, but the history has the program itself.
-                let client_answers = ClientAnswers { answers: exchange.answers, remarks: exchange.remarks };
+                let client_answers =
+                    ClientAnswers { answers: exchange.answers, remarks: exchange.remarks, words: Vec::new() };
                 self.push_program(segment, client_answers);
             } else {
                 exchange.add_lost_to(&mut self.conversation);
@@ -210,7 +211,7 @@ impl<'a> MessagesHistoryReader<'a> {
             let content = exchange.message;
             let is_empty = fields::blocks(&content).is_empty();
             self.conversation.items.extend((!is_empty).then_some(ConversationItem::Entry(content)));
-            ClientAnswers { answers: exchange.answers, remarks: Vec::new() }.push_to(&mut self.conversation);
+            ClientAnswers { answers: exchange.answers, ..ClientAnswers::default() }.push_to(&mut self.conversation);
         } else {
             self.conversation.items.push(ConversationItem::LostCalls(LostCalls { message: exchange.message, calls }));
         }

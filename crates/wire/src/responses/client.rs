@@ -10,8 +10,8 @@ use super::{Responses, envelope, events, fields, history, item_ids, params, prog
 use crate::allowed_callers::{Extensions, ProgramDeclaration, ToolSplit};
 use crate::chat;
 use crate::client_wire::{
-    Body, CallIds, ClientCapabilities, ClientWire, EntriesPerResponse, ExplicitState, HistoryReading, ProgramHistory,
-    RequestSurvey,
+    Body, CallIds, ClientCapabilities, ClientWire, EntriesPerResponse, EntryAuthor, ExplicitState, FailureMark,
+    HistoryReading, ProgramHistory, RequestSurvey,
 };
 use crate::conversation::{Conversation, LostCalls, WireCall};
 use crate::encoder::{ApiError, EncoderOptions, ResponseEncoder};
@@ -39,6 +39,7 @@ impl ClientWire for Responses {
         ClientCapabilities {
             explicit_state: ExplicitState::HistoryEntry,
             entries: EntriesPerResponse::Many,
+            failures: FailureMark::Text,
             response_id_prefix: RESPONSE_ID_PREFIX,
         }
     }
@@ -114,6 +115,14 @@ impl ClientWire for Responses {
         // A wrong reference is reported when the history is read.
         let items = references::resolve(items).unwrap_or_default();
         history::call_ids(items.into_iter().map(|(_, item)| item))
+    }
+
+    fn entry_author(&self, entry: &Value) -> EntryAuthor {
+        match (fields::is_model_output(entry), fields::is_call(entry)) {
+            (true, _) if fields::is_message(entry) => EntryAuthor::ModelText,
+            (true, _) | (_, true) => EntryAuthor::ModelCalls,
+            (false, false) => EntryAuthor::Client,
+        }
     }
 
     fn awaits_answers(&self, body: &Value) -> bool {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::conversation;
 use crate::model_message::{CallExtra, CallFormat, ModelCall};
 use crate::neutral::ToolStatus;
+use crate::remarks::{Beside, Media, classify};
 
 /// Calls of providers' tools that the client executes.
 const CLIENT_CALLS: [&str; 5] =
@@ -191,4 +192,20 @@ pub(super) fn original_call(call: &ModelCall) -> Cow<'_, ModelCall> {
 
 pub(super) fn message(text: &str) -> Value {
     json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]})
+}
+
+/// Whether a message of the user is one that an agent wrote on its own: a reminder, or the image that a tool returned.
+pub(super) fn is_user_remark(item: &Value) -> bool {
+    if !is_message(item) || text_of(item, "role") != "user" {
+        return false;
+    }
+    match item.get("content") {
+        Some(Value::String(text)) => classify([text.as_str()], Media::None) == Beside::Remark,
+        Some(Value::Array(parts)) => {
+            let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
+            let media = Media::attached_if(parts.iter().any(|part| part.get("text").is_none()));
+            classify(texts, media) == Beside::Remark
+        }
+        _ => false,
+    }
 }

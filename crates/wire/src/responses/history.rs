@@ -47,7 +47,8 @@ fn read_issued_calls(
                 Some(opener) => fields::tool_name(&item, opener.catalog),
                 None => fields::full_name(&item),
             };
-            calls.push(HistoryCall { id, name, native: item });
+            let arguments = fields::text_of(&item, "arguments").to_owned();
+            calls.push(HistoryCall { id, name, arguments, native: item });
         } else if !fields::is_output(&item) {
             let list = if fields::is_model_output(&item) { &mut output } else { &mut remarks };
             list.push(item);
@@ -129,6 +130,9 @@ impl ResponseGroup {
             return self.has_sealed;
         }
         if fields::is_instruction(item) {
+            return self.has_sealed;
+        }
+        if fields::is_user_remark(item) {
             return self.has_sealed && self.has_outputs;
         }
         // Some clients put the other output of the model after its calls.

@@ -102,7 +102,8 @@ impl OpenProgramItem {
         let answer = self.early.remove(&id);
         let tool = fields::tool_name(item, opener.catalog);
         self.positions.insert(id.clone(), position);
-        rounds[at].calls.push(IssuedCall { id, expected, tool, answer: None });
+        let arguments = fields::model_call(item).arguments;
+        rounds[at].calls.push(IssuedCall { id, expected, tool, arguments, answer: None });
         if let Some(answer) = answer {
             self.add_answer_at(position, answer);
         }

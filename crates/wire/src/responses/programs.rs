@@ -58,7 +58,7 @@ impl ResponsesProgramReader {
             return;
         };
         // Results of the provider's tools that the client executes, and instructions, may come with the answers.
-        if fields::is_client_output(&item) || fields::is_instruction(&item) {
+        if fields::is_client_output(&item) || fields::is_instruction(&item) || fields::is_user_remark(&item) {
             open.block.remarks.push(item);
         } else if !fields::is_reasoning(&item) && !client_echo::is_in_state(&item, &open.block.state) {
             // The conversation moved on without the program's result.

@@ -44,7 +44,7 @@ fn a_plain_round_comes_back_in_the_ids_of_its_calls() {
         {"type": "tool_result", "tool_use_id": ids[1], "content": [{"type": "text", "text": "no "}, {"type": "text", "text": "idea"}], "is_error": true},
         {"type": "tool_result", "tool_use_id": "t2", "content": "a.txt"},
         {"type": "tool_result", "tool_use_id": ids[0], "content": "sunny"},
-        {"type": "text", "text": "And hurry."},
+        {"type": "text", "text": "<system-reminder>And hurry.</system-reminder>"},
     ]);
     let echoed = json!([
         question, {"role": "assistant", "content": content}, {"role": "user", "content": answers},
@@ -72,7 +72,7 @@ fn a_plain_round_comes_back_in_the_ids_of_its_calls() {
                 {"type": "tool_result", "tool_use_id": asked["messages"][1]["content"][2]["id"], "content": "done"},
                 {"type": "tool_result", "tool_use_id": "t2", "content": "a.txt"},
             ]},
-            {"role": "user", "content": [{"type": "text", "text": "And hurry."}]},
+            {"role": "user", "content": [{"type": "text", "text": "<system-reminder>And hurry.</system-reminder>"}]},
         ])
     );
 }

@@ -39,7 +39,7 @@ fn neighbours_of_one_role_are_one_message() {
     let thought = json!({"type": "thinking", "thinking": "Hm.", "signature": "s1"});
     let carrier = json!({"type": "redacted_thinking", "data": ids[0]});
     let (one, other) = (result(&ids[0]), result(&ids[1]));
-    let reminder = user(&json!("<system-reminder>"));
+    let reminder = user(&json!("<system-reminder>Be brief.</system-reminder>"));
     let text = model(&json!("Let me see."));
     let both = model(&json!([first, second]));
     let split = [text, model(&json!([thought])), model(&json!([carrier, first])), model(&json!([second]))];
@@ -49,7 +49,7 @@ fn neighbours_of_one_role_are_one_message() {
         let turn = turn_for(ProviderSide::MESSAGES, body);
         assert_eq!(answered(&turn), Some(vec![0, 1]), "{messages:#?}");
         let asked = ask(&turn)["messages"].to_string();
-        for once in ["s1", "Let me see.", "system-reminder"] {
+        for once in ["s1", "Let me see.", "Be brief."] {
             assert_eq!(asked.matches(once).count(), 1, "{asked}");
         }
     };

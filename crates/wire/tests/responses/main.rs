@@ -99,7 +99,7 @@ fn state(model_response: &ModelResponse) -> RunState {
         seed: "seed".to_owned(),
         started_at_ms: 1_767_225_600_000,
         tools: [0; 8],
-        continues: None,
+        record: None,
         model_messages: vec![message],
         at: 0,
         code: CODE.to_owned(),

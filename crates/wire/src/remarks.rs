@@ -1,0 +1,90 @@
+//! What a client sends beside tool results: remarks, and words of the user.
+//!
+//! Agents add text on their own: reminders, the state of their environment, the image that a tool returned. A program
+//! goes on beside such remarks, and the model reads them with its result. Words of the user end a program before its
+//! next call.
+
+/// Whether content beside tool results ends a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beside {
+    Remark,
+    UserWords,
+}
+
+/// Tags in which agents wrap text that no person wrote.
+const WRAPPERS: [&str; 6] =
+    ["system-reminder", "environment_context", "environment_details", "user_instructions", "context", "reminder"];
+
+/// Beginnings of the text with which clients send the image or file that a tool returned.
+const ATTACHMENT_TITLES: [&str; 5] =
+    ["This is file ", "Attached image", "Attached file", "Image from tool result", "Tool result image"];
+
+/// Classifies a message: its texts, and whether images or files stand beside them.
+pub(crate) fn classify<'a>(texts: impl IntoIterator<Item = &'a str>, media: Media) -> Beside {
+    let is_remark = |text: &str| {
+        let rest = without_wrapped(text);
+        let rest = rest.trim();
+        let is_title = || ATTACHMENT_TITLES.iter().any(|title| rest.starts_with(title));
+        rest.is_empty() || media == Media::Attached && is_title()
+    };
+    if texts.into_iter().all(is_remark) { Beside::Remark } else { Beside::UserWords }
+}
+
+/// Whether a message has images or files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Media {
+    Attached,
+    None,
+}
+
+impl Media {
+    pub(crate) fn attached_if(any: bool) -> Media {
+        if any { Media::Attached } else { Media::None }
+    }
+}
+
+/// The text without what stands between the tags of a wrapper.
+fn without_wrapped(text: &str) -> String {
+    let mut rest = text.to_owned();
+    for tag in WRAPPERS {
+        let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
+        while let Some(start) = rest.find(&open)
+            && let Some(length) = rest[start..].find(&close)
+        {
+            rest.replace_range(start..start + length + close.len(), "");
+        }
+    }
+    rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrapped_reminders_and_attachments_are_remarks_and_anything_else_is_the_users() {
+        let remarks = [
+            ("", Media::None),
+            ("  \n", Media::None),
+            ("<system-reminder>Be brief.</system-reminder>", Media::None),
+            ("<system-reminder>a</system-reminder>\n\n<environment_context>b</environment_context>\n", Media::None),
+            ("This is file 12ab:", Media::Attached),
+            ("Attached image(s) from tool result:", Media::Attached),
+        ];
+        let words = [
+            ("Stop. Do not write any file.", Media::None),
+            ("[Request interrupted by user for tool use]", Media::None),
+            ("<system-reminder>a</system-reminder> and stop", Media::None),
+            ("<system-reminder>never closed", Media::None),
+            ("This is file 12ab:", Media::None),
+            ("What do you think of this one?", Media::Attached),
+            ("<b>Stop</b>", Media::None),
+        ];
+        assert!(remarks.iter().all(|(text, media)| classify([*text], *media) == Beside::Remark));
+        for (text, media) in words {
+            assert_eq!(classify([text], media), Beside::UserWords, "{text}");
+        }
+        assert_eq!(classify([], Media::Attached), Beside::Remark);
+        assert_eq!(classify(["<reminder>x</reminder>", "Stop"], Media::None), Beside::UserWords);
+    }
+}
