@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use dacapo_replay::{Limit, Limits, WarmPrograms};
-use dacapo_scripted::Script;
+use dacapo_scripted::ScriptedModel;
 use dacapo_wire::{CodeMode, ProviderSide, SealingSecrets, TextTools, Wire};
 use tracing::level_filters::LevelFilter;
 
@@ -270,7 +270,10 @@ impl GatewayOptions {
             let script_from = Some("demo".to_owned());
             upstreams.insert(
                 0,
-                Upstream { script_from, ..Upstream::new("demo", "demo", UpstreamKind::Scripted(Script::demo())) },
+                Upstream {
+                    script_from,
+                    ..Upstream::new("demo", "demo", UpstreamKind::Scripted(ScriptedModel::demo()))
+                },
             );
         }
         if is_default {
@@ -375,7 +378,7 @@ impl GatewayOptions {
 impl Config {
     /// Plays all models from a script, whatever else is configured.
     #[must_use]
-    pub fn with_script(self, script: Script) -> Config {
+    pub fn with_script(self, script: ScriptedModel) -> Config {
         Config { upstreams: vec![Upstream::new("script", "*", UpstreamKind::Scripted(script))], ..self }
     }
 
@@ -518,12 +521,12 @@ fn without_secrets(url: &str) -> String {
     format!("{url} {HIDDEN}")
 }
 
-fn read_script(path: &str) -> Result<Script, String> {
+fn read_script(path: &str) -> Result<ScriptedModel, String> {
     if path == "demo" {
-        return Ok(Script::demo());
+        return Ok(ScriptedModel::demo());
     }
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    Script::parse(&text).map_err(|error| format!("{path}: {error}"))
+    ScriptedModel::parse(&text).map_err(|error| format!("{path}: {error}"))
 }
 
 fn seconds(key: &str, value: Option<u64>, default: u64, errors: &mut Vec<String>) -> Duration {

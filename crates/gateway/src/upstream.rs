@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use dacapo_runner::matches_pattern;
-use dacapo_scripted::{Ending, Script};
+use dacapo_scripted::{ReplyEnding, ScriptedModel};
 use dacapo_wire::{ClientSide, Delivery, ProviderSide, TextTools};
 use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
@@ -131,7 +131,7 @@ pub(crate) enum UpstreamSource {
 #[derive(Debug, Clone)]
 pub(crate) enum UpstreamKind {
     Http { base_url: String, key: Option<Secret>, pass_client_key: bool },
-    Scripted(Script),
+    Scripted(ScriptedModel),
 }
 
 impl UpstreamKind {
@@ -337,7 +337,7 @@ impl UpstreamResponse {
     }
 }
 
-fn scripted(script: &Script, endpoint: &Endpoint, body: &[u8]) -> UpstreamResponse {
+fn scripted(script: &ScriptedModel, endpoint: &Endpoint, body: &[u8]) -> UpstreamResponse {
     let provider = endpoint.provider;
     let request = serde_json::from_slice(body).unwrap_or(Value::Null);
     if endpoint.purpose == Purpose::TokenCount {
@@ -353,15 +353,15 @@ fn scripted(script: &Script, endpoint: &Endpoint, body: &[u8]) -> UpstreamRespon
             headers.insert(name, value);
         }
     }
-    let cut = (reply.ending == Ending::Cut).then(|| Err("the connection was cut".to_owned()));
-    let pieces = stream::iter(reply.pieces).then(|piece| async move {
+    let cut = (reply.ending == ReplyEnding::Cut).then(|| Err("the connection was cut".to_owned()));
+    let chunks = stream::iter(reply.chunks).then(|piece| async move {
         if !piece.delay.is_zero() {
             tokio::time::sleep(piece.delay).await;
         }
         Ok(piece.bytes)
     });
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let body = Box::pin(pieces.chain(stream::iter(cut)));
+    let body = Box::pin(chunks.chain(stream::iter(cut)));
     UpstreamResponse { provider, status, headers, body, mask: KeyMask::new(None) }
 }
 

@@ -10,39 +10,45 @@ mod tools;
 use dacapo_wire::Wire;
 use serde_json::{Map, Value, json};
 
-use self::content::Block;
-use self::history::Merged;
-pub(super) use self::stream::events;
-use super::MODEL;
-use super::conversation::{Conversation, Input, Offered, Role, Spoken, ToolUse, given, list, text_of};
-use super::failure::Failure;
-use super::message::{Ended, Outgoing, Tokens};
-use super::options::Options;
-use super::seal::Seals;
+use self::content::OutputBlock;
+use self::history::MergedMessage;
+pub(crate) use self::stream::events;
+use crate::MODEL;
+use crate::provider_failure::ProviderFailure;
+use crate::reply_message::{FinishCause, OutgoingMessage, ReplyTokens};
+use crate::request_options::{ReplyMode, RequestOptions, UsageChunk};
+use crate::scripted_conversation::{
+    HistoryMessage, InputKind, OfferedTool, Role, ScriptedConversation, ToolUse, given, list, text_of,
+};
+use crate::signatures::Signatures;
 
-pub(super) fn read<'a>(request: &'a Value, seals: &Seals<'_>) -> Result<(Conversation<'a>, Options), Failure> {
+pub(crate) fn read<'a>(
+    request: &'a Value,
+    signatures: &Signatures<'_>,
+) -> Result<(ScriptedConversation<'a>, RequestOptions<'a>), ProviderFailure> {
     let request = object(request)?;
     fields::check(request)?;
     let options = options(request)?;
     tools::check(request)?;
     let history = history::read(request)?;
-    strict::check(&history, seals)?;
+    strict::check(&history, signatures)?;
     strict::check_thinking(request, &history)?;
-    let system = given(request, "system").map(|system| Spoken { role: Role::System, text: text_of(Some(system)) });
+    let system =
+        given(request, "system").map(|system| HistoryMessage { role: Role::System, text: text_of(Some(system)) });
     let tools = list(request, "tools").iter().filter_map(|tool| tool.get("name")?.as_str());
     let forbidden = request.get("tool_choice").is_some_and(|choice| choice["type"] == "none");
-    let conversation = Conversation {
+    let conversation = ScriptedConversation {
         request,
-        messages: system.into_iter().chain(history.iter().flat_map(Merged::spoken)).collect(),
-        tools: tools.map(|name| Offered { name, input: Input::Json }).collect(),
+        messages: system.into_iter().chain(history.iter().flat_map(MergedMessage::history_messages)).collect(),
+        tools: tools.map(|name| OfferedTool { name, input: InputKind::Json }).collect(),
         tool_use: if forbidden { ToolUse::Forbidden } else { ToolUse::Allowed },
         prompt: prompt_of(request),
     };
     Ok((conversation, options))
 }
 
-/// What counts as input.
-pub(super) fn prompt(request: &Value) -> Result<Vec<&Value>, Failure> {
+/// The parts of a request that are counted as input tokens.
+pub(crate) fn prompt(request: &Value) -> Result<Vec<&Value>, ProviderFailure> {
     let request = object(request)?;
     history::read(request)?;
     Ok(prompt_of(request))
@@ -52,14 +58,14 @@ fn prompt_of(request: &Map<String, Value>) -> Vec<&Value> {
     ["system", "messages", "tools"].iter().filter_map(|name| given(request, name)).collect()
 }
 
-fn object(request: &Value) -> Result<&Map<String, Value>, Failure> {
+fn object(request: &Value) -> Result<&Map<String, Value>, ProviderFailure> {
     request.as_object().ok_or_else(|| refusal("Input should be a valid dictionary"))
 }
 
-fn options(request: &Map<String, Value>) -> Result<Options, Failure> {
-    let stream = match given(request, "stream") {
-        None => false,
-        Some(Value::Bool(stream)) => *stream,
+fn options<'a>(request: &'a Map<String, Value>) -> Result<RequestOptions<'a>, ProviderFailure> {
+    let mode = match given(request, "stream") {
+        None | Some(Value::Bool(false)) => ReplyMode::Whole,
+        Some(Value::Bool(true)) => ReplyMode::Stream,
         Some(_) => return Err(refusal("stream: Input should be a valid boolean")),
     };
     let tokens_max = match request.get("max_tokens") {
@@ -73,18 +79,18 @@ fn options(request: &Map<String, Value>) -> Result<Options, Failure> {
         None => Vec::new(),
         Some(stops) => {
             let stops = stops.as_array().ok_or_else(|| refusal("stop_sequences: Input should be a valid list"))?;
-            let stop = |(i, stop): (usize, &Value)| {
+            let stop = |(i, stop): (usize, &'a Value)| {
                 let wrong = || refusal(format!("stop_sequences.{i}: Input should be a valid string"));
-                stop.as_str().map(str::to_owned).ok_or_else(wrong)
+                stop.as_str().ok_or_else(wrong)
             };
             stops.iter().enumerate().map(stop).collect::<Result<_, _>>()?
         }
     };
     let tokens_max = Some(usize::try_from(tokens_max).unwrap_or(usize::MAX));
-    Ok(Options { stream, include_usage: true, n: 1, tokens_max, stop })
+    Ok(RequestOptions { mode, usage_chunk: UsageChunk::Sent, n: 1, tokens_max, stop })
 }
 
-pub(super) fn body(outgoing: &Outgoing<'_>) -> Value {
+pub(crate) fn body(outgoing: &OutgoingMessage<'_>) -> Value {
     let content = content::blocks(outgoing);
     let stop = stop(outgoing, &content);
     let content: Vec<_> = content.into_iter().map(|block| block.value).collect();
@@ -92,32 +98,37 @@ pub(super) fn body(outgoing: &Outgoing<'_>) -> Value {
 }
 
 /// `stop_reason` and `stop_sequence`.
-fn stop(outgoing: &Outgoing<'_>, content: &[Block<'_>]) -> [Value; 2] {
+fn stop(outgoing: &OutgoingMessage<'_>, content: &[OutputBlock<'_>]) -> [Value; 2] {
     let calls = content.iter().any(|block| block.value["type"] == "tool_use");
-    let reason = outgoing.finish_reason(|ended| match ended {
-        Ended::Said if calls => "tool_use",
-        Ended::Said => "end_turn",
-        Ended::Calls => "tool_use",
-        Ended::Stop(_) => "stop_sequence",
-        Ended::Limit => "max_tokens",
+    let reason = outgoing.finish_reason(|cause| match cause {
+        FinishCause::Complete if calls => "tool_use",
+        FinishCause::Complete => "end_turn",
+        FinishCause::ToolCalls => "tool_use",
+        FinishCause::Stop(_) => "stop_sequence",
+        FinishCause::TokenLimit => "max_tokens",
     });
     let reason = reason.map(|reason| match reason {
         "stop" => "end_turn",
         "tool_calls" => "tool_use",
         "length" => "max_tokens",
         "content_filter" => "refusal",
-        own => own,
+        other => other,
     });
-    let sequence = match &outgoing.message.ended {
-        Ended::Stop(sequence) if reason == Some("stop_sequence") => Some(sequence.as_str()),
+    let sequence = match &outgoing.message.finish_cause {
+        FinishCause::Stop(sequence) if reason == Some("stop_sequence") => Some(sequence.as_str()),
         _ => None,
     };
     [reason.into(), sequence.into()]
 }
 
-fn envelope(outgoing: &Outgoing<'_>, content: &[Value], [reason, sequence]: &[Value; 2], usage: &Value) -> Value {
+fn envelope(
+    outgoing: &OutgoingMessage<'_>,
+    content: &[Value],
+    [reason, sequence]: &[Value; 2],
+    usage: &Value,
+) -> Value {
     json!({
-        "id": outgoing.ids.answer(Wire::Messages),
+        "id": outgoing.ids.response(Wire::Messages),
         "type": "message",
         "role": "assistant",
         "model": outgoing.conversation.model().unwrap_or(MODEL),
@@ -128,9 +139,9 @@ fn envelope(outgoing: &Outgoing<'_>, content: &[Value], [reason, sequence]: &[Va
     })
 }
 
-/// Tokens as counted, with what the script says instead.
-fn usage(outgoing: &Outgoing<'_>) -> Value {
-    let Tokens { input, output, .. } = outgoing.tokens;
+/// The token counts; values of the script replace them.
+fn usage(outgoing: &OutgoingMessage<'_>) -> Value {
+    let ReplyTokens { input, output, .. } = outgoing.tokens;
     let mut usage = json!({
         "input_tokens": input,
         "cache_creation_input_tokens": 0,
@@ -138,18 +149,16 @@ fn usage(outgoing: &Outgoing<'_>) -> Value {
         "output_tokens": output,
         "service_tier": "standard",
     });
-    for (name, value) in &outgoing.draft.usage {
-        match name.as_str() {
-            "prompt_tokens" => usage["input_tokens"] = value.clone(),
-            "completion_tokens" => usage["output_tokens"] = value.clone(),
-            "prompt_tokens_details" => usage["cache_read_input_tokens"] = value["cached_tokens"].clone(),
-            "completion_tokens_details" | "total_tokens" => {}
-            own => usage[own] = value.clone(),
-        }
-    }
+    outgoing.override_usage(&mut usage, |name, value| match name {
+        "prompt_tokens" => Some(("input_tokens", value)),
+        "completion_tokens" => Some(("output_tokens", value)),
+        "prompt_tokens_details" => Some(("cache_read_input_tokens", &value["cached_tokens"])),
+        "completion_tokens_details" | "total_tokens" => None,
+        other => Some((other, value)),
+    });
     usage
 }
 
-fn refusal(message: impl Into<String>) -> Failure {
-    Failure::invalid(message, None)
+fn refusal(message: impl Into<String>) -> ProviderFailure {
+    ProviderFailure::invalid(message, None)
 }

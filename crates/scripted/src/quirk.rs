@@ -1,10 +1,10 @@
-//! Liberties that real providers take with the wire format.
+//! Deviations from the wire format that real providers have.
 
-use super::ScriptError;
-use super::file::Node;
+use crate::ScriptFileError;
+use crate::script_file::TomlNode;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Quirk {
+pub(crate) enum Quirk {
     /// Deltas of tool calls have no `index`.
     NoIndex,
     /// Every delta of a tool call has its id.
@@ -21,7 +21,7 @@ pub(super) enum Quirk {
     UsageInLastChoice,
     /// Usage is in the chunk that has the finish reason (`DeepSeek`, Mistral).
     UsageInLastChunk,
-    /// Arguments are JSON, not text that holds JSON.
+    /// Arguments are a JSON value, not a string that holds JSON.
     ObjectArguments,
     /// `finish_reason` stays null.
     NoFinishReason,
@@ -53,13 +53,13 @@ const NAMES: [(&str, Quirk); 14] = [
 ];
 
 impl Quirk {
-    pub(super) fn read(node: Node, path: &str) -> Result<Quirk, ScriptError> {
+    pub(crate) fn read(node: TomlNode, path: &str) -> Result<Quirk, ScriptFileError> {
         let line = node.line;
         let text = node.into_text(path)?;
         let known = NAMES.iter().find(|(name, _)| *name == text);
         known.map(|(_, quirk)| *quirk).ok_or_else(|| {
             let names: Vec<_> = NAMES.iter().map(|(name, _)| format!("`{name}`")).collect();
-            ScriptError::new(line, format!("{path}: `{text}` is not known; the quirks are {}", names.join(", ")))
+            ScriptFileError::new(line, format!("{path}: `{text}` is not known; the quirks are {}", names.join(", ")))
         })
     }
 }

@@ -1,33 +1,32 @@
-//! Server-sent events.
+//! Server-sent events, with the quirks that concern their framing.
 
 use serde_json::Value;
 
-use super::draft::Draft;
-use super::failure::Failure;
-use super::message::Outgoing;
-use super::quirk::Quirk;
-use super::turn::Break;
+use crate::message_template::MessageTemplate;
+use crate::provider_failure::ProviderFailure;
+use crate::quirk::Quirk;
+use crate::reply_message::OutgoingMessage;
+use crate::script_turn::EarlyEnd;
 
-pub(super) fn event(name: Option<&str>, data: &str, draft: &Draft) -> String {
-    let end = if draft.has(Quirk::Crlf) { "\r\n" } else { "\n" };
-    let comment = if draft.has(Quirk::Comments) { format!(": keep-alive{end}{end}") } else { String::new() };
+pub(crate) fn event(name: Option<&str>, data: &str, template: &MessageTemplate) -> String {
+    let end = if template.has(Quirk::Crlf) { "\r\n" } else { "\n" };
+    let comment = if template.has(Quirk::Comments) { format!(": keep-alive{end}{end}") } else { String::new() };
     let name = name.map_or_else(String::new, |name| format!("event: {name}{end}"));
     format!("{comment}{name}data: {data}{end}{end}")
 }
 
-/// Events that have the name of their type, with the failure of the turn, if it has one, after as many of them as it
-/// says.
-pub(super) fn named(
-    outgoing: &Outgoing<'_>,
+/// Encodes events that are named after their `type`. A turn with `error_after` ends them with its error.
+pub(crate) fn named(
+    outgoing: &OutgoingMessage<'_>,
     mut events: Vec<Value>,
-    failed: impl Fn(&Failure, usize) -> Value,
+    failed: impl Fn(&ProviderFailure, usize) -> Value,
 ) -> Vec<String> {
-    if let Break::Error(after, failure) = &outgoing.turn.breaks {
+    if let EarlyEnd::Error(after, failure) = &outgoing.turn.early_end {
         events.pop();
         events.truncate(*after);
         events.push(failed(failure, events.len()));
-    } else if outgoing.draft.has(Quirk::NoDone) {
+    } else if outgoing.template.has(Quirk::NoDone) {
         events.pop();
     }
-    events.iter().map(|data| event(data["type"].as_str(), &data.to_string(), outgoing.draft)).collect()
+    events.iter().map(|data| event(data["type"].as_str(), &data.to_string(), outgoing.template)).collect()
 }

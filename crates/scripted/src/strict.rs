@@ -1,18 +1,22 @@
-//! What every strict provider of `OpenAI`'s formats refuses, in the words of its API.
+//! Checks of values that Chat Completions and Responses share, with `OpenAI`'s error messages.
 
 use serde_json::{Map, Value};
 
-use super::failure::Failure;
+use crate::provider_failure::ProviderFailure;
 
-pub(super) fn text(value: Option<&Value>, path: impl Fn() -> String) -> Result<&str, Failure> {
+pub(crate) fn text(value: Option<&Value>, path: impl Fn() -> String) -> Result<&str, ProviderFailure> {
     match value {
         Some(Value::String(text)) => Ok(text),
-        None | Some(Value::Null) => Err(Failure::missing(path())),
-        Some(other) => Err(Failure::wrong_type(path(), "a string", other)),
+        None | Some(Value::Null) => Err(ProviderFailure::missing(path())),
+        Some(other) => Err(ProviderFailure::wrong_type(path(), "a string", other)),
     }
 }
 
-pub(super) fn short(value: Option<&Value>, chars_max: usize, path: impl Fn() -> String) -> Result<&str, Failure> {
+pub(crate) fn short(
+    value: Option<&Value>,
+    chars_max: usize,
+    path: impl Fn() -> String,
+) -> Result<&str, ProviderFailure> {
     let id = text(value, &path)?;
     let length = id.chars().count();
     if length <= chars_max {
@@ -22,18 +26,18 @@ pub(super) fn short(value: Option<&Value>, chars_max: usize, path: impl Fn() -> 
     let message = format!(
         "Invalid '{path}': string too long. Expected a string with maximum length {chars_max}, but got a string with length {length} instead."
     );
-    Err(Failure::invalid(message, Some(path)).with_code("string_above_max_length"))
+    Err(ProviderFailure::invalid(message, Some(path)).with_code("string_above_max_length"))
 }
 
-/// A request that is an object.
-pub(super) fn object(request: &Value) -> Result<&Map<String, Value>, Failure> {
+/// The request as an object.
+pub(crate) fn object(request: &Value) -> Result<&Map<String, Value>, ProviderFailure> {
     request.as_object().ok_or_else(|| {
         let message = "We could not parse the JSON body of your request. The API expects a JSON object.";
-        Failure::invalid(message, None)
+        ProviderFailure::invalid(message, None)
     })
 }
 
-pub(super) fn one_of(value: &str, known: &[&str], path: String) -> Result<(), Failure> {
+pub(crate) fn one_of(value: &str, known: &[&str], path: String) -> Result<(), ProviderFailure> {
     if known.contains(&value) {
         return Ok(());
     }
@@ -42,5 +46,5 @@ pub(super) fn one_of(value: &str, known: &[&str], path: String) -> Result<(), Fa
         *last = format!("and {last}");
     }
     let message = format!("Invalid value: '{value}'. Supported values are: {}.", supported.join(", "));
-    Err(Failure::invalid(message, Some(path)).with_code("invalid_value"))
+    Err(ProviderFailure::invalid(message, Some(path)).with_code("invalid_value"))
 }

@@ -11,37 +11,37 @@ mod responses;
 
 use std::fmt::Write as _;
 
-use dacapo_scripted::{Ending, Reply, Script};
+use dacapo_scripted::{ReplyEnding, ScriptedModel, ScriptedReply};
 use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
-/// A reply as text: what goes over the wire, piece by piece, with the delays.
-fn wire(reply: &Reply) -> String {
+/// A reply as text: status, headers, and the chunks of the body with their delays.
+fn wire(reply: &ScriptedReply) -> String {
     let mut wire = format!("{}\n", reply.status);
     for (name, value) in &reply.headers {
         writeln!(wire, "{name}: {value}").unwrap();
     }
     wire.push('\n');
-    for piece in &reply.pieces {
-        if !piece.delay.is_zero() {
-            writeln!(wire, "({} ms)", piece.delay.as_millis()).unwrap();
+    for chunk in &reply.chunks {
+        if !chunk.delay.is_zero() {
+            writeln!(wire, "({} ms)", chunk.delay.as_millis()).unwrap();
         }
-        wire.push_str(&String::from_utf8_lossy(&piece.bytes).replace('\r', "\\r"));
+        wire.push_str(&String::from_utf8_lossy(&chunk.bytes).replace('\r', "\\r"));
     }
-    if reply.ending == Ending::Cut {
+    if reply.ending == ReplyEnding::Cut {
         wire.push_str("(cut)");
     }
     wire
 }
 
-fn body(reply: &Reply) -> Value {
-    let bytes: Vec<u8> = reply.pieces.iter().flat_map(|piece| piece.bytes.to_vec()).collect();
+fn body(reply: &ScriptedReply) -> Value {
+    let bytes: Vec<u8> = reply.chunks.iter().flat_map(|chunk| chunk.bytes.to_vec()).collect();
     serde_json::from_slice(&bytes).unwrap()
 }
 
 /// The events of a stream whose events have names.
-fn events(reply: &Reply) -> Vec<(String, Value)> {
-    let bytes: Vec<u8> = reply.pieces.iter().flat_map(|piece| piece.bytes.to_vec()).collect();
+fn events(reply: &ScriptedReply) -> Vec<(String, Value)> {
+    let bytes: Vec<u8> = reply.chunks.iter().flat_map(|chunk| chunk.bytes.to_vec()).collect();
     let text = String::from_utf8(bytes).unwrap();
     let event = |event: &str| {
         let (name, data) = event.split_once('\n').unwrap();
@@ -53,8 +53,8 @@ fn events(reply: &Reply) -> Vec<(String, Value)> {
     text.split_terminator("\n\n").map(event).collect()
 }
 
-fn script(toml: &str) -> Script {
-    Script::parse(toml).unwrap()
+fn script(toml: &str) -> ScriptedModel {
+    ScriptedModel::parse(toml).unwrap()
 }
 
 fn ask(request: &Value, extra: Value) -> Value {
@@ -74,22 +74,22 @@ fn tool(name: &str) -> Value {
     json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}})
 }
 
-/// What the reply says: its text, or its calls, or its error.
-fn said(script: &Script, request: &Value) -> String {
+/// The text, calls or error of a reply.
+fn content(script: &ScriptedModel, request: &Value) -> String {
     let body = body(&script.reply(Wire::Chat, request));
     if let Some(message) = body["error"]["message"].as_str() {
         return format!("error: {message}");
     }
     let message = &body["choices"][0]["message"];
-    let mut said: Vec<String> = message["content"].as_str().map(str::to_owned).into_iter().collect();
+    let mut content: Vec<String> = message["content"].as_str().map(str::to_owned).into_iter().collect();
     for call in message["tool_calls"].as_array().into_iter().flatten() {
-        said.push(format!(
+        content.push(format!(
             "{}{}",
             call["function"]["name"].as_str().unwrap(),
             call["function"]["arguments"].as_str().unwrap()
         ));
     }
-    said.join(" + ")
+    content.join(" + ")
 }
 
 const EVERYTHING: &str = r#"
@@ -142,7 +142,7 @@ fn templates_take_from_the_conversation_what_is_there() {
             {"role": "tool", "tool_call_id": "a", "content": result},
         ]});
         let toml = format!("[[turn]]\ntext = {}", json!(template));
-        said(&script(&toml), &request)
+        content(&script(&toml), &request)
     };
     let result = r#"{"a": {"b": "text {{user}}", "c/d": [1, {"e": null}]}}"#;
     assert_eq!(
@@ -155,7 +155,7 @@ fn templates_take_from_the_conversation_what_is_there() {
     assert_eq!(fill("{{code}}", "Run ```return 1``` now", ""), "return 1");
     assert_eq!(fill("{{code}}", "```js\r\nreturn 2\r\n", ""), "return 2");
     assert_eq!(fill("{{code}}", "Run it", ""), "<nothing at code>");
-    assert_eq!(said(&script("[[turn]]\ntext = '{{result}}'"), &user("Hi")), "<nothing at result>");
+    assert_eq!(content(&script("[[turn]]\ntext = '{{result}}'"), &user("Hi")), "<nothing at result>");
 }
 
 #[test]
@@ -185,12 +185,12 @@ fn the_first_turn_whose_conditions_all_hold_answers() {
         {"role": "tool", "tool_call_id": "a", "content": "sunny"},
     ]});
     insta::assert_snapshot!([
-        said(&script, &asked),
-        said(&script, &ask(&asked, json!({"tool_choice": "none"}))),
-        said(&script, &answered),
-        said(&script, &ask(&user("Hi"), json!({"model": "other"}))),
-        said(&script, &ask(&ask(&user("Hi"), tools), json!({"model": "other"}))),
-        said(&script, &user("The weather?")),
+        content(&script, &asked),
+        content(&script, &ask(&asked, json!({"tool_choice": "none"}))),
+        content(&script, &answered),
+        content(&script, &ask(&user("Hi"), json!({"model": "other"}))),
+        content(&script, &ask(&ask(&user("Hi"), tools), json!({"model": "other"}))),
+        content(&script, &user("The weather?")),
     ].join("\n"), @r#"
     search{"query":"weather"}
     error: No turn of the script answers this request. The last message has role 'user' and says "The weather?". The closest is turn 1 (line 2), but it calls tools, which 'tool_choice' forbids.
@@ -202,7 +202,7 @@ fn the_first_turn_whose_conditions_all_hold_answers() {
 }
 
 #[test]
-fn mistakes_in_a_script_are_told_with_their_line() {
+fn mistakes_in_a_script_are_reported_with_their_line() {
     let mistakes = [
         "",
         "[[turn]]\ntext = 'a",
@@ -230,13 +230,13 @@ fn mistakes_in_a_script_are_told_with_their_line() {
         "[[turn]]\nnative = [\n  { type = 'text', text = 'a' },\n  { text = 'a' },\n]",
         "[[turn]]\nnative = { chat = [] }",
     ];
-    let told = |toml: &&str| Script::parse(toml).unwrap_err().to_string();
-    insta::assert_snapshot!(mistakes.iter().map(told).collect::<Vec<_>>().join("\n"));
+    let message = |toml: &&str| ScriptedModel::parse(toml).unwrap_err().to_string();
+    insta::assert_snapshot!(mistakes.iter().map(message).collect::<Vec<_>>().join("\n"));
 }
 
 #[test]
 fn the_demo_runs_the_fence_it_is_sent() {
-    let demo = Script::demo();
+    let demo = ScriptedModel::demo();
     let request = user("Please run\n```ts\nreturn await add({ a: 1 })\n```");
     let offered = ask(&request, json!({"tools": [tool("execute")]}));
     let mut answered = offered.clone();
@@ -246,11 +246,11 @@ fn the_demo_runs_the_fence_it_is_sent() {
     messages.extend([message, json!({"role": "tool", "tool_call_id": id, "content": "3"})]);
     insta::assert_snapshot!(
         [
-            said(&demo, &offered),
-            said(&demo, &answered),
-            said(&demo, &request),
-            said(&demo, &user("Hello!")),
-            said(&demo, &ask(&offered, json!({"tool_choice": "none"}))),
+            content(&demo, &offered),
+            content(&demo, &answered),
+            content(&demo, &request),
+            content(&demo, &user("Hello!")),
+            content(&demo, &ask(&offered, json!({"tool_choice": "none"}))),
         ]
         .join("\n")
     );
@@ -261,7 +261,7 @@ fn any_text_is_a_script_or_a_mistake_on_one_of_its_lines() {
     let demo = include_str!("../src/demo.toml");
     for text in [EVERYTHING, demo] {
         for (end, _) in text.char_indices() {
-            if let Err(error) = Script::parse(&text[..end]) {
+            if let Err(error) = ScriptedModel::parse(&text[..end]) {
                 assert!((1..=text[..end].lines().count().max(1) + 1).contains(&error.line), "{error}");
             }
         }
@@ -274,16 +274,20 @@ fn the_example_in_the_documentation_runs() {
     let (_, toml) = page.split_once("```toml\n").unwrap();
     let example = script(toml.split_once("```").unwrap().0);
     let mut request = ask(&user("What's the weather in Paris?"), json!({"tools": [tool("execute")]}));
-    let mut story = vec![said(&example, &request)];
+    let mut story = vec![content(&example, &request)];
     let message = body(&example.reply(Wire::Chat, &request))["choices"][0]["message"].take();
     let id = message["tool_calls"][0]["id"].clone();
     let result = json!({"role": "tool", "tool_call_id": id, "content": r#"{"sky": "clear"}"#});
     request["messages"].as_array_mut().unwrap().extend([message, result]);
-    story.extend([said(&example, &request), said(&example, &user("Break, please")), said(&example, &user("Hi"))]);
+    story.extend([
+        content(&example, &request),
+        content(&example, &user("Break, please")),
+        content(&example, &user("Hi")),
+    ]);
     insta::assert_snapshot!(story.join("\n"));
 }
 
-/// What every wire has to say about a conversation: the user asks, the model calls a tool, it is answered.
+/// A request on a wire: a question, and after `call` also the call and its result.
 fn conversation(wire: Wire, call: Option<&Value>) -> Value {
     let id = |name: &str| call.map_or(Value::Null, |call| call[name].clone());
     let (user, result) = (json!({"role": "user", "content": "The weather?"}), r#"{"sky": "clear"}"#);
@@ -311,7 +315,7 @@ fn conversation(wire: Wire, call: Option<&Value>) -> Value {
 }
 
 #[test]
-fn a_script_says_the_same_on_every_wire_and_tells_it_to_who_watches() {
+fn a_script_gives_the_same_answers_on_every_wire_and_the_observer_gets_them() {
     let toml = r#"
         [[turn]]
         when = { user = "WEATHER", last = "the", after = "user", step = 0, tool = "execute", no_tool = "search" }
@@ -323,7 +327,7 @@ fn a_script_says_the_same_on_every_wire_and_tells_it_to_who_watches() {
     "#;
     for wire in Wire::ALL {
         let (sender, watched) = std::sync::mpsc::channel();
-        let script = script(toml).watched_by(move |wire, request, reply| {
+        let script = script(toml).with_observer(move |wire, request, reply| {
             sender.send((wire, request.clone(), reply.clone())).unwrap();
         });
         let (call, arguments, text) = match wire {
@@ -346,7 +350,7 @@ fn a_script_says_the_same_on_every_wire_and_tells_it_to_who_watches() {
 
         let forbidden = if wire == Wire::Messages { json!({"type": "none"}) } else { json!("none") };
         let refused = script.reply(wire, &ask(&conversation(wire, None), json!({"tool_choice": forbidden})));
-        let told = body(&refused)["error"]["message"].as_str().unwrap().to_owned();
-        assert!(told.ends_with("but it calls tools, which 'tool_choice' forbids."), "{told}");
+        let message = body(&refused)["error"]["message"].as_str().unwrap().to_owned();
+        assert!(message.ends_with("but it calls tools, which 'tool_choice' forbids."), "{message}");
     }
 }

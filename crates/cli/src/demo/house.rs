@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use anyhow::{Context, bail};
 use dacapo_gateway::{Environment, Gateway, GatewayOptions};
-use dacapo_scripted::{Reply, Script};
+use dacapo_scripted::{ScriptedReply, ScriptedModel};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
@@ -31,8 +31,8 @@ impl House {
     /// Serves for as long as the runtime lives.
     pub(crate) async fn open() -> anyhow::Result<House> {
         let (sender, overheard) = mpsc::channel();
-        let script = Script::parse(include_str!("model.toml")).context("demo/model.toml")?;
-        let script = script.counting_with(count).watched_by(move |_, request, reply| {
+        let script = ScriptedModel::parse(include_str!("model.toml")).context("demo/model.toml")?;
+        let script = script.with_token_counter(count).with_observer(move |_, request, reply| {
             // Nobody listens any more when the demo is over.
             drop(sender.send(Exchange::read(request, reply)));
         });
@@ -65,8 +65,8 @@ impl House {
 }
 
 impl Exchange {
-    fn read(request: &Value, reply: &Reply) -> Exchange {
-        let bytes: Vec<u8> = reply.pieces.iter().flat_map(|piece| piece.bytes.iter().copied()).collect();
+    fn read(request: &Value, reply: &ScriptedReply) -> Exchange {
+        let bytes: Vec<u8> = reply.chunks.iter().flat_map(|piece| piece.bytes.iter().copied()).collect();
         let mut body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let messages = request["messages"].as_array().map_or(&[][..], Vec::as_slice);
         let first = messages.iter().rposition(|message| message["role"] != "tool").map_or(0, |at| at + 1);

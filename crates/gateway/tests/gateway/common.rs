@@ -9,7 +9,7 @@ use axum::http::{Request, Response, StatusCode};
 use axum::routing::post;
 use bytes::Bytes;
 use dacapo_gateway::{Environment, Gateway, GatewayOptions, UpstreamOptions, serve};
-use dacapo_scripted::{Ending, Script};
+use dacapo_scripted::{ReplyEnding, ScriptedModel};
 use dacapo_wire::Wire;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) async fn start(script: &str) -> Model {
-        let script = Script::parse(script).unwrap();
+        let script = ScriptedModel::parse(script).unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let addressed: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
         let address = Arc::clone(&addressed);
@@ -69,7 +69,7 @@ impl Drop for Model {
     }
 }
 
-type Played = (Script, Arc<Mutex<Vec<Value>>>);
+type Played = (ScriptedModel, Arc<Mutex<Vec<Value>>>);
 
 async fn count_tokens(State((script, _)): State<Played>, body: Bytes) -> axum::Json<Value> {
     axum::Json(script.count_tokens(&serde_json::from_slice(&body).unwrap()))
@@ -79,12 +79,12 @@ fn answer(wire: Wire, State((script, seen)): State<Played>, body: &[u8]) -> Resp
     let request: Value = serde_json::from_slice(body).unwrap();
     let reply = script.reply(wire, &request);
     seen.lock().unwrap().push(request);
-    let cut = (reply.ending == Ending::Cut).then(|| Err(std::io::Error::other("cut")));
-    let pieces = stream::iter(reply.pieces).then(|piece| async move {
+    let cut = (reply.ending == ReplyEnding::Cut).then(|| Err(std::io::Error::other("cut")));
+    let chunks = stream::iter(reply.chunks).then(|piece| async move {
         tokio::time::sleep(piece.delay).await;
         Ok(piece.bytes)
     });
-    let mut response = Response::new(Body::from_stream(pieces.chain(stream::iter(cut))));
+    let mut response = Response::new(Body::from_stream(chunks.chain(stream::iter(cut))));
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap();
     for (name, value) in reply.headers {
         response.headers_mut().insert(axum::http::HeaderName::try_from(name).unwrap(), value.try_into().unwrap());

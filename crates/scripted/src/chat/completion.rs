@@ -1,29 +1,29 @@
-//! A message as a completion.
+//! Encodes a message as one `chat.completion`.
 
 use serde_json::{Map, Value, json};
 
-use super::super::draft::Draft;
-use super::super::message::{Call, Ended, Outgoing, Tokens};
-use super::super::quirk::Quirk;
 use super::envelope;
+use crate::message_template::MessageTemplate;
+use crate::quirk::Quirk;
+use crate::reply_message::{FinishCause, OutgoingMessage, ReplyCall, ReplyTokens};
 
-pub(in super::super) fn body(outgoing: &Outgoing<'_>) -> Value {
+pub(crate) fn body(outgoing: &OutgoingMessage<'_>) -> Value {
     let mut body = envelope(outgoing, "chat.completion");
     body.insert("choices".into(), choices(outgoing));
     body.insert("usage".into(), usage(outgoing));
     body.into()
 }
 
-fn choices(outgoing: &Outgoing<'_>) -> Value {
-    let (draft, said) = (outgoing.draft, outgoing.message);
+fn choices(outgoing: &OutgoingMessage<'_>) -> Value {
+    let (template, reply) = (outgoing.template, outgoing.message);
     let mut message = Map::new();
     message.insert("role".into(), "assistant".into());
-    let content = said.text.clone().filter(|text| !(text.is_empty() && draft.has(Quirk::NullContent)));
+    let content = reply.text.as_deref().filter(|text| !(text.is_empty() && template.has(Quirk::NullContent)));
     message.insert("content".into(), content.into());
-    message.extend(said.reasoning.iter().map(|text| (draft.reasoning_field.clone(), text.as_str().into())));
-    message.extend(details(draft));
-    if !said.calls.is_empty() {
-        let calls = said.calls.iter().map(|call| whole(call, draft).into());
+    message.extend(reply.reasoning.iter().map(|text| (template.reasoning_field.clone(), text.as_str().into())));
+    message.extend(details(template));
+    if !reply.calls.is_empty() {
+        let calls = reply.calls.iter().map(|call| whole(call, template).into());
         message.insert("tool_calls".into(), Value::Array(calls.collect()));
     }
     let finish_reason = finish_reason(outgoing);
@@ -31,22 +31,22 @@ fn choices(outgoing: &Outgoing<'_>) -> Value {
     (0..outgoing.options.n).map(choice).collect()
 }
 
-pub(super) fn finish_reason<'a>(outgoing: &'a Outgoing<'_>) -> Option<&'a str> {
-    outgoing.finish_reason(|ended| match ended {
-        Ended::Said | Ended::Stop(_) => "stop",
-        Ended::Calls => "tool_calls",
-        Ended::Limit => "length",
+pub(super) fn finish_reason<'a>(outgoing: &'a OutgoingMessage<'_>) -> Option<&'a str> {
+    outgoing.finish_reason(|cause| match cause {
+        FinishCause::Complete | FinishCause::Stop(_) => "stop",
+        FinishCause::ToolCalls => "tool_calls",
+        FinishCause::TokenLimit => "length",
     })
 }
 
-/// A field of the message, or of a delta.
-pub(super) fn details(draft: &Draft) -> Option<(String, Value)> {
-    Some(("reasoning_details".into(), draft.details.clone()?))
+/// `reasoning_details`, a field of the message or of a delta.
+pub(super) fn details(template: &MessageTemplate) -> Option<(String, Value)> {
+    Some(("reasoning_details".into(), template.details.clone()?))
 }
 
-/// Tokens as counted, with what the script says instead.
-pub(super) fn usage(outgoing: &Outgoing<'_>) -> Value {
-    let Tokens { input, output, reasoning } = outgoing.tokens;
+/// The token counts; values of the script replace them.
+pub(super) fn usage(outgoing: &OutgoingMessage<'_>) -> Value {
+    let ReplyTokens { input, output, reasoning } = outgoing.tokens;
     let mut usage = json!({
         "prompt_tokens": input,
         "completion_tokens": output,
@@ -54,11 +54,9 @@ pub(super) fn usage(outgoing: &Outgoing<'_>) -> Value {
         "prompt_tokens_details": {"cached_tokens": 0},
         "completion_tokens_details": {"reasoning_tokens": reasoning},
     });
-    for (name, value) in &outgoing.draft.usage {
-        usage[name] = value.clone();
-    }
+    outgoing.override_usage(&mut usage, |name, value| Some((name, value)));
     let given = |name: &str| usage[name].as_u64();
-    if !outgoing.draft.usage.contains_key("total_tokens")
+    if !outgoing.template.usage.contains_key("total_tokens")
         && let (Some(prompt), Some(completion)) = (given("prompt_tokens"), given("completion_tokens"))
     {
         usage["total_tokens"] = prompt.saturating_add(completion).into();
@@ -67,10 +65,10 @@ pub(super) fn usage(outgoing: &Outgoing<'_>) -> Value {
 }
 
 /// A call with all its arguments.
-pub(super) fn whole(call: &Call, draft: &Draft) -> Map<String, Value> {
+pub(super) fn whole(call: &ReplyCall, template: &MessageTemplate) -> Map<String, Value> {
     let mut whole = opening(call);
     let arguments = match serde_json::from_str::<Value>(&call.arguments) {
-        Ok(arguments) if draft.has(Quirk::ObjectArguments) => arguments,
+        Ok(arguments) if template.has(Quirk::ObjectArguments) => arguments,
         _ => call.arguments.as_str().into(),
     };
     whole.insert("function".into(), json!({"name": call.name, "arguments": arguments}));
@@ -78,7 +76,7 @@ pub(super) fn whole(call: &Call, draft: &Draft) -> Map<String, Value> {
 }
 
 /// A call before its arguments.
-pub(super) fn opening(call: &Call) -> Map<String, Value> {
+pub(super) fn opening(call: &ReplyCall) -> Map<String, Value> {
     let mut opening = Map::new();
     opening.insert("id".into(), call.id.as_str().into());
     opening.insert("type".into(), "function".into());

@@ -1,21 +1,22 @@
-//! A message as chunks of a completion.
+//! Encodes a message as a stream of `chat.completion.chunk`.
 
 use dacapo_wire::Wire;
 use serde_json::{Map, Value, json};
 
-use super::super::draft::Draft;
-use super::super::message::{Call, Message, Outgoing};
-use super::super::quirk::Quirk;
-use super::super::stream::event;
-use super::super::turn::{Break, Pace};
 use super::completion::{details, finish_reason, opening, usage, whole};
 use super::envelope;
+use crate::message_template::MessageTemplate;
+use crate::quirk::Quirk;
+use crate::reply_message::{OutgoingMessage, ReplyCall, ReplyMessage};
+use crate::request_options::UsageChunk;
+use crate::script_turn::{EarlyEnd, Pace};
+use crate::stream::event;
 
-/// What a delta adds to the message.
+/// The `delta` of a chunk.
 type Delta = Map<String, Value>;
 
-pub(in super::super) fn events(outgoing: &Outgoing<'_>) -> Vec<String> {
-    let Outgoing { message, draft, turn, options, .. } = *outgoing;
+pub(crate) fn events(outgoing: &OutgoingMessage<'_>) -> Vec<String> {
+    let OutgoingMessage { message, template, turn, options, .. } = *outgoing;
     let envelope = envelope(outgoing, "chat.completion.chunk");
     let usage = &usage(outgoing);
     let finish_reason = finish_reason(outgoing);
@@ -27,101 +28,103 @@ pub(in super::super) fn events(outgoing: &Outgoing<'_>) -> Vec<String> {
         }
         Value::from(chunk)
     };
-    let no_usage = options.include_usage.then_some(&Value::Null);
+    let asked_for_usage = options.usage_chunk == UsageChunk::Sent;
+    let no_usage = asked_for_usage.then_some(&Value::Null);
     let mut chunks = Vec::new();
-    if draft.has(Quirk::EmptyFirstChoice) {
+    if template.has(Quirk::EmptyFirstChoice) {
         let filter = json!([{"prompt_index": 0, "content_filter_results": {}}]);
         let azure =
             json!({"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": filter});
         chunks.push(azure);
     }
-    for delta in deltas(message, draft, &turn.pace) {
+    for delta in deltas(message, template, &turn.pace) {
         for index in 0..options.n {
             let choice = json!({"index": index, "delta": delta, "logprobs": null, "finish_reason": null});
             chunks.push(chunk(json!([choice]), no_usage));
         }
     }
-    let inside = draft.has(Quirk::UsageInLastChoice);
-    let beside = draft.has(Quirk::UsageInLastChunk);
+    let in_choice = template.has(Quirk::UsageInLastChoice);
+    let in_chunk = template.has(Quirk::UsageInLastChunk);
     for index in 0..options.n {
         let last = index + 1 == options.n;
-        let delta = dressed(Delta::new(), draft);
+        let delta = with_quirks(Delta::new(), template);
         let mut choice = json!({"index": index, "delta": delta, "logprobs": null, "finish_reason": finish_reason});
-        if inside && last {
+        if in_choice && last {
             choice["usage"] = usage.clone();
         }
-        chunks.push(chunk(json!([choice]), if beside && last { Some(usage) } else { no_usage }));
+        chunks.push(chunk(json!([choice]), if in_chunk && last { Some(usage) } else { no_usage }));
     }
-    if options.include_usage && !inside && !beside {
+    if asked_for_usage && !in_choice && !in_chunk {
         chunks.push(chunk(json!([]), Some(usage)));
     }
 
-    let mut events: Vec<_> = chunks.iter().map(|chunk| event(None, &chunk.to_string(), draft)).collect();
-    if let Break::Error(after, failure) = &turn.breaks {
+    let mut events: Vec<_> = chunks.iter().map(|chunk| event(None, &chunk.to_string(), template)).collect();
+    if let EarlyEnd::Error(after, failure) = &turn.early_end {
         events.truncate(*after);
-        events.push(event(None, &failure.body(Wire::Chat, outgoing.ids).to_string(), draft));
-    } else if !draft.has(Quirk::NoDone) {
-        events.push(event(None, "[DONE]", draft));
+        events.push(event(None, &failure.body(Wire::Chat, outgoing.ids).to_string(), template));
+    } else if !template.has(Quirk::NoDone) {
+        events.push(event(None, "[DONE]", template));
     }
     events
 }
 
-fn deltas(message: &Message, draft: &Draft, pace: &Pace) -> Vec<Delta> {
+fn deltas(message: &ReplyMessage, template: &MessageTemplate, pace: &Pace) -> Vec<Delta> {
     let one = |name: &str, value: Value| Delta::from_iter([(name.to_owned(), value)]);
-    // Providers open a text with an empty one, and anything else with null.
-    let content = if message.text.is_some() && !draft.has(Quirk::NullContent) { "".into() } else { Value::Null };
+    // In the first delta, providers send an empty string if text follows, and null otherwise.
+    let content = if message.text.is_some() && !template.has(Quirk::NullContent) { "".into() } else { Value::Null };
     let mut deltas = vec![Delta::from_iter([("role".into(), "assistant".into()), ("content".into(), content)])];
     if let Some(reasoning) = &message.reasoning {
-        deltas.extend(pace.split_text(reasoning).into_iter().map(|text| one(&draft.reasoning_field, text.into())));
+        deltas.extend(pace.split_text(reasoning).into_iter().map(|text| one(&template.reasoning_field, text.into())));
     }
-    deltas.extend(details(draft).map(|details| Delta::from_iter([details])));
+    deltas.extend(details(template).map(|details| Delta::from_iter([details])));
     if let Some(text) = &message.text {
         deltas.extend(pace.split_text(text).into_iter().map(|text| one("content", text.into())));
     }
     let calls = message.calls.iter().enumerate();
-    if draft.has(Quirk::ManyCallsInOneDelta) {
-        let calls: Vec<Value> = calls.map(|(index, call)| indexed(index, whole(call, draft), draft)).collect();
+    if template.has(Quirk::ManyCallsInOneDelta) {
+        let calls: Vec<Value> = calls.map(|(index, call)| indexed(index, whole(call, template), template)).collect();
         if !calls.is_empty() {
             deltas.push(one("tool_calls", calls.into()));
         }
     } else {
-        let parts = calls.flat_map(|(index, call)| parts(index, call, draft, pace));
+        let parts = calls.flat_map(|(index, call)| parts(index, call, template, pace));
         deltas.extend(parts.map(|part| one("tool_calls", json!([part]))));
     }
-    deltas.into_iter().map(|delta| dressed(delta, draft)).collect()
+    deltas.into_iter().map(|delta| with_quirks(delta, template)).collect()
 }
 
-/// A call as its opening and its arguments, bit by bit.
-fn parts(index: usize, call: &Call, draft: &Draft, pace: &Pace) -> Vec<Value> {
-    if draft.has(Quirk::ObjectArguments) {
-        return vec![indexed(index, whole(call, draft), draft)];
+/// The deltas of a call: its id and name, then pieces of its arguments.
+fn parts(index: usize, call: &ReplyCall, template: &MessageTemplate, pace: &Pace) -> Vec<Value> {
+    if template.has(Quirk::ObjectArguments) {
+        return vec![indexed(index, whole(call, template), template)];
     }
-    let mut parts = vec![indexed(index, opening(call), draft)];
+    let mut parts = vec![indexed(index, opening(call), template)];
     for arguments in pace.split_arguments(&call.arguments) {
         let mut part = Map::new();
-        if draft.has(Quirk::RepeatId) {
+        if template.has(Quirk::RepeatId) {
             part.insert("id".into(), call.id.as_str().into());
             part.insert("type".into(), "function".into());
         }
         let mut function = Map::new();
-        if draft.has(Quirk::RepeatName) {
+        if template.has(Quirk::RepeatName) {
             function.insert("name".into(), call.name.as_str().into());
         }
         function.insert("arguments".into(), arguments.into());
         part.insert("function".into(), function.into());
-        parts.push(indexed(index, part, draft));
+        parts.push(indexed(index, part, template));
     }
     parts
 }
 
-fn indexed(index: usize, part: Map<String, Value>, draft: &Draft) -> Value {
-    let index = (!draft.has(Quirk::NoIndex)).then(|| ("index".to_owned(), Value::from(index)));
+fn indexed(index: usize, part: Map<String, Value>, template: &MessageTemplate) -> Value {
+    let index = (!template.has(Quirk::NoIndex)).then(|| ("index".to_owned(), Value::from(index)));
     index.into_iter().chain(part).collect::<Map<_, _>>().into()
 }
 
-fn dressed(delta: Delta, draft: &Draft) -> Delta {
-    let role = draft.has(Quirk::RoleInEveryDelta) && !delta.contains_key("role");
-    let null = draft.has(Quirk::NullContent) && !delta.contains_key("content");
+/// Adds the fields that quirks put into every delta.
+fn with_quirks(delta: Delta, template: &MessageTemplate) -> Delta {
+    let role = template.has(Quirk::RoleInEveryDelta) && !delta.contains_key("role");
+    let null = template.has(Quirk::NullContent) && !delta.contains_key("content");
     let role = role.then(|| ("role".to_owned(), Value::from("assistant")));
     let null = null.then(|| ("content".to_owned(), Value::Null));
     role.into_iter().chain(null).chain(delta).collect()

@@ -1,56 +1,57 @@
-//! The blocks of a message.
+//! The content blocks of a reply, whole and as deltas.
 
 use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
-use super::super::message::{Call, Outgoing};
-use super::super::seal::Seals;
-use super::super::turn::Pace;
 use super::strict::THINKING;
+use crate::reply_message::{OutgoingMessage, ReplyCall};
+use crate::script_turn::Pace;
+use crate::signatures::Signatures;
 
-pub(super) struct Block<'a> {
+pub(super) struct OutputBlock<'a> {
     pub(super) value: Value,
-    /// The input as the script has it, which need not be JSON.
+    /// The input as the script has it, which may be invalid JSON.
     arguments: Option<&'a str>,
 }
 
-/// Thinking, what the script has ready, text, calls.
-pub(super) fn blocks<'a>(outgoing: &Outgoing<'a>) -> Vec<Block<'a>> {
+/// Thinking, native blocks, text, calls.
+pub(super) fn blocks<'a>(outgoing: &OutgoingMessage<'a>) -> Vec<OutputBlock<'a>> {
     let message = outgoing.message;
-    let native = outgoing.draft.native.on(Wire::Messages);
+    let native = outgoing.template.native.on(Wire::Messages);
     let mut values: Vec<Value> = Vec::new();
     if let Some(text) = message.reasoning.as_deref().filter(|text| !text.is_empty()) {
-        let signature = outgoing.draft.signature.clone().unwrap_or_else(|| Seals::make(text));
-        let shown = if asked(outgoing, "display") == "omitted" { "" } else { text };
+        let signature = outgoing.template.signature_of(text);
+        let shown = if thinking(outgoing, "display") == "omitted" { "" } else { text };
         values.push(json!({"type": "thinking", "thinking": shown, "signature": signature}));
-    } else if asked(outgoing, "type") == "enabled"
+    } else if thinking(outgoing, "type") == "enabled"
         && !message.calls.is_empty()
         && !native.first().is_some_and(|block| THINKING.iter().any(|kind| block["type"] == *kind))
     {
-        // A model that thinks does so before it calls, and its provider insists on getting that back.
-        values.push(json!({"type": "redacted_thinking", "data": Seals::make("")}));
+        // With thinking enabled, Anthropic requires that a message with calls starts with a thinking block.
+        values.push(json!({"type": "redacted_thinking", "data": Signatures::make("")}));
     }
     values.extend(native.iter().cloned());
     if let Some(text) = message.text.as_deref().filter(|text| !text.is_empty()) {
         values.push(json!({"type": "text", "text": text}));
     }
-    let blocks = values.into_iter().map(|value| Block { value, arguments: None });
+    let blocks = values.into_iter().map(|value| OutputBlock { value, arguments: None });
     blocks.chain(message.calls.iter().map(call)).collect()
 }
 
-fn asked<'a>(outgoing: &Outgoing<'a>, name: &str) -> &'a str {
+/// A field of the parameter `thinking`.
+fn thinking<'a>(outgoing: &OutgoingMessage<'a>, name: &str) -> &'a str {
     let thinking = outgoing.conversation.given("thinking");
     thinking.and_then(|thinking| thinking.get(name)?.as_str()).unwrap_or_default()
 }
 
-fn call(call: &Call) -> Block<'_> {
+fn call(call: &ReplyCall) -> OutputBlock<'_> {
     let input = serde_json::from_str(&call.arguments).unwrap_or_else(|_| Value::from(call.arguments.as_str()));
     let value = json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input});
-    Block { value, arguments: Some(&call.arguments) }
+    OutputBlock { value, arguments: Some(&call.arguments) }
 }
 
-impl Block<'_> {
-    /// The block before its deltas.
+impl OutputBlock<'_> {
+    /// The block in `content_block_start`.
     pub(super) fn opening(&self) -> Value {
         let mut opening = self.value.clone();
         match self.kind() {
@@ -70,7 +71,7 @@ impl Block<'_> {
         opening
     }
 
-    /// What comes bit by bit. Results of tools and what is encrypted come whole.
+    /// The deltas of the block. Tool results and encrypted content have none: they come whole.
     pub(super) fn deltas(&self, pace: &Pace) -> Vec<Value> {
         let text = |name: &str| self.value[name].as_str().unwrap_or_default();
         match self.kind() {

@@ -1,11 +1,11 @@
-//! Fields of a request that Anthropic does not take, in its words.
+//! Request fields that Anthropic rejects, with its error messages.
 
 use serde_json::{Map, Value};
 
-use super::super::failure::Failure;
 use super::refusal;
+use crate::provider_failure::ProviderFailure;
 
-/// What only `OpenAI`'s formats have.
+/// Fields that only `OpenAI`'s APIs have.
 const FOREIGN: [&str; 21] = [
     "frequency_penalty",
     "function_call",
@@ -30,11 +30,11 @@ const FOREIGN: [&str; 21] = [
     "user",
 ];
 
-pub(super) fn check(request: &Map<String, Value>) -> Result<(), Failure> {
+pub(super) fn check(request: &Map<String, Value>) -> Result<(), ProviderFailure> {
     if let Some(foreign) = request.keys().find(|name| FOREIGN.contains(&name.as_str())) {
         return Err(refusal(format!("{foreign}: Extra inputs are not permitted")));
     }
-    // Nothing is kept between requests.
+    // The scripted model stores nothing between requests.
     if request.get("thread").is_some_and(|thread| thread["type"] == "continue") {
         let message = "thread: no thread has the message `previous_message_id`";
         return Err(refusal(message).with_status(404).with_code("thread_not_found"));

@@ -1,13 +1,13 @@
-//! A message as named events.
+//! Encodes a message as named events.
 
 use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
-use super::super::message::Outgoing;
-use super::super::stream::named;
 use super::{content, envelope, stop, usage};
+use crate::reply_message::OutgoingMessage;
+use crate::stream::named;
 
-pub(in super::super) fn events(outgoing: &Outgoing<'_>) -> Vec<String> {
+pub(crate) fn events(outgoing: &OutgoingMessage<'_>) -> Vec<String> {
     let content = content::blocks(outgoing);
     let [reason, sequence] = stop(outgoing, &content);
     let usage = usage(outgoing);

@@ -1,16 +1,16 @@
-//! What Anthropic refuses in messages, in its words.
+//! Validation of `messages`, as strict as Anthropic's and with its error messages.
 
 use serde_json::{Map, Value};
 
-use super::super::conversation::Role;
-use super::super::failure::Failure;
-use super::super::seal::Seals;
-use super::history::{Block, Merged, Part};
+use super::history::{InputBlock, InputPart, MergedMessage};
 use super::refusal;
+use crate::provider_failure::ProviderFailure;
+use crate::scripted_conversation::Role;
+use crate::signatures::Signatures;
 
 pub(super) const THINKING: [&str; 2] = ["thinking", "redacted_thinking"];
 
-/// The fields of the blocks that clients make or change, and must not add to.
+/// The allowed fields of blocks that clients create or change.
 const FIELDS: [(&str, &[&str]); 5] = [
     ("text", &["type", "text", "citations", "cache_control"]),
     ("thinking", &["type", "thinking", "signature"]),
@@ -19,7 +19,7 @@ const FIELDS: [(&str, &[&str]); 5] = [
     ("tool_result", &["type", "tool_use_id", "content", "is_error", "cache_control"]),
 ];
 
-const OF_BOTH: [&str; 5] = ["text", "image", "document", "search_result", "container_upload"];
+const OF_BOTH_ROLES: [&str; 5] = ["text", "image", "document", "search_result", "container_upload"];
 
 const OF_ASSISTANTS: [&str; 14] = [
     "thinking",
@@ -38,18 +38,18 @@ const OF_ASSISTANTS: [&str; 14] = [
     "compaction",
 ];
 
-pub(super) fn check(history: &[Merged<'_>], seals: &Seals<'_>) -> Result<(), Failure> {
-    let mut asked: Vec<&str> = Vec::new();
+pub(super) fn check(history: &[MergedMessage<'_>], signatures: &Signatures<'_>) -> Result<(), ProviderFailure> {
+    let mut call_ids: Vec<&str> = Vec::new();
     for (i, message) in history.iter().enumerate() {
         for part in &message.parts {
-            check_part(message.role, part, seals)?;
+            check_part(message.role, part, signatures)?;
         }
         if message.role == Role::User {
-            check_results(message, &asked)?;
+            check_results(message, &call_ids)?;
         }
-        asked = message.blocks("tool_use").filter_map(|(_, call)| call.get("id")?.as_str()).collect();
+        call_ids = message.blocks("tool_use").filter_map(|(_, call)| call.get("id")?.as_str()).collect();
         let answered = history.get(i + 1).map_or_else(Vec::new, leading_results);
-        let open: Vec<_> = asked.iter().filter(|id| !answered.contains(id)).copied().collect();
+        let open: Vec<_> = call_ids.iter().filter(|id| !answered.contains(id)).copied().collect();
         if !open.is_empty() {
             let ids = open.join(", ");
             return Err(refusal(format!(
@@ -67,20 +67,20 @@ pub(super) fn check(history: &[Merged<'_>], seals: &Seals<'_>) -> Result<(), Fai
     }
 }
 
-/// The results that a user message begins with.
-fn leading_results<'a>(message: &'a Merged<'_>) -> Vec<&'a str> {
+/// The ids of the tool results that a user message begins with.
+fn leading_results<'a>(message: &'a MergedMessage<'_>) -> Vec<&'a str> {
     let leading = message.parts.iter().map_while(|part| match &part.block {
-        Block::Typed("tool_result", block) => Some(block.get("tool_use_id").and_then(Value::as_str)),
+        InputBlock::Typed("tool_result", block) => Some(block.get("tool_use_id").and_then(Value::as_str)),
         _ => None,
     });
     leading.flatten().collect()
 }
 
-fn check_results(message: &Merged<'_>, asked: &[&str]) -> Result<(), Failure> {
+fn check_results(message: &MergedMessage<'_>, call_ids: &[&str]) -> Result<(), ProviderFailure> {
     let mut seen: Vec<&str> = Vec::new();
     for (part, result) in message.blocks("tool_result") {
         let id = result.get("tool_use_id").and_then(Value::as_str).unwrap_or_default();
-        if !asked.contains(&id) {
+        if !call_ids.contains(&id) {
             return Err(refusal(format!(
                 "{}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block must have a corresponding `tool_use` block in the previous message.",
                 part.path
@@ -95,11 +95,11 @@ fn check_results(message: &Merged<'_>, asked: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A result of a provider's tool belongs to a use of it in the same message.
-fn check_server_tools(message: &Merged<'_>) -> Result<(), Failure> {
+/// A result of a server tool needs its use earlier in the same message.
+fn check_server_tools(message: &MergedMessage<'_>) -> Result<(), ProviderFailure> {
     let mut uses: Vec<&str> = Vec::new();
     for part in &message.parts {
-        let Block::Typed(kind, block) = &part.block else { continue };
+        let InputBlock::Typed(kind, block) = &part.block else { continue };
         let id = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
         if matches!(*kind, "server_tool_use" | "mcp_tool_use") {
             uses.push(id("id"));
@@ -116,7 +116,7 @@ fn check_server_tools(message: &Merged<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_part(role: Role, part: &Part<'_>, seals: &Seals<'_>) -> Result<(), Failure> {
+fn check_part(role: Role, part: &InputPart<'_>, signatures: &Signatures<'_>) -> Result<(), ProviderFailure> {
     match part.text() {
         Some("") => return Err(refusal("messages: text content blocks must be non-empty")),
         Some(text) if text.trim().is_empty() => {
@@ -124,10 +124,10 @@ fn check_part(role: Role, part: &Part<'_>, seals: &Seals<'_>) -> Result<(), Fail
         }
         _ => {}
     }
-    let Block::Typed(kind, block) = part.block else { return Ok(()) };
+    let InputBlock::Typed(kind, block) = part.block else { return Ok(()) };
     let own: &[&str] = if role == Role::Assistant { &OF_ASSISTANTS } else { &["tool_result"] };
-    if !OF_BOTH.contains(&kind) && !own.contains(&kind) {
-        let expected = OF_BOTH.iter().chain(own).map(|kind| format!("'{kind}'")).collect::<Vec<_>>().join(", ");
+    if !OF_BOTH_ROLES.contains(&kind) && !own.contains(&kind) {
+        let expected = OF_BOTH_ROLES.iter().chain(own).map(|kind| format!("'{kind}'")).collect::<Vec<_>>().join(", ");
         return Err(refusal(format!(
             "{}: Input tag '{kind}' found using 'type' does not match any of the expected tags: {expected}",
             part.path
@@ -153,19 +153,19 @@ fn check_part(role: Role, part: &Part<'_>, seals: &Seals<'_>) -> Result<(), Fail
         "tool_result" => id(block, "tool_use_id", &path).and_then(|()| check_result(block, &path)),
         "thinking" => {
             let (thinking, signature) = (text(block, "thinking", &path)?, text(block, "signature", &path)?);
-            if seals.fits(thinking, signature) {
+            if signatures.is_valid(thinking, signature) {
                 return Ok(());
             }
             Err(refusal(format!("{}: Invalid `signature` in `thinking` block", part.path)))
         }
-        "redacted_thinking" if !seals.fits("", text(block, "data", &path)?) => {
+        "redacted_thinking" if !signatures.is_valid("", text(block, "data", &path)?) => {
             Err(refusal(format!("{}: Invalid `data` in `redacted_thinking` block", part.path)))
         }
         _ => Ok(()),
     }
 }
 
-fn check_result(result: &Map<String, Value>, path: &str) -> Result<(), Failure> {
+fn check_result(result: &Map<String, Value>, path: &str) -> Result<(), ProviderFailure> {
     let blocks = match result.get("content") {
         None | Some(Value::String(_)) => return Ok(()),
         Some(Value::Array(blocks)) => blocks,
@@ -186,8 +186,11 @@ fn check_result(result: &Map<String, Value>, path: &str) -> Result<(), Failure> 
     Ok(())
 }
 
-/// In an open tool loop, the provider wants the thinking back that led to it.
-pub(super) fn check_thinking(request: &Map<String, Value>, history: &[Merged<'_>]) -> Result<(), Failure> {
+/// With thinking enabled, the calls that the client now answers must come with their thinking.
+pub(super) fn check_thinking(
+    request: &Map<String, Value>,
+    history: &[MergedMessage<'_>],
+) -> Result<(), ProviderFailure> {
     let Some(thinking) = request.get("thinking").filter(|thinking| thinking["type"] == "enabled") else {
         return Ok(());
     };
@@ -205,9 +208,9 @@ pub(super) fn check_thinking(request: &Map<String, Value>, history: &[Merged<'_>
         return Ok(());
     }
     match calls.parts.first() {
-        Some(Part { block: Block::Typed(kind, _), .. }) if THINKING.contains(kind) => Ok(()),
+        Some(InputPart { block: InputBlock::Typed(kind, _), .. }) if THINKING.contains(kind) => Ok(()),
         Some(part) => {
-            let kind = if let Block::Typed(kind, _) = part.block { kind } else { "text" };
+            let kind = if let InputBlock::Typed(kind, _) = part.block { kind } else { "text" };
             Err(refusal(format!(
                 "{}.type: Expected `thinking` or `redacted_thinking`, but found `{kind}`. When `thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks). We recommend you include thinking blocks from previous turns. To avoid this requirement, disable `thinking`.",
                 part.path
@@ -217,17 +220,17 @@ pub(super) fn check_thinking(request: &Map<String, Value>, history: &[Merged<'_>
     }
 }
 
-impl Part<'_> {
+impl InputPart<'_> {
     fn text(&self) -> Option<&str> {
         match &self.block {
-            Block::Text(text) => Some(text),
-            Block::Typed("text", block) => block.get("text").and_then(Value::as_str),
-            Block::Typed(..) => None,
+            InputBlock::Text(text) => Some(text),
+            InputBlock::Typed("text", block) => block.get("text").and_then(Value::as_str),
+            InputBlock::Typed(..) => None,
         }
     }
 }
 
-fn text<'a>(block: &'a Map<String, Value>, name: &str, path: &str) -> Result<&'a str, Failure> {
+fn text<'a>(block: &'a Map<String, Value>, name: &str, path: &str) -> Result<&'a str, ProviderFailure> {
     match block.get(name) {
         None => Err(refusal(format!("{path}.{name}: Field required"))),
         Some(Value::String(text)) => Ok(text),
@@ -235,7 +238,7 @@ fn text<'a>(block: &'a Map<String, Value>, name: &str, path: &str) -> Result<&'a
     }
 }
 
-fn id(block: &Map<String, Value>, name: &str, path: &str) -> Result<(), Failure> {
+fn id(block: &Map<String, Value>, name: &str, path: &str) -> Result<(), ProviderFailure> {
     let id = text(block, name, path)?;
     if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-') {
         return Ok(());

@@ -1,10 +1,10 @@
-//! What Anthropic refuses in tools and in the choice of them, in its words.
+//! Validation of `tools` and `tool_choice`, as strict as Anthropic's and with its error messages.
 
 use serde_json::{Map, Value};
 
-use super::super::conversation::{given, list};
-use super::super::failure::Failure;
 use super::refusal;
+use crate::provider_failure::ProviderFailure;
+use crate::scripted_conversation::{given, list};
 
 const FIELDS: [&str; 10] = [
     "type",
@@ -19,7 +19,7 @@ const FIELDS: [&str; 10] = [
     "input_examples",
 ];
 
-/// The provider's own tools, without their dates.
+/// Types of Anthropic's own tools, without their dates.
 const KINDS: [&str; 12] = [
     "advisor_",
     "bash_",
@@ -37,7 +37,7 @@ const KINDS: [&str; 12] = [
 
 const NAME_CHARS_MAX: usize = 128;
 
-pub(super) fn check(request: &Map<String, Value>) -> Result<(), Failure> {
+pub(super) fn check(request: &Map<String, Value>) -> Result<(), ProviderFailure> {
     if given(request, "tools").is_some_and(|tools| !tools.is_array()) {
         return Err(refusal("tools: Input should be a valid list"));
     }
@@ -51,7 +51,7 @@ pub(super) fn check(request: &Map<String, Value>) -> Result<(), Failure> {
         };
         let kind = kind(tool);
         if kind == "custom" {
-            check_own(fields, &format!("tools.{i}.custom"))?;
+            check_custom(fields, &format!("tools.{i}.custom"))?;
         } else if !KINDS.iter().any(|known| kind.starts_with(known)) {
             let expected = KINDS.iter().map(|kind| format!("'{kind}…'")).collect::<Vec<_>>().join(", ");
             return Err(refusal(format!(
@@ -75,7 +75,7 @@ pub(super) fn check(request: &Map<String, Value>) -> Result<(), Failure> {
     check_choice(request, &names)
 }
 
-fn check_own(tool: &Map<String, Value>, path: &str) -> Result<(), Failure> {
+fn check_custom(tool: &Map<String, Value>, path: &str) -> Result<(), ProviderFailure> {
     match tool.get("name").map(Value::as_str) {
         None => return Err(refusal(format!("{path}.name: Field required"))),
         Some(None) => return Err(refusal(format!("{path}.name: Input should be a valid string"))),
@@ -105,7 +105,7 @@ fn check_own(tool: &Map<String, Value>, path: &str) -> Result<(), Failure> {
     }
 }
 
-fn check_choice(request: &Map<String, Value>, names: &[&str]) -> Result<(), Failure> {
+fn check_choice(request: &Map<String, Value>, names: &[&str]) -> Result<(), ProviderFailure> {
     let Some(choice) = given(request, "tool_choice") else { return Ok(()) };
     let Value::Object(choice) = choice else {
         return Err(refusal("tool_choice: Input should be a valid dictionary or object to extract fields from"));

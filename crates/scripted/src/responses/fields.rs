@@ -1,11 +1,11 @@
-//! Fields of a request that `OpenAI` does not take, in its words.
+//! Request fields that the Responses API rejects, with its error messages.
 
 use serde_json::{Map, Value};
 
-use super::super::conversation::given;
-use super::super::failure::Failure;
+use crate::provider_failure::ProviderFailure;
+use crate::scripted_conversation::given;
 
-/// What Chat Completions has under another name.
+/// Fields of Chat Completions that have another name here.
 const MOVED: [(&str, &str); 6] = [
     ("messages", "input"),
     ("max_tokens", "max_output_tokens"),
@@ -15,7 +15,7 @@ const MOVED: [(&str, &str); 6] = [
     ("verbosity", "text.verbosity"),
 ];
 
-/// What only other formats have.
+/// Fields that only other APIs have.
 const FOREIGN: [&str; 13] = [
     "frequency_penalty",
     "function_call",
@@ -32,13 +32,13 @@ const FOREIGN: [&str; 13] = [
     "top_k",
 ];
 
-pub(super) fn check(request: &Map<String, Value>) -> Result<(), Failure> {
+pub(super) fn check(request: &Map<String, Value>) -> Result<(), ProviderFailure> {
     for name in request.keys() {
-        if let Some((_, place)) = MOVED.iter().find(|(moved, _)| moved == name) {
+        if let Some((_, target)) = MOVED.iter().find(|(moved, _)| moved == name) {
             let message = format!(
-                "Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to '{place}'. Try again with the new parameter."
+                "Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to '{target}'. Try again with the new parameter."
             );
-            return Err(Failure::invalid(message, Some(name.clone())).with_code("unsupported_parameter"));
+            return Err(ProviderFailure::invalid(message, Some(name.clone())).with_code("unsupported_parameter"));
         }
         if FOREIGN.contains(&name.as_str()) {
             return Err(unknown(name.clone()));
@@ -50,23 +50,22 @@ pub(super) fn check(request: &Map<String, Value>) -> Result<(), Failure> {
     check_stored(request)
 }
 
-/// Nothing is kept between requests.
-fn check_stored(request: &Map<String, Value>) -> Result<(), Failure> {
+/// References to stored responses and conversations are not found, because nothing is stored.
+fn check_stored(request: &Map<String, Value>) -> Result<(), ProviderFailure> {
     if let Some(id) = given(request, "previous_response_id") {
         let id = id.as_str().unwrap_or_default();
         let message = format!("Previous response with id '{id}' not found.");
-        return Err(
-            Failure::invalid(message, Some("previous_response_id".into())).with_code("previous_response_not_found")
-        );
+        return Err(ProviderFailure::invalid(message, Some("previous_response_id".into()))
+            .with_code("previous_response_not_found"));
     }
     if let Some(conversation) = given(request, "conversation") {
         let id = conversation.get("id").unwrap_or(conversation).as_str().unwrap_or_default();
         let message = format!("Conversation with id '{id}' not found.");
-        return Err(Failure::invalid(message, Some("conversation".into())).with_status(404));
+        return Err(ProviderFailure::invalid(message, Some("conversation".into())).with_status(404));
     }
     Ok(())
 }
 
-pub(super) fn unknown(path: String) -> Failure {
-    Failure::invalid(format!("Unknown parameter: '{path}'."), Some(path)).with_code("unknown_parameter")
+pub(super) fn unknown(path: String) -> ProviderFailure {
+    ProviderFailure::invalid(format!("Unknown parameter: '{path}'."), Some(path)).with_code("unknown_parameter")
 }

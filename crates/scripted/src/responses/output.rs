@@ -1,15 +1,14 @@
-//! The items of a response.
+//! The output items of a response.
 
 use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
-use super::super::conversation::Input;
-use super::super::message::{Call, Outgoing};
-use super::super::seal::Seals;
-use super::{Status, stores};
+use super::{ItemStorage, ResponseStatus, item_storage};
+use crate::reply_message::{OutgoingMessage, ReplyCall};
+use crate::scripted_conversation::InputKind;
 
-/// Reasoning, what the script has ready, the message, calls.
-pub(super) fn items(outgoing: &Outgoing<'_>, status: Status) -> Vec<Value> {
+/// Reasoning, native items, the message, calls.
+pub(super) fn items(outgoing: &OutgoingMessage<'_>, status: ResponseStatus) -> Vec<Value> {
     let message = outgoing.message;
     let mut items = Vec::new();
     if let Some(text) = message.reasoning.as_deref().filter(|text| !text.is_empty()) {
@@ -19,17 +18,17 @@ pub(super) fn items(outgoing: &Outgoing<'_>, status: Status) -> Vec<Value> {
             "summary": [{"type": "summary_text", "text": text}],
         });
         if encrypts(outgoing) {
-            item["encrypted_content"] = outgoing.draft.signature.clone().unwrap_or_else(|| Seals::make(text)).into();
+            item["encrypted_content"] = outgoing.template.signature_of(text).into();
         }
         items.push(item);
     }
-    items.extend(outgoing.draft.native.on(Wire::Responses).iter().cloned());
+    items.extend(outgoing.template.native.on(Wire::Responses).iter().cloned());
     if let Some(text) = message.text.as_deref().filter(|text| !text.is_empty()) {
-        let whole = if let Status::Incomplete(_) = status { "incomplete" } else { "completed" };
+        let item_status = if let ResponseStatus::Incomplete(_) = status { "incomplete" } else { "completed" };
         items.push(json!({
             "id": outgoing.ids.item("msg", items.len()),
             "type": "message",
-            "status": whole,
+            "status": item_status,
             "role": "assistant",
             "content": [{"type": "output_text", "annotations": [], "logprobs": [], "text": text}],
         }));
@@ -40,17 +39,17 @@ pub(super) fn items(outgoing: &Outgoing<'_>, status: Status) -> Vec<Value> {
     items
 }
 
-/// Whether reasoning must be able to come back to a provider that keeps nothing.
-fn encrypts(outgoing: &Outgoing<'_>) -> bool {
+/// Whether reasoning has `encrypted_content`: on request, and when the response is not stored.
+fn encrypts(outgoing: &OutgoingMessage<'_>) -> bool {
     let include = outgoing.conversation.given("include").and_then(Value::as_array);
-    let asked = include.is_some_and(|names| names.iter().any(|name| name == "reasoning.encrypted_content"));
-    asked || !stores(outgoing.conversation.request)
+    let is_requested = include.is_some_and(|names| names.iter().any(|name| name == "reasoning.encrypted_content"));
+    is_requested || item_storage(outgoing.conversation.request) == ItemStorage::NotStored
 }
 
-fn item(call: &Call, outgoing: &Outgoing<'_>, number: usize) -> Value {
-    let Call { id, name, arguments, .. } = call;
+fn item(call: &ReplyCall, outgoing: &OutgoingMessage<'_>, number: usize) -> Value {
+    let ReplyCall { id, name, arguments, .. } = call;
     match call.input {
-        Input::Json => json!({
+        InputKind::Json => json!({
             "id": outgoing.ids.item("fc", number),
             "type": "function_call",
             "status": "completed",
@@ -58,7 +57,7 @@ fn item(call: &Call, outgoing: &Outgoing<'_>, number: usize) -> Value {
             "call_id": id,
             "name": name,
         }),
-        Input::Text => json!({
+        InputKind::Text => json!({
             "id": outgoing.ids.item("ctc", number),
             "type": "custom_tool_call",
             "status": "completed",
@@ -69,7 +68,7 @@ fn item(call: &Call, outgoing: &Outgoing<'_>, number: usize) -> Value {
     }
 }
 
-/// The only argument, if it is text: a tool that takes text has no names for what it takes.
+/// The value of the only argument, if it is a string: the input of a custom tool is text without argument names.
 fn only_text(arguments: &str) -> String {
     match serde_json::from_str(arguments) {
         Ok(Value::Object(fields)) if fields.len() == 1 => {

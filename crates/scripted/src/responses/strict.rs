@@ -1,14 +1,15 @@
-//! What `OpenAI` refuses in the items of an input, in its words.
+//! Validation of the items of `input`, as strict as `OpenAI`'s and with its error messages.
 
 use serde_json::{Map, Value};
 
-use super::super::conversation::given;
-use super::super::failure::Failure;
-use super::super::seal::Seals;
-use super::super::strict::{one_of, short, text};
+use super::ItemStorage;
 use super::fields::unknown;
+use crate::provider_failure::ProviderFailure;
+use crate::scripted_conversation::given;
+use crate::signatures::Signatures;
+use crate::strict::{one_of, short, text};
 
-/// Of ids of calls and of items.
+/// The maximum length of call ids and item ids.
 const ID_CHARS_MAX: usize = 64;
 
 const KINDS: [&str; 29] = [
@@ -52,7 +53,7 @@ const PREFIXES: [(&str, &str); 6] = [
     ("program_output", "prog_out"),
 ];
 
-/// The fields of the items that clients make or change, and must not add to.
+/// The allowed fields of items that clients create or change.
 const FIELDS: [(&str, &[&str]); 6] = [
     ("message", &["type", "id", "role", "content", "status", "phase"]),
     ("function_call", &["type", "id", "call_id", "name", "arguments", "status", "caller", "namespace", "async"]),
@@ -62,7 +63,7 @@ const FIELDS: [(&str, &[&str]); 6] = [
     ("reasoning", &["type", "id", "summary", "content", "encrypted_content", "status"]),
 ];
 
-/// Calls and what answers them, with the provider's name for the call.
+/// Types of calls and of their outputs, and what error messages call them.
 const CALLS: [(&str, &str, &str); 6] = [
     ("function_call", "function_call_output", "function call"),
     ("custom_tool_call", "custom_tool_call_output", "custom tool call"),
@@ -72,16 +73,16 @@ const CALLS: [(&str, &str, &str); 6] = [
     ("apply_patch_call", "apply_patch_call_output", "apply patch call"),
 ];
 
-/// What a kind of item answers, if it is a result of the client's.
+/// The type of call that an output item answers, and what error messages call it.
 pub(super) fn answers(kind: &str) -> Option<(&'static str, &'static str)> {
     CALLS.iter().find(|(_, output, _)| *output == kind).map(|(call, _, name)| (*call, *name))
 }
 
-pub(super) fn check(items: &[Value], stores: bool, seals: &Seals<'_>) -> Result<(), Failure> {
+pub(super) fn check(items: &[Value], storage: ItemStorage, signatures: &Signatures<'_>) -> Result<(), ProviderFailure> {
     let mut calls: Vec<(&str, &str)> = Vec::new();
     let mut open: Vec<(&str, &str)> = Vec::new();
     for (i, item) in items.iter().enumerate() {
-        let kind = check_item(item, &format!("input[{i}]"), stores, seals)?;
+        let kind = check_item(item, &format!("input[{i}]"), storage, signatures)?;
         let call_id = || item["call_id"].as_str().unwrap_or_default();
         if let Some((_, _, name)) = CALLS.iter().find(|(call, _, _)| *call == kind) {
             calls.push((kind, call_id()));
@@ -90,34 +91,39 @@ pub(super) fn check(items: &[Value], stores: bool, seals: &Seals<'_>) -> Result<
             let id = call_id();
             if !calls.contains(&(call, id)) {
                 let message = format!("No tool call found for {name} output with call_id {id}.");
-                return Err(Failure::invalid(message, Some("input".into())));
+                return Err(ProviderFailure::invalid(message, Some("input".into())));
             }
             open.retain(|opened| *opened != (name, id));
         }
         if kind == "reasoning" && !items.get(i + 1).is_some_and(follows_reasoning) {
             let id = item["id"].as_str().unwrap_or_default();
             let message = format!("Item '{id}' of type 'reasoning' was provided without its required following item.");
-            return Err(Failure::invalid(message, Some("input".into())));
+            return Err(ProviderFailure::invalid(message, Some("input".into())));
         }
     }
     match open.first() {
         None => Ok(()),
         Some((name, id)) => {
             let message = format!("No tool output found for {name} {id}.");
-            Err(Failure::invalid(message, Some("input".into())))
+            Err(ProviderFailure::invalid(message, Some("input".into())))
         }
     }
 }
 
-/// What a model says comes after what it thought.
+/// Whether the item is output of the model, which must follow a reasoning item.
 fn follows_reasoning(item: &Value) -> bool {
     let kind = item.get("type").and_then(Value::as_str).unwrap_or("message");
     if kind == "message" { item["role"] == "assistant" } else { answers(kind).is_none() }
 }
 
-fn check_item<'a>(item: &'a Value, path: &str, stores: bool, seals: &Seals<'_>) -> Result<&'a str, Failure> {
+fn check_item<'a>(
+    item: &'a Value,
+    path: &str,
+    storage: ItemStorage,
+    signatures: &Signatures<'_>,
+) -> Result<&'a str, ProviderFailure> {
     let Value::Object(fields) = item else {
-        return Err(Failure::wrong_type(path.into(), "an object", item));
+        return Err(ProviderFailure::wrong_type(path.into(), "an object", item));
     };
     let kind = if fields.contains_key("type") || !fields.contains_key("role") {
         text(fields.get("type"), || format!("{path}.type"))?
@@ -126,7 +132,7 @@ fn check_item<'a>(item: &'a Value, path: &str, stores: bool, seals: &Seals<'_>) 
     };
     one_of(kind, &KINDS, format!("{path}.type"))?;
     if kind == "item_reference" {
-        return Err(missing_item(text(fields.get("id"), || format!("{path}.id"))?, stores));
+        return Err(missing_item(text(fields.get("id"), || format!("{path}.id"))?, storage));
     }
     check_id(fields, kind, path)?;
     if let Some((_, known)) = FIELDS.iter().find(|(known, _)| *known == kind)
@@ -139,7 +145,7 @@ fn check_item<'a>(item: &'a Value, path: &str, stores: bool, seals: &Seals<'_>) 
     }
     match kind {
         "message" => check_message(fields, path)?,
-        "reasoning" => check_reasoning(fields, path, stores, seals)?,
+        "reasoning" => check_reasoning(fields, path, storage, signatures)?,
         "function_call" => {
             text(fields.get("name"), || format!("{path}.name"))?;
             text(fields.get("arguments"), || format!("{path}.arguments"))?;
@@ -149,11 +155,11 @@ fn check_item<'a>(item: &'a Value, path: &str, stores: bool, seals: &Seals<'_>) 
             text(fields.get("input"), || format!("{path}.input"))?;
         }
         "function_call_output" | "custom_tool_call_output" => match fields.get("output") {
-            None | Some(Value::Null) => return Err(Failure::missing(format!("{path}.output"))),
+            None | Some(Value::Null) => return Err(ProviderFailure::missing(format!("{path}.output"))),
             Some(Value::String(_) | Value::Array(_)) => {}
             Some(other) => {
                 let expected = "one of a string or array of input content";
-                return Err(Failure::wrong_type(format!("{path}.output"), expected, other));
+                return Err(ProviderFailure::wrong_type(format!("{path}.output"), expected, other));
             }
         },
         _ => {}
@@ -161,31 +167,31 @@ fn check_item<'a>(item: &'a Value, path: &str, stores: bool, seals: &Seals<'_>) 
     Ok(kind)
 }
 
-fn check_id(fields: &Map<String, Value>, kind: &str, path: &str) -> Result<(), Failure> {
+fn check_id(fields: &Map<String, Value>, kind: &str, path: &str) -> Result<(), ProviderFailure> {
     if given(fields, "id").is_none() {
         return Ok(());
     }
+    let id = short(fields.get("id"), ID_CHARS_MAX, || format!("{path}.id"))?;
     let path = format!("{path}.id");
-    let id = short(fields.get("id"), ID_CHARS_MAX, || path.clone())?;
     match PREFIXES.iter().find(|(known, _)| *known == kind) {
         Some((_, prefix)) if !id.starts_with(prefix) => {
             let message = format!("Invalid '{path}': '{id}'. Expected an ID that begins with '{prefix}'.");
-            Err(Failure::invalid(message, Some(path)).with_code("invalid_value"))
+            Err(ProviderFailure::invalid(message, Some(path)).with_code("invalid_value"))
         }
         _ => Ok(()),
     }
 }
 
-fn check_message(message: &Map<String, Value>, path: &str) -> Result<(), Failure> {
+fn check_message(message: &Map<String, Value>, path: &str) -> Result<(), ProviderFailure> {
     let role = text(message.get("role"), || format!("{path}.role"))?;
     one_of(role, &["assistant", "system", "developer", "user"], format!("{path}.role"))?;
     let parts = match message.get("content") {
-        None | Some(Value::Null) => return Err(Failure::missing(format!("{path}.content"))),
+        None | Some(Value::Null) => return Err(ProviderFailure::missing(format!("{path}.content"))),
         Some(Value::String(_)) => return Ok(()),
         Some(Value::Array(parts)) => parts,
         Some(other) => {
             let expected = "one of an array of objects or string";
-            return Err(Failure::wrong_type(format!("{path}.content"), expected, other));
+            return Err(ProviderFailure::wrong_type(format!("{path}.content"), expected, other));
         }
     };
     let known: &[&str] =
@@ -201,28 +207,35 @@ fn check_message(message: &Map<String, Value>, path: &str) -> Result<(), Failure
     Ok(())
 }
 
-fn check_reasoning(item: &Map<String, Value>, path: &str, stores: bool, seals: &Seals<'_>) -> Result<(), Failure> {
+fn check_reasoning(
+    item: &Map<String, Value>,
+    path: &str,
+    storage: ItemStorage,
+    signatures: &Signatures<'_>,
+) -> Result<(), ProviderFailure> {
     let summary = match item.get("summary") {
-        None | Some(Value::Null) => return Err(Failure::missing(format!("{path}.summary"))),
+        None | Some(Value::Null) => return Err(ProviderFailure::missing(format!("{path}.summary"))),
         Some(Value::Array(parts)) => parts.iter().filter_map(|part| part.get("text")?.as_str()).collect::<String>(),
-        Some(other) => return Err(Failure::wrong_type(format!("{path}.summary"), "an array of objects", other)),
+        Some(other) => {
+            return Err(ProviderFailure::wrong_type(format!("{path}.summary"), "an array of objects", other));
+        }
     };
     let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
     if given(item, "encrypted_content").is_none() {
-        return Err(missing_item(id, stores));
+        return Err(missing_item(id, storage));
     }
     let content = text(item.get("encrypted_content"), || format!("{path}.encrypted_content"))?;
-    if seals.fits(&summary, content) {
+    if signatures.is_valid(&summary, content) {
         return Ok(());
     }
     let message = format!("The encrypted content for item {id} could not be verified.");
-    Err(Failure::invalid(message, None).with_code("invalid_encrypted_content"))
+    Err(ProviderFailure::invalid(message, None).with_code("invalid_encrypted_content"))
 }
 
-fn missing_item(id: &str, stores: bool) -> Failure {
+fn missing_item(id: &str, storage: ItemStorage) -> ProviderFailure {
     let mut message = format!("Item with id '{id}' not found.");
-    if !stores {
+    if storage == ItemStorage::NotStored {
         message += " Items are not persisted when `store` is set to false. Try again with `store` set to true, or remove this item from your input.";
     }
-    Failure::invalid(message, Some("input".into())).with_status(404)
+    ProviderFailure::invalid(message, Some("input".into())).with_status(404)
 }

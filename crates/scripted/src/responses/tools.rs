@@ -1,11 +1,11 @@
-//! The tools of a request, and what `OpenAI` refuses in them, in its words.
+//! Reads and validates `tools`, as strict as `OpenAI` and with its error messages.
 
 use serde_json::{Map, Value};
 
-use super::super::conversation::{Input, Offered, list};
-use super::super::failure::Failure;
-use super::super::strict::{one_of, short, text};
 use super::fields::unknown;
+use crate::provider_failure::ProviderFailure;
+use crate::scripted_conversation::{InputKind, OfferedTool, list};
+use crate::strict::{one_of, short, text};
 
 const KINDS: [&str; 18] = [
     "function",
@@ -28,16 +28,16 @@ const KINDS: [&str; 18] = [
     "apply_patch",
 ];
 
-/// What only the tools of other formats have.
+/// Fields that only the tools of other APIs have.
 const FOREIGN: [&str; 3] = ["function", "input_schema", "cache_control"];
 
 const NAME_CHARS_MAX: usize = 64;
 
-/// Tools by name; those of the provider by type.
-pub(super) fn read(request: &Map<String, Value>) -> Result<Vec<Offered<'_>>, Failure> {
+/// The tools of a request. Hosted tools go by their type.
+pub(super) fn read(request: &Map<String, Value>) -> Result<Vec<OfferedTool<'_>>, ProviderFailure> {
     match request.get("tools") {
         None | Some(Value::Null | Value::Array(_)) => {}
-        Some(other) => return Err(Failure::wrong_type("tools".into(), "an array of objects", other)),
+        Some(other) => return Err(ProviderFailure::wrong_type("tools".into(), "an array of objects", other)),
     }
     let mut tools = Vec::new();
     collect(list(request, "tools"), "tools", &mut tools)?;
@@ -49,11 +49,11 @@ pub(super) fn read(request: &Map<String, Value>) -> Result<Vec<Offered<'_>>, Fai
     Ok(tools)
 }
 
-fn collect<'a>(tools: &'a [Value], path: &str, offered: &mut Vec<Offered<'a>>) -> Result<(), Failure> {
+fn collect<'a>(tools: &'a [Value], path: &str, offered: &mut Vec<OfferedTool<'a>>) -> Result<(), ProviderFailure> {
     for (i, tool) in tools.iter().enumerate() {
         let path = format!("{path}[{i}]");
         let Value::Object(fields) = tool else {
-            return Err(Failure::wrong_type(path, "an object", tool));
+            return Err(ProviderFailure::wrong_type(path, "an object", tool));
         };
         let kind = text(fields.get("type"), || format!("{path}.type"))?;
         one_of(kind, &KINDS, format!("{path}.type"))?;
@@ -63,27 +63,32 @@ fn collect<'a>(tools: &'a [Value], path: &str, offered: &mut Vec<Offered<'a>>) -
                 let name = name(fields, &path)?;
                 if offered.iter().any(|other| other.name == name) {
                     let message = format!("Invalid '{path}.name': '{name}' is taken. Tool names must be unique.");
-                    return Err(Failure::invalid(message, Some("tools".into())).with_code("duplicate_tool_name"));
+                    return Err(
+                        ProviderFailure::invalid(message, Some("tools".into())).with_code("duplicate_tool_name")
+                    );
                 }
                 if let Some(foreign) = fields.keys().find(|name| FOREIGN.contains(&name.as_str())) {
                     return Err(unknown(format!("{path}.{foreign}")));
                 }
-                offered.push(Offered { name, input: if kind == "custom" { Input::Text } else { Input::Json } });
+                offered.push(OfferedTool {
+                    name,
+                    input: if kind == "custom" { InputKind::Text } else { InputKind::Json },
+                });
             }
-            _ => offered.push(Offered { name: kind, input: Input::Json }),
+            _ => offered.push(OfferedTool { name: kind, input: InputKind::Json }),
         }
     }
     Ok(())
 }
 
-fn name<'a>(tool: &'a Map<String, Value>, path: &str) -> Result<&'a str, Failure> {
-    let path = format!("{path}.name");
-    let name = short(tool.get("name"), NAME_CHARS_MAX, || path.clone())?;
+fn name<'a>(tool: &'a Map<String, Value>, path: &str) -> Result<&'a str, ProviderFailure> {
+    let name = short(tool.get("name"), NAME_CHARS_MAX, || format!("{path}.name"))?;
     if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-') {
         return Ok(name);
     }
+    let path = format!("{path}.name");
     let message = format!(
         "Invalid '{path}': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
     );
-    Err(Failure::invalid(message, Some(path)).with_code("invalid_value"))
+    Err(ProviderFailure::invalid(message, Some(path)).with_code("invalid_value"))
 }

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use dacapo_scripted::Script;
+use dacapo_scripted::ScriptedModel;
 use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
-use super::{EVERYTHING, ask, body, said, script, spoiled, tool, user, wire};
+use super::{EVERYTHING, ask, body, content, script, spoiled, tool, user, wire};
 
 #[test]
 fn a_message_with_everything_goes_out_whole() {
@@ -139,13 +139,13 @@ fn requests_that_a_strict_provider_refuses() {
     insta::assert_snapshot!(seen);
 
     let history = json!([hi(), asked(&["a", "b"]), answer("b"), answer("a"), asked(&["a"]), answer("a"), hi()]);
-    assert_eq!(said(&script, &messages(history)), "Fine.");
+    assert_eq!(content(&script, &messages(history)), "Fine.");
 }
 
 #[test]
 fn texts_end_where_the_request_wants() {
     let counted = script("[[turn]]\nreasoning = 'Hm hm.'\ntext = 'One two three four'\nprogram = 'return 1'")
-        .counting_with(|text| text.split_whitespace().count());
+        .with_token_counter(|text| text.split_whitespace().count());
     let ended = |extra: Value| {
         let body = body(&counted.reply(Wire::Chat, &ask(&user("Hi"), extra)));
         let choice = &body["choices"][0];
@@ -192,7 +192,7 @@ fn any_request_gets_an_answer_and_always_the_same() {
         "max_completion_tokens": 5,
         "stop": ["x"],
     });
-    let scripts = [Script::demo(), script(EVERYTHING)];
+    let scripts = [ScriptedModel::demo(), script(EVERYTHING)];
     for request in spoiled(&request) {
         for script in &scripts {
             let reply = script.reply(Wire::Chat, &request);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use dacapo_scripted::Script;
+use dacapo_scripted::ScriptedModel;
 use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn result(id: &str, text: &str) -> Value {
     json!({"type": "tool_result", "tool_use_id": id, "content": text})
 }
 
-fn reply(script: &Script, request: &Value) -> Value {
+fn reply(script: &ScriptedModel, request: &Value) -> Value {
     body(&script.reply(Wire::Messages, request))
 }
 
@@ -128,17 +128,17 @@ fn what_the_model_said_may_come_back_as_it_is_and_in_no_other_way() {
     let thinking = json!({"thinking": {"type": "enabled", "budget_tokens": 100}});
     let mut request = ask(&user("Look!"), thinking);
     request["tools"] = json!([tool("execute"), {"type": "web_search_20260318", "name": "web_search"}]);
-    let said = reply(&script, &request);
-    insta::assert_snapshot!(serde_json::to_string_pretty(&said).unwrap());
+    let content = reply(&script, &request);
+    insta::assert_snapshot!(serde_json::to_string_pretty(&content).unwrap());
 
-    let content = said["content"].as_array().unwrap();
+    let content = content["content"].as_array().unwrap();
     let results = json!([result(content.last().unwrap()["id"].as_str().unwrap(), r#"{"sky": "Blue"}"#)]);
     let echoed = |content: &[Value]| {
         let mut request = request.clone();
         let echo = [json!({"role": "assistant", "content": content}), json!({"role": "user", "content": results})];
         request["messages"].as_array_mut().unwrap().extend(echo);
-        let said = reply(&script, &request);
-        said["content"][0]["text"].as_str().or(said["error"]["message"].as_str()).unwrap().to_owned()
+        let content = reply(&script, &request);
+        content["content"][0]["text"].as_str().or(content["error"]["message"].as_str()).unwrap().to_owned()
     };
     let mut changed = content.clone();
     changed[0]["thinking"] = "I should look!".into();
@@ -159,8 +159,8 @@ fn a_thinking_model_thinks_before_it_calls_even_if_the_script_does_not_say_so() 
     let mut request = ask(&user("Go"), json!({"thinking": {"type": "enabled", "budget_tokens": 100}}));
     let mut seen = Vec::new();
     for _ in 0..3 {
-        let said = reply(&script, &request);
-        let content = said["content"].as_array().unwrap();
+        let content = reply(&script, &request);
+        let content = content["content"].as_array().unwrap();
         let of = |block: &Value| format!("{} {} {}", block["type"], block["data"], block["signature"]);
         seen.push(content.iter().map(of).collect::<Vec<_>>().join(", "));
         let results = content.iter().filter_map(|block| Some(result(block["id"].as_str()?, "1"))).collect::<Vec<_>>();
@@ -306,7 +306,7 @@ fn requests_that_anthropic_refuses() {
 
 #[test]
 fn tokens_of_a_prompt_are_counted() {
-    let script = script("[[turn]]\ntext = 'Fine.'").counting_with(|text| text.split_whitespace().count());
+    let script = script("[[turn]]\ntext = 'Fine.'").with_token_counter(|text| text.split_whitespace().count());
     let request =
         json!({"model": "m", "system": "Be kind.", "messages": [{"role": "user", "content": "One two three"}]});
     assert_eq!(script.count_tokens(&request), json!({"input_tokens": 5}));
@@ -332,7 +332,7 @@ fn any_request_gets_an_answer_and_always_the_same() {
         "stream": true,
         "stop_sequences": ["x"],
     });
-    let scripts = [Script::demo(), script(&format!("{EVERYTHING}\nsignature = 'mine'"))];
+    let scripts = [ScriptedModel::demo(), script(&format!("{EVERYTHING}\nsignature = 'mine'"))];
     assert_eq!(scripts[1].reply(Wire::Messages, &request).status, 200);
     for request in spoiled(&request) {
         for script in &scripts {

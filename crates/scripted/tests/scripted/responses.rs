@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use dacapo_scripted::Script;
+use dacapo_scripted::ScriptedModel;
 use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn output(id: &str, text: &str) -> Value {
     json!({"type": "function_call_output", "call_id": id, "output": text})
 }
 
-fn reply(script: &Script, request: &Value) -> Value {
+fn reply(script: &ScriptedModel, request: &Value) -> Value {
     body(&script.reply(Wire::Responses, request))
 }
 
@@ -97,10 +97,10 @@ fn what_the_model_said_may_come_back_as_it_is_and_in_no_other_way() {
     request["input"] = json!([{"role": "user", "content": [{"type": "input_text", "text": "Look!"}]}]);
     request["include"] = json!(["reasoning.encrypted_content"]);
     request["tools"] = json!([{"type": "custom", "name": "execute"}, tool("search"), {"type": "web_search"}]);
-    let said = reply(&script, &request);
-    insta::assert_snapshot!(serde_json::to_string_pretty(&json!([said["output"], said["usage"]])).unwrap());
+    let content = reply(&script, &request);
+    insta::assert_snapshot!(serde_json::to_string_pretty(&json!([content["output"], content["usage"]])).unwrap());
 
-    let items = said["output"].as_array().unwrap();
+    let items = content["output"].as_array().unwrap();
     let outputs: Vec<_> = items
         .iter()
         .filter_map(|item| {
@@ -112,8 +112,8 @@ fn what_the_model_said_may_come_back_as_it_is_and_in_no_other_way() {
     let echoed = |items: &[Value]| {
         let mut request = request.clone();
         request["input"].as_array_mut().unwrap().extend(items.iter().chain(&outputs).cloned());
-        let said = reply(&script, &request);
-        let text = said.pointer("/output/0/content/0/text").or(said.pointer("/error/message"));
+        let content = reply(&script, &request);
+        let text = content.pointer("/output/0/content/0/text").or(content.pointer("/error/message"));
         text.and_then(Value::as_str).unwrap().to_owned()
     };
     let mut changed = items.clone();
@@ -263,7 +263,7 @@ fn any_request_gets_an_answer_and_always_the_same() {
         "store": false,
         "max_output_tokens": 5,
     });
-    let scripts = [Script::demo(), script(&format!("{EVERYTHING}\nsignature = 'mine'"))];
+    let scripts = [ScriptedModel::demo(), script(&format!("{EVERYTHING}\nsignature = 'mine'"))];
     assert_eq!(scripts[1].reply(Wire::Responses, &request).status, 200);
     for request in spoiled(&request) {
         for script in &scripts {

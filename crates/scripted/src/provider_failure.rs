@@ -1,38 +1,38 @@
-//! Errors in the shapes of the providers.
+//! Error responses in the format of each provider.
 
 use std::time::Duration;
 
 use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
-use super::file::{Fields, Node, Tree};
-use super::ids::Ids;
-use super::turn::header_value;
-use super::{Ending, Piece, Reply, ScriptError, content_type};
+use crate::ids::IdGenerator;
+use crate::script_file::{TomlFields, TomlNode, TomlValue};
+use crate::script_turn::header_value;
+use crate::{BodyChunk, ReplyEnding, ScriptFileError, ScriptedReply, content_type};
 
-/// An error as a provider tells it.
+/// An error of a provider.
 #[derive(Debug, Clone)]
-pub(super) struct Failure {
-    pub(super) status: u16,
-    pub(super) message: String,
-    /// What the status says, if absent.
-    pub(super) kind: Option<String>,
-    pub(super) param: Option<String>,
-    pub(super) code: Option<String>,
-    pub(super) headers: Box<[(String, String)]>,
+pub(crate) struct ProviderFailure {
+    pub(crate) status: u16,
+    pub(crate) message: String,
+    /// `type` of the error. If absent, it follows from the status.
+    pub(crate) kind: Option<String>,
+    pub(crate) param: Option<String>,
+    pub(crate) code: Option<String>,
+    pub(crate) headers: Box<[(String, String)]>,
 }
 
-impl Failure {
-    /// The `error` of a turn.
-    pub(super) fn read(node: Node, path: &str) -> Result<Failure, ScriptError> {
+impl ProviderFailure {
+    /// Reads the `error` of a turn.
+    pub(crate) fn read(node: TomlNode, path: &str) -> Result<ProviderFailure, ScriptFileError> {
         let known = ["status", "message", "type", "code", "retry_after", "headers"];
-        let mut fields = Fields::read(node, path, &known)?;
+        let mut fields = TomlFields::read(node, path, &known)?;
         let status = fields.whole("status", 400..=599)?.ok_or_else(|| fields.error("needs `status`"))? as u16;
         let mut headers = Vec::new();
         if let Some(node) = fields.take("retry_after") {
             let path = fields.path_of("retry_after");
-            let seconds = match &node.tree {
-                Tree::Scalar(Value::Number(seconds)) => seconds.to_string(),
+            let seconds = match &node.value {
+                TomlValue::Scalar(Value::Number(seconds)) => seconds.to_string(),
                 _ => header_value(node, &path)?,
             };
             headers.push(("retry-after".into(), seconds));
@@ -41,13 +41,13 @@ impl Failure {
         for (line, name, node) in fields.open_table("headers")? {
             let token = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
             if name.is_empty() || !name.bytes().all(token) {
-                let message = format!("{path}: `{name}` is no name of a header; use letters, digits, `-` and `_`");
-                return Err(ScriptError::new(line, message));
+                let message = format!("{path}: `{name}` is not a valid header name; use letters, digits, `-` and `_`");
+                return Err(ScriptFileError::new(line, message));
             }
             let value = header_value(node, &path)?;
             headers.push((name.to_ascii_lowercase(), value));
         }
-        Ok(Failure {
+        Ok(ProviderFailure {
             status,
             message: fields.required_text("message")?,
             kind: fields.text("type")?,
@@ -57,17 +57,17 @@ impl Failure {
         })
     }
 
-    /// A request that no strict provider takes.
-    pub(super) fn invalid(message: impl Into<String>, param: Option<String>) -> Failure {
-        Failure { status: 400, message: message.into(), kind: None, param, code: None, headers: Box::default() }
+    /// The error for an invalid request.
+    pub(crate) fn invalid(message: impl Into<String>, param: Option<String>) -> ProviderFailure {
+        ProviderFailure { status: 400, message: message.into(), kind: None, param, code: None, headers: Box::default() }
     }
 
-    pub(super) fn missing(param: String) -> Failure {
-        Failure::invalid(format!("Missing required parameter: '{param}'."), Some(param))
+    pub(crate) fn missing(param: String) -> ProviderFailure {
+        ProviderFailure::invalid(format!("Missing required parameter: '{param}'."), Some(param))
             .with_code("missing_required_parameter")
     }
 
-    pub(super) fn wrong_type(param: String, expected: &str, found: &Value) -> Failure {
+    pub(crate) fn wrong_type(param: String, expected: &str, found: &Value) -> ProviderFailure {
         let found = match found {
             Value::Null => "null",
             Value::Bool(_) => "a boolean",
@@ -78,20 +78,21 @@ impl Failure {
             Value::Object(_) => "an object",
         };
         let message = format!("Invalid type for '{param}': expected {expected}, but got {found} instead.");
-        Failure::invalid(message, Some(param)).with_code("invalid_type")
+        ProviderFailure::invalid(message, Some(param)).with_code("invalid_type")
     }
 
-    pub(super) fn empty_array(param: String) -> Failure {
+    pub(crate) fn empty_array(param: String) -> ProviderFailure {
         let expected = "Expected an array with minimum length 1, but got an empty array instead.";
-        Failure::invalid(format!("Invalid '{param}': empty array. {expected}"), Some(param)).with_code("empty_array")
+        ProviderFailure::invalid(format!("Invalid '{param}': empty array. {expected}"), Some(param))
+            .with_code("empty_array")
     }
 
-    pub(super) fn with_code(self, code: &str) -> Failure {
-        Failure { code: Some(code.into()), ..self }
+    pub(crate) fn with_code(self, code: &str) -> ProviderFailure {
+        ProviderFailure { code: Some(code.into()), ..self }
     }
 
-    pub(super) fn with_status(self, status: u16) -> Failure {
-        Failure { status, ..self }
+    pub(crate) fn with_status(self, status: u16) -> ProviderFailure {
+        ProviderFailure { status, ..self }
     }
 
     fn kind(&self, wire: Wire) -> &str {
@@ -111,8 +112,8 @@ impl Failure {
         self.kind.as_deref().unwrap_or_else(by_status)
     }
 
-    pub(super) fn body(&self, wire: Wire, ids: &Ids) -> Value {
-        let Failure { message, param, code, .. } = self;
+    pub(crate) fn body(&self, wire: Wire, ids: &IdGenerator) -> Value {
+        let ProviderFailure { message, param, code, .. } = self;
         let kind = self.kind(wire);
         match wire {
             Wire::Chat | Wire::Responses => {
@@ -128,12 +129,12 @@ impl Failure {
         }
     }
 
-    pub(super) fn reply(&self, wire: Wire, ids: &Ids, delay: Duration) -> Reply {
+    pub(crate) fn reply(&self, wire: Wire, ids: &IdGenerator, delay: Duration) -> ScriptedReply {
         let mut headers = self.headers.to_vec();
         if !headers.iter().any(|(name, _)| name == "content-type") {
             headers.insert(0, content_type("application/json"));
         }
-        let pieces = vec![Piece { delay, bytes: self.body(wire, ids).to_string().into() }];
-        Reply { status: self.status, headers, pieces, ending: Ending::Complete }
+        let chunks = vec![BodyChunk { delay, bytes: self.body(wire, ids).to_string().into() }];
+        ScriptedReply { status: self.status, headers, chunks, ending: ReplyEnding::Complete }
     }
 }

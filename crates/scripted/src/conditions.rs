@@ -1,14 +1,14 @@
-//! Which requests a turn answers.
+//! `when`: the conditions under which a turn answers a request.
 
 use serde_json::Value;
 
-use super::ScriptError;
-use super::conversation::{Conversation, Role};
-use super::file::{Fields, Node};
+use crate::ScriptFileError;
+use crate::script_file::{TomlFields, TomlNode};
+use crate::scripted_conversation::{Role, ScriptedConversation};
 
 /// Conditions that must all hold.
 #[derive(Debug, Default)]
-pub(super) struct When {
+pub(crate) struct Conditions {
     user: Option<String>,
     last: Option<String>,
     after: Option<Role>,
@@ -20,16 +20,16 @@ pub(super) struct When {
 
 const KEYS: [&str; 7] = ["user", "last", "after", "step", "tool", "no_tool", "model"];
 
-impl When {
-    pub(super) fn read(node: Node, path: &str) -> Result<When, ScriptError> {
-        let mut fields = Fields::read(node, path, &KEYS)?;
+impl Conditions {
+    pub(crate) fn read(node: TomlNode, path: &str) -> Result<Conditions, ScriptFileError> {
+        let mut fields = TomlFields::read(node, path, &KEYS)?;
         let after = fields.take("after").map(|node| {
             let path = fields.path_of("after");
             let wrong = node.wrong(&path, "\"user\", \"tool\", \"assistant\" or \"system\"");
             let role = node.into_text(&path)?;
             Role::ALL.into_iter().find(|known| known.name() == role).ok_or(wrong)
         });
-        Ok(When {
+        Ok(Conditions {
             user: fields.text("user")?,
             last: fields.text("last")?,
             after: after.transpose()?,
@@ -40,43 +40,43 @@ impl When {
         })
     }
 
-    /// What does not hold, as clauses of a sentence.
-    pub(super) fn misses(&self, conversation: &Conversation<'_>) -> Vec<String> {
-        let mut misses = Vec::new();
+    /// The conditions that do not hold, as clauses of an error message.
+    pub(crate) fn unmet(&self, conversation: &ScriptedConversation<'_>) -> Vec<String> {
+        let mut unmet = Vec::new();
         let quoted = |text: &str| Value::from(text).to_string();
         if let Some(wanted) = &self.user
             && !conversation.last_text_of(Role::User).is_some_and(|text| contains(text, wanted))
         {
-            misses.push(format!("the last user message does not contain {}", quoted(wanted)));
+            unmet.push(format!("the last user message does not contain {}", quoted(wanted)));
         }
         if let Some(wanted) = &self.last
             && !contains(conversation.last_text(), wanted)
         {
-            misses.push(format!("the last message does not contain {}", quoted(wanted)));
+            unmet.push(format!("the last message does not contain {}", quoted(wanted)));
         }
         if let Some(wanted) = self.after
             && conversation.last_role() != Some(wanted)
         {
-            misses.push(format!("the last message does not have role '{}'", wanted.name()));
+            unmet.push(format!("the last message does not have role '{}'", wanted.name()));
         }
         if let Some(wanted) = self.step
             && conversation.step() != wanted
         {
             let step = conversation.step();
-            misses.push(format!("this is step {step} since the last user message, not {wanted}"));
+            unmet.push(format!("this is step {step} since the last user message, not {wanted}"));
         }
         for tool in self.tools.iter().filter(|tool| !conversation.offers(tool)) {
-            misses.push(format!("no tool {} is offered", quoted(tool)));
+            unmet.push(format!("no tool {} is offered", quoted(tool)));
         }
         for tool in self.no_tools.iter().filter(|tool| conversation.offers(tool)) {
-            misses.push(format!("the tool {} is offered", quoted(tool)));
+            unmet.push(format!("the tool {} is offered", quoted(tool)));
         }
         if let Some(wanted) = &self.model
             && conversation.model() != Some(wanted)
         {
-            misses.push(format!("the model is not {}", quoted(wanted)));
+            unmet.push(format!("the model is not {}", quoted(wanted)));
         }
-        misses
+        unmet
     }
 }
 

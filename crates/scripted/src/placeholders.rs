@@ -1,19 +1,20 @@
-//! Texts of a script with places for what the conversation says.
+//! Placeholders in the texts of a script, such as `{{user}}`.
 
 use serde_json::Value;
 
-use super::conversation::{Conversation, Role};
+use crate::scripted_conversation::{Role, ScriptedConversation};
 
-/// Fills `{{user}}`, `{{result}}`, `{{result/a/b}}` and `{{code}}`. Any other braces are the text's own: programs have
-/// them too.
-pub(super) fn fill(template: &str, conversation: &Conversation<'_>) -> String {
+/// Fills `{{user}}`, `{{result}}`, `{{result/a/b}}` and `{{code}}`. All other braces stay as they are, because
+/// programs contain braces too.
+pub(crate) fn fill(template: &str, conversation: &ScriptedConversation<'_>) -> String {
     let mut filled = String::new();
     let mut rest = template;
     while let Some(at) = rest.find("{{") {
         let (before, opened) = rest.split_at(at);
         filled.push_str(before);
-        let place = opened[2..].split_once("}}").and_then(|(name, after)| Some((resolve(name, conversation)?, after)));
-        if let Some((value, after)) = place {
+        let placeholder =
+            opened[2..].split_once("}}").and_then(|(name, after)| Some((resolve(name, conversation)?, after)));
+        if let Some((value, after)) = placeholder {
             filled.push_str(&value);
             rest = after;
         } else {
@@ -24,30 +25,30 @@ pub(super) fn fill(template: &str, conversation: &Conversation<'_>) -> String {
     filled + rest
 }
 
-/// `None` if this is no place at all.
-fn resolve(name: &str, conversation: &Conversation<'_>) -> Option<String> {
+/// `None` if this is not a placeholder.
+fn resolve(name: &str, conversation: &ScriptedConversation<'_>) -> Option<String> {
     let value = match name {
         "user" => conversation.last_text_of(Role::User).map(str::to_owned),
         "result" => conversation.last_text_of(Role::Tool).map(str::to_owned),
         "code" => conversation.last_text_of(Role::User).and_then(fenced),
         _ => {
             let path = name.strip_prefix("result/")?;
-            let value = conversation.last_text_of(Role::Tool).and_then(|result| pointed(result, path));
+            let value = conversation.last_text_of(Role::Tool).and_then(|result| value_at(result, path));
             return Some(value.unwrap_or_else(|| format!("<nothing at {path}>")));
         }
     };
     Some(value.unwrap_or_else(|| format!("<nothing at {name}>")))
 }
 
-fn pointed(result: &str, path: &str) -> Option<String> {
-    let result: Value = serde_json::from_str(result).ok()?;
-    Some(match result.pointer(&format!("/{path}"))? {
-        Value::String(text) => text.clone(),
+fn value_at(result: &str, path: &str) -> Option<String> {
+    let mut result: Value = serde_json::from_str(result).ok()?;
+    Some(match result.pointer_mut(&format!("/{path}"))?.take() {
+        Value::String(text) => text,
         other => other.to_string(),
     })
 }
 
-/// What the first Markdown fence holds; one that is not closed goes to the end.
+/// The code in the first Markdown fence. A fence that is not closed extends to the end.
 fn fenced(text: &str) -> Option<String> {
     const FENCE: &str = "```";
     let mut lines = text.split_inclusive('\n').skip_while(|line| !line.trim_start().starts_with(FENCE));
