@@ -1,4 +1,4 @@
-//! Where the answers to a program's calls come from.
+//! Answers to the calls of a program, from a file or from stdin.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -36,13 +36,13 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
     Box::deserialize(deserializer).map(Some)
 }
 
-/// Who plays the client.
+/// Where answers come from.
 pub(crate) enum AnswerSource {
     File { path: PathBuf, given: Vec<Option<RecordedAnswer>> },
     StdinAnswers(StdinAnswers),
 }
 
-/// A person or a script on stdin.
+/// Answers that are typed or piped, one per line.
 pub(crate) struct StdinAnswers {
     pub json: bool,
 }
@@ -141,7 +141,7 @@ impl StdinAnswers {
                 }
                 _ => {
                     open.pop_front();
-                    entries.push(entry(call, spoken(line)));
+                    entries.push(entry(call, typed_answer(line)));
                 }
             }
         }
@@ -159,7 +159,7 @@ impl StdinAnswers {
 }
 
 /// A line that is not JSON is text; `!` in front makes it an error.
-fn spoken(line: &str) -> Answer {
+fn typed_answer(line: &str) -> Answer {
     if let Some(message) = line.strip_prefix('!') {
         return Answer::Error { message: message.trim().to_owned(), data: None };
     }

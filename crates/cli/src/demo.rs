@@ -1,18 +1,18 @@
-//! `dacapo demo`: six conversations with the gateway, played from both sides.
+//! `dacapo demo`: six conversations through the gateway, with a scripted model and the demo's own tools.
 
 mod budget;
 mod classic;
 mod conversation;
+mod demo_server;
 mod fallback;
-mod house;
 mod news;
 mod office;
-mod paint;
 mod repair;
+mod report;
 mod scenario;
 mod screen;
 mod shipping;
-mod story;
+mod text_style;
 mod tokens;
 
 use std::io::{self, Write};
@@ -21,15 +21,15 @@ use std::process::ExitCode;
 use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 
-use self::house::House;
-use self::paint::Paint;
+use self::demo_server::DemoServer;
+use self::report::ScenarioReport;
 use self::screen::Screen;
-use self::story::Story;
+use self::text_style::TextStyler;
 
 /// Play six conversations in code mode, and count what they cost; needs no key and no network
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
-    /// Play one of them
+pub(crate) struct DemoOptions {
+    /// Play only this conversation
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(scenario::NAMES))]
     only: Option<String>,
 
@@ -38,32 +38,32 @@ pub(crate) struct Options {
     json: bool,
 }
 
-pub(crate) fn demo(options: &Options) -> anyhow::Result<ExitCode> {
+pub(crate) fn demo(options: &DemoOptions) -> anyhow::Result<ExitCode> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(play(options))
 }
 
-async fn play(options: &Options) -> anyhow::Result<ExitCode> {
-    let house = House::open().await?;
-    let mut screen = Screen { out: io::stdout(), paint: Paint::of_stdout() };
-    let mut stories = Vec::new();
+async fn play(options: &DemoOptions) -> anyhow::Result<ExitCode> {
+    let demo_server = DemoServer::start().await?;
+    let mut screen = Screen { out: io::stdout(), styler: TextStyler::of_stdout() };
+    let mut reports = Vec::new();
     if !options.json {
-        screen.title(&house.address.to_string())?;
+        screen.title(&demo_server.address.to_string())?;
     }
     for (scenario, number) in scenario::all().into_iter().zip(1..) {
         if options.only.as_ref().is_some_and(|only| only != scenario.name) {
             continue;
         }
-        let story = Story::play(scenario, &house).await?;
+        let report = ScenarioReport::play(scenario, &demo_server).await?;
         if !options.json {
-            screen.story(number, &story)?;
+            screen.report(number, &report)?;
         }
-        stories.push(story);
+        reports.push(report);
     }
     if options.json {
-        let scenarios: Vec<Value> = stories.iter().map(Story::to_json).collect();
+        let scenarios: Vec<Value> = reports.iter().map(ScenarioReport::to_json).collect();
         writeln!(io::stdout(), "{}", json!({"tokenizer": "o200k", "scenarios": scenarios}))?;
     } else {
-        screen.summary(&stories)?;
+        screen.summary(&reports)?;
     }
-    Ok(if stories.iter().all(Story::is_right) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if reports.iter().all(ScenarioReport::is_right) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

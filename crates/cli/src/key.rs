@@ -1,4 +1,4 @@
-//! `dacapo key`: a key for a client.
+//! `dacapo key`: creates an API key for a client.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-pub(crate) fn key(options: &Options) -> anyhow::Result<ExitCode> {
+pub(crate) fn key(options: &KeyOptions) -> anyhow::Result<ExitCode> {
     let key = format!("dck_{}", dacapo_gateway::random_hex());
     let hash = dacapo_gateway::key_sha256(&key);
     let mut out = io::stdout();

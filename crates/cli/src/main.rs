@@ -28,14 +28,14 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Demo(demo::Options),
-    Serve(serve::Options),
+    Demo(demo::DemoOptions),
+    Serve(serve::ServeOptions),
     Mcp(mcp::McpOptions),
     Run(run::RunOptions),
     Step(step::StepOptions),
     Types(types::TypesOptions),
     Search(search::SearchOptions),
-    Key(key::Options),
+    Key(key::KeyOptions),
 }
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! `dacapo mcp`: one MCP server over many.
+//! `dacapo mcp`: one MCP server for the tools of many.
 
 mod install;
 mod list;
@@ -17,11 +17,11 @@ use crate::servers::{CacheOptions, ConfiguredServers, with_fleet};
 use crate::wrong_usage::WrongUsage;
 
 const EXAMPLE: &str = r#"Examples:
-  dacapo mcp --list                        what is behind it, and what it costs a model's context
-  dacapo mcp --install                     how to give it to a client
+  dacapo mcp --list                        its servers and tools, and the tokens they cost a model
+  dacapo mcp --install                     how to add it to a client
   dacapo mcp --listen 127.0.0.1:8788       over HTTP instead of stdin and stdout
 
-The servers stand in the file that clients already use: {"mcpServers": {"time": {"command": "mcp-server-time"}}}.
+The servers are read from the file that clients already use: {"mcpServers": {"time": {"command": "mcp-server-time"}}}.
 With DACAPO_MCP_TOKEN set, clients over HTTP need it as their bearer token."#;
 
 const CONFIG_ENV: &str = "DACAPO_MCP_CONFIG";
@@ -40,7 +40,7 @@ pub(crate) struct McpOptions {
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
 
-    /// Listen beyond loopback although every client is let in
+    /// Listen beyond loopback without authentication
     #[arg(long, requires = "listen")]
     allow_unauthenticated: bool,
 
@@ -56,7 +56,7 @@ pub(crate) struct McpOptions {
     #[arg(long)]
     json: bool,
 
-    /// Say more on stderr: what happens, and with --list the servers' own last words
+    /// Log more on stderr; with --list, also the last lines of each server's stderr
     #[arg(long)]
     verbose: bool,
 
@@ -118,8 +118,8 @@ fn http_auth(options: &McpOptions) -> anyhow::Result<HttpAuth> {
         (Some(token), _) => Ok(HttpAuth::BearerToken(token)),
         (None, Some(address)) if !address.ip().is_loopback() && !options.allow_unauthenticated => {
             bail!(WrongUsage(format!(
-                "{address} can be reached from other machines, and every client would be let in: set {TOKEN_ENV}, \
-                 or say --allow-unauthenticated"
+                "{address} can be reached from other machines, and every client would be accepted: set {TOKEN_ENV}, \
+                 or add --allow-unauthenticated"
             )))
         }
         (None, _) => Ok(HttpAuth::None),

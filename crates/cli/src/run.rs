@@ -27,8 +27,8 @@ const EXAMPLE: &str = r#"Example:
   echo 'const [a, b] = await Promise.all([price({item: "pen"}), price({item: "ink"})]); return a + b' > sum.ts
   dacapo run sum.ts
 
-  It asks for both prices at once: type 2, then 7, and it prints 9. AnswerSource are JSON, or text, or an error after `!`.
-  With a file of answers it asks nobody:
+  It asks for both prices at once: type 2, then 7, and it prints 9. Answers are JSON, or text, or an error after `!`.
+  With a file of answers, nothing has to be typed:
 
   echo '[{"tool": "price", "args": {"item": "pen"}, "ok": 2}, {"tool": "price", "ok": 7}]' > answers.json
   dacapo run sum.ts --answers answers.json
@@ -41,7 +41,7 @@ With MCP servers, as {"mcpServers": {…}}, its calls are executed:
 Without --tools and --mcp, every function that the program calls and nothing defines is a tool.
 Exit status: 0 when the program returned, 1 when it failed, 2 for wrong usage."#;
 
-/// Run one program; its calls are executed by MCP servers, answered from a file, or by whoever is at the keyboard
+/// Run one program; its calls are executed by MCP servers, or answered from a file or at the keyboard
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub(crate) struct RunOptions {
@@ -60,7 +60,7 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tools", "answers", "seed", "started_at"])]
     mcp: Option<PathBuf>,
 
-    /// Allow calls that a person would be asked about, if there is nobody to ask
+    /// Approve all calls that need approval
     #[arg(long, requires = "mcp")]
     yes: bool,
 
@@ -202,7 +202,7 @@ fn program(options: &RunOptions) -> anyhow::Result<Program> {
     Ok(program)
 }
 
-/// Whatever the program calls and nobody defines, and whatever there are answers for.
+/// Functions that the program calls and does not define, and tools that the answers name.
 fn implied_tools(program: &Program, answers: &AnswerSource) -> Vec<Tool> {
     let mut names: BTreeSet<String> = undefined_functions(program).into_iter().collect();
     names.extend(answers.tools().map(str::to_owned));

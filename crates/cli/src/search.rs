@@ -1,4 +1,4 @@
-//! `dacapo search`: what `search` would answer.
+//! `dacapo search`: the result that a model gets from the tool `search`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use dacapo_replay::{ANSWER_TOKENS_DEFAULT, Explanation, SearchResults, Toolbox};
 use serde_json::{Value, json};
 
-use crate::tools::Sources;
+use crate::tools::ToolSources;
 
 const EXAMPLE: &str = r#"Example:
   echo '[{"name": "get_weather", "description": "Forecast for a city"}, {"name": "send_email"}]' > tools.json
@@ -22,7 +22,7 @@ pub(crate) struct SearchOptions {
     query: String,
 
     #[command(flatten)]
-    sources: Sources,
+    sources: ToolSources,
 
     /// Tools to find at most
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -32,7 +32,7 @@ pub(crate) struct SearchOptions {
     #[arg(long, value_name = "N", default_value_t = ANSWER_TOKENS_DEFAULT)]
     tokens: usize,
 
-    /// Say which words matched where, on stderr or in the JSON
+    /// Show which words matched where, on stderr or in the JSON
     #[arg(long)]
     explain: bool,
 

@@ -14,7 +14,7 @@ const EXAMPLE: &str = "Examples:
   dacapo serve                                    forwards to api.openai.com, and claude-* to api.anthropic.com
   dacapo serve --upstream http://localhost:11434/v1
   dacapo serve --upstream https://api.anthropic.com/v1 --wire messages
-  dacapo serve --script turns.toml                every model is played from a file
+  dacapo serve --script turns.toml                answers for every model come from a file
 
 Then set the base URL of any OpenAI client to http://127.0.0.1:8787/v1, and of any Anthropic client to
 http://127.0.0.1:8787. The model `demo` needs no key.";
@@ -22,7 +22,7 @@ http://127.0.0.1:8787. The model `demo` needs no key.";
 /// Serve the gateway: Chat Completions, Responses and Messages in code mode
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
-pub(crate) struct Options {
+pub(crate) struct ServeOptions {
     /// Address to listen on [default: 127.0.0.1:8787]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
@@ -35,11 +35,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "URL", conflicts_with = "script")]
     upstream: Option<String>,
 
-    /// What they speak there: chat, responses or messages; may be repeated [default: chat, and all for a script]
+    /// The API of that URL: chat, responses or messages; may be repeated [default: chat, and all for a script]
     #[arg(long = "wire", value_name = "WIRE")]
     wires: Vec<String>,
 
-    /// Play all models from a file of scripted turns
+    /// Answer for all models from a script file
     #[arg(long, value_name = "FILE")]
     script: Option<String>,
 
@@ -47,12 +47,12 @@ pub(crate) struct Options {
     #[arg(long)]
     print_config: bool,
 
-    /// Print what models are told about programs, and stop
+    /// Print the instructions about programs that models get, and stop
     #[arg(long)]
     print_prompt: bool,
 }
 
-pub(crate) fn serve(options: &Options) -> anyhow::Result<ExitCode> {
+pub(crate) fn serve(options: &ServeOptions) -> anyhow::Result<ExitCode> {
     if options.print_prompt {
         write!(io::stdout(), "{}", dacapo_gateway::print_prompt())?;
         return Ok(ExitCode::SUCCESS);
@@ -124,7 +124,7 @@ async fn listen(config: Config) -> anyhow::Result<()> {
     let listener = listener.with_context(|| format!("cannot listen on {}", config.listen))?;
     if config.secret_is_random {
         tracing::warn!(
-            "no DACAPO_SECRET is set, so one was made up: conversations in the middle of a program cannot go on after a restart, nor on another replica"
+            "no DACAPO_SECRET is set, so a random one is used: a conversation with an unfinished program cannot continue after a restart or on another replica"
         );
     }
     raise_open_files_limit();

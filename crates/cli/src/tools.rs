@@ -16,14 +16,14 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Tool>> {
     read_tools(&json).with_context(|| path.display().to_string())
 }
 
-/// Where a command has its tools from.
+/// The options that name the tools of a command.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Sources {
+pub(crate) struct ToolSources {
     /// Tools as a JSON array, in the shape of any provider or of an MCP `tools/list`
     #[arg(long, value_name = "FILE", required_unless_present = "mcp")]
     tools: Option<PathBuf>,
 
-    /// MCP servers whose tools are meant, as `{"mcpServers": {…}}`
+    /// MCP servers whose tools to use, as `{"mcpServers": {…}}`
     #[arg(long, value_name = "FILE")]
     mcp: Option<PathBuf>,
 
@@ -31,7 +31,7 @@ pub(crate) struct Sources {
     cache: CacheOptions,
 }
 
-impl Sources {
+impl ToolSources {
     /// The tools of the file, of the servers, or of both.
     pub(crate) fn read(&self) -> anyhow::Result<Vec<Tool>> {
         let mut all = self.tools.as_deref().map_or_else(|| Ok(Vec::new()), read)?;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use dacapo_replay::{Tool, Toolbox};
 use serde_json::json;
 
-use crate::tools::Sources;
+use crate::tools::ToolSources;
 
 const EXAMPLE: &str = r#"Example:
   echo '[{"name": "web_search", "description": "Searches the web.", "input_schema": {"type": "object",
@@ -20,7 +20,7 @@ With --json it also counts tokens (o200k): what the declarations cost a model, a
 #[command(after_help = EXAMPLE)]
 pub(crate) struct TypesOptions {
     #[command(flatten)]
-    sources: Sources,
+    sources: ToolSources,
 
     /// Print one line of JSON with the declarations, token counts and warnings
     #[arg(long)]
@@ -29,7 +29,7 @@ pub(crate) struct TypesOptions {
 
 pub(crate) fn types(options: &TypesOptions) -> anyhow::Result<ExitCode> {
     let tools = options.sources.read()?;
-    let as_json: Vec<String> = tools.iter().map(own_json).collect();
+    let as_json: Vec<String> = tools.iter().map(tool_json).collect();
     let toolbox = Toolbox::new(tools)?;
     let declarations = toolbox.declarations();
     let warnings: Vec<&str> = declarations.warnings().iter().map(|warning| warning.message.as_str()).collect();
@@ -53,7 +53,7 @@ pub(crate) fn types(options: &TypesOptions) -> anyhow::Result<ExitCode> {
 }
 
 /// A tool as a request would carry it, without spaces.
-pub(crate) fn own_json(tool: &Tool) -> String {
+pub(crate) fn tool_json(tool: &Tool) -> String {
     let mut json = json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema });
     if let Some(schema) = &tool.output_schema {
         json["output_schema"] = schema.clone();

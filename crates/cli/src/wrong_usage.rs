@@ -1,4 +1,4 @@
-//! The command cannot be done as it was given: it ends with status 2.
+//! Errors in the arguments of a command. It exits with status 2.
 
 use std::fmt;
 

@@ -163,7 +163,7 @@ fn wrong_usage_is_told_before_anything_starts() {
     let open = Desk::with(&json!({ "mcpServers": {} }));
     let output = open.dacapo(&["mcp", "--listen", "0.0.0.0:0"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("set DACAPO_MCP_TOKEN, or say --allow-unauthenticated"));
+    assert!(text(&output.stderr).contains("set DACAPO_MCP_TOKEN, or add --allow-unauthenticated"));
 
     fs::remove_file(open.path("mcp.json")).expect("it is there");
     let output = open.dacapo(&["mcp"]);

@@ -1,11 +1,11 @@
-//! Two thousand expense lines, of which the model has to read none.
+//! Two thousand expenses that a program adds up, so that the model reads none of them.
 
 use serde_json::{Value, json};
 
 use super::scenario::{Scenario, euros, text, tool, unknown};
 
 const LINES_EACH: usize = 100;
-/// With merchants of each.
+/// Categories and their merchants.
 const CATEGORIES: [(&str, [&str; 3]); 5] = [
     ("travel", ["Deutsche Bahn", "Lufthansa", "Hotel Europa"]),
     ("meals", ["Trattoria Roma", "Cafe Central", "Bistro 21"]),
@@ -122,18 +122,18 @@ fn tools() -> Vec<Value> {
 /// The same people and lines in every run.
 fn members() -> Vec<Member> {
     const NOTES: [&str; 4] = ["client visit Hamburg", "team offsite", "quarterly planning", "onboarding week"];
-    let mut chance = Chance(2026);
+    let mut random = PseudoRandom(2026);
     let mut number = 0;
     let mut members = Vec::new();
     for (at, name) in NAMES.into_iter().enumerate() {
         let mut expenses = Vec::new();
         for _ in 0..LINES_EACH {
             number += 1;
-            let (category, merchants) = chance.pick(CATEGORIES);
-            let is_approved = chance.below(10) > 0;
-            let cents = 1_200 + chance.below(25_000);
-            let (merchant, note) = (chance.pick(merchants), chance.pick(NOTES));
-            let date = format!("2026-{:02}-{:02}", 7 + chance.below(3), 1 + chance.below(30));
+            let (category, merchants) = random.pick(CATEGORIES);
+            let is_approved = random.below(10) > 0;
+            let cents = 1_200 + random.below(25_000);
+            let (merchant, note) = (random.pick(merchants), random.pick(NOTES));
+            let date = format!("2026-{:02}-{:02}", 7 + random.below(3), 1 + random.below(30));
             let json = json!({
                 "id": format!("exp_{number:05}"),
                 "date": date,
@@ -150,10 +150,10 @@ fn members() -> Vec<Member> {
     members
 }
 
-/// Numbers that look random and never change.
-struct Chance(u64);
+/// A linear congruential generator: the same numbers in every run.
+struct PseudoRandom(u64);
 
-impl Chance {
+impl PseudoRandom {
     fn pick<T: Copy, const N: usize>(&mut self, from: [T; N]) -> T {
         from[self.next() as usize % N]
     }

@@ -6,45 +6,45 @@ use anyhow::{Context, ensure};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::house::{Exchange, House};
+use super::demo_server::{DemoServer, ModelExchange};
 use super::scenario::Scenario;
 use super::tokens::Cost;
 
-/// A call that the client executed, as it stood in the messages.
+/// A call that the client executed, with the text of its arguments and its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Call {
+pub(crate) struct DemoCall {
     pub tool: String,
     pub arguments: String,
     pub answer: String,
     pub is_error: bool,
 }
 
-/// What happened, in order.
-pub(crate) enum Event {
+/// A step of a conversation.
+pub(crate) enum DemoEvent {
     Search(String),
     Program(String),
-    /// Calls that the client got together.
-    Round(Vec<Call>),
-    /// What came back to the model.
-    Told(String),
+    /// Calls that the client got in one response.
+    Round(Vec<DemoCall>),
+    /// A tool result that the model got.
+    ToolResult(String),
 }
 
-pub(crate) struct Conversation {
-    pub events: Vec<Event>,
+pub(crate) struct DemoConversation {
+    pub events: Vec<DemoEvent>,
     pub requests: usize,
     pub answer: String,
     pub cost: Cost,
-    /// Did any response show a program, or a tool that the client does not have?
+    /// Whether any response contained a program, or a call of a tool that the client does not have.
     pub client_saw_code: bool,
 }
 
-/// No scenario comes near it.
+/// More than any scenario needs.
 const REQUESTS_MAX: usize = 20;
 
-impl Conversation {
-    /// Plays the client: asks, executes the calls, asks again, until there is an answer.
-    pub(crate) async fn play(scenario: &Scenario, house: &House) -> anyhow::Result<Conversation> {
-        let mut conversation = Conversation {
+impl DemoConversation {
+    /// Acts as the client: sends the question, executes calls and sends their results, until there is an answer.
+    pub(crate) async fn play(scenario: &Scenario, demo_server: &DemoServer) -> anyhow::Result<DemoConversation> {
+        let mut conversation = DemoConversation {
             events: Vec::new(),
             requests: 0,
             answer: String::new(),
@@ -52,15 +52,15 @@ impl Conversation {
             client_saw_code: false,
         };
         let mut responses = String::new();
-        let mut overheard = Cost::default();
+        let mut observed = Cost::default();
         let mut messages = vec![json!({"role": "user", "content": scenario.question})];
         loop {
             ensure!(conversation.requests < REQUESTS_MAX, "no answer after {REQUESTS_MAX} requests");
             conversation.requests += 1;
-            let mut response = house.complete(&messages, &scenario.tools).await?;
-            for exchange in house.overheard() {
-                overheard.add(&exchange.usage, 1);
-                conversation.hear(exchange);
+            let mut response = demo_server.complete(&messages, &scenario.tools).await?;
+            for exchange in demo_server.exchanges() {
+                observed.add(&exchange.usage, 1);
+                conversation.record(exchange);
             }
             let usage = &response["usage"];
             conversation.cost.add(usage, usage["dacapo"]["model_calls"].as_u64().unwrap_or_default());
@@ -75,7 +75,7 @@ impl Conversation {
             messages.push(message);
             let mut round = Vec::new();
             for call in &calls {
-                let call = Call::execute(&call["function"], scenario)?;
+                let call = DemoCall::execute(&call["function"], scenario)?;
                 let mut answer =
                     json!({"role": "tool", "tool_call_id": calls[round.len()]["id"], "content": call.answer});
                 if call.is_error {
@@ -85,41 +85,43 @@ impl Conversation {
                 round.push(call);
             }
             conversation.client_saw_code |= !round.iter().all(|call| scenario.has_tool(&call.tool));
-            conversation.events.push(Event::Round(round));
+            conversation.events.push(DemoEvent::Round(round));
         }
-        ensure!(conversation.cost == overheard, "`usage` says {:?}, the model {overheard:?}", conversation.cost);
+        ensure!(conversation.cost == observed, "`usage` says {:?}, the model {observed:?}", conversation.cost);
         let saw_program = conversation.programs().any(|code| responses.contains(quoted(code).as_str()));
         conversation.client_saw_code |= saw_program;
         Ok(conversation)
     }
 
-    fn hear(&mut self, exchange: Exchange) {
-        self.events.extend(exchange.told.into_iter().map(Event::Told));
+    fn record(&mut self, exchange: ModelExchange) {
+        self.events.extend(exchange.tool_results.into_iter().map(DemoEvent::ToolResult));
         for call in exchange.message["tool_calls"].as_array().into_iter().flatten() {
             let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
             let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
             let text = |name: &str| arguments[name].as_str().unwrap_or_default().to_owned();
             self.events.push(match call["function"]["name"].as_str() {
-                Some("search") => Event::Search(text("query")),
-                _ => Event::Program(text("code")),
+                Some("search") => DemoEvent::Search(text("query")),
+                _ => DemoEvent::Program(text("code")),
             });
         }
     }
 
     pub(crate) fn programs(&self) -> impl Iterator<Item = &str> {
-        self.events.iter().filter_map(|event| if let Event::Program(code) = event { Some(code.as_str()) } else { None })
+        self.events
+            .iter()
+            .filter_map(|event| if let DemoEvent::Program(code) = event { Some(code.as_str()) } else { None })
     }
 
     pub(crate) fn searches(&self) -> impl Iterator<Item = &str> {
         self.events
             .iter()
-            .filter_map(|event| if let Event::Search(query) = event { Some(query.as_str()) } else { None })
+            .filter_map(|event| if let DemoEvent::Search(query) = event { Some(query.as_str()) } else { None })
     }
 
-    pub(crate) fn rounds(&self) -> impl Iterator<Item = &[Call]> {
+    pub(crate) fn rounds(&self) -> impl Iterator<Item = &[DemoCall]> {
         self.events
             .iter()
-            .filter_map(|event| if let Event::Round(calls) = event { Some(calls.as_slice()) } else { None })
+            .filter_map(|event| if let DemoEvent::Round(calls) = event { Some(calls.as_slice()) } else { None })
     }
 
     pub(crate) fn has_repeated_calls(&self) -> bool {
@@ -127,19 +129,19 @@ impl Conversation {
         !self.calls().all(|call| seen.insert((&call.tool, &call.arguments)))
     }
 
-    pub(crate) fn calls(&self) -> impl Iterator<Item = &Call> {
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &DemoCall> {
         self.rounds().flatten()
     }
 }
 
-impl Call {
-    fn execute(function: &Value, scenario: &Scenario) -> anyhow::Result<Call> {
+impl DemoCall {
+    fn execute(function: &Value, scenario: &Scenario) -> anyhow::Result<DemoCall> {
         let text =
             |name: &str| function[name].as_str().map(str::to_owned).with_context(|| format!("no {name}: {function}"));
         let (tool, arguments) = (text("name")?, text("arguments")?);
         let answer = (scenario.execute)(&tool, &serde_json::from_str(&arguments)?);
         let is_error = answer.is_err();
-        Ok(Call { tool, arguments, is_error, answer: answer.map_or_else(|error| error, |value| value.to_string()) })
+        Ok(DemoCall { tool, arguments, is_error, answer: answer.map_or_else(|error| error, |value| value.to_string()) })
     }
 }
 
@@ -151,7 +153,7 @@ impl Cost {
     }
 }
 
-/// A text as it stands inside JSON.
+/// A text escaped as inside a JSON string.
 fn quoted(text: &str) -> String {
     let json = Value::from(text).to_string();
     json[1..json.len() - 1].to_owned()

@@ -1,4 +1,4 @@
-//! A tool that fails, and another that can do without it.
+//! A tool that fails, and a second tool that the program calls instead.
 
 use serde_json::{Value, json};
 

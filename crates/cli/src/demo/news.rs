@@ -1,4 +1,4 @@
-//! Two searches of the web, at once or one after the other.
+//! Two web searches, in parallel or one after the other.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ pub(super) fn parallel(name: &'static str) -> Scenario {
     let results = results();
     let links = |query: &str| {
         let articles = results[query].as_array().into_iter().flatten();
-        let link = |article: &Value| format!("\n- [{}]({})", said(article, "title"), said(article, "url"));
+        let link = |article: &Value| format!("\n- [{}]({})", field_of(article, "title"), field_of(article, "url"));
         articles.map(link).collect::<String>()
     };
     let expected = format!(
@@ -28,7 +28,7 @@ pub(super) fn sequential(name: &'static str) -> Scenario {
     let results = results();
     let titles = |query: &str| {
         let articles = results[query].as_array().into_iter().flatten().zip(1..);
-        let title = |(article, number): (&Value, u32)| format!("\n{number}. **{}**", said(article, "title"));
+        let title = |(article, number): (&Value, u32)| format!("\n{number}. **{}**", field_of(article, "title"));
         articles.map(title).collect::<String>()
     };
     let expected = format!(
@@ -63,6 +63,6 @@ fn results() -> Value {
     serde_json::from_str(include_str!("news.json")).expect("the file is JSON")
 }
 
-fn said<'a>(article: &'a Value, field: &str) -> &'a str {
+fn field_of<'a>(article: &'a Value, field: &str) -> &'a str {
     article[field].as_str().unwrap_or_default()
 }

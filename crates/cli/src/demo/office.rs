@@ -1,4 +1,4 @@
-//! Tools that a company's agent has beside those that a task needs.
+//! Tools of an office that the task does not need, so that there is something to search in.
 
 use serde_json::Value;
 

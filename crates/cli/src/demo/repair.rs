@@ -1,4 +1,4 @@
-//! Orders and stock, for a program that is wrong at first.
+//! Orders and stock. The model's first program fails, and the second reuses the calls that were made.
 
 use serde_json::{Value, json};
 

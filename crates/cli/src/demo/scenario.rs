@@ -1,4 +1,4 @@
-//! A conversation to be played: a question, tools that answer, and what must come out.
+//! A conversation of the demo: the question, the tools and the expected answer.
 
 use serde_json::{Value, json};
 

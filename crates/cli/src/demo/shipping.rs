@@ -1,4 +1,4 @@
-//! Five carriers to compare, with tools that are among many others.
+//! A comparison of five carriers. Their tools have to be found among many others.
 
 use serde_json::{Value, json};
 

@@ -11,7 +11,7 @@ use dacapo_runner::ToolHost;
 use serde_json::{Value, json};
 
 use crate::servers::{ConfiguredServers, unless_stopped, with_fleet};
-use crate::types::own_json;
+use crate::types::tool_json;
 
 /// Waited for in addition to the connect timeout, so that a server that does not start has failed by then.
 const FAILURE_WAIT: Duration = Duration::from_secs(5);
@@ -56,7 +56,7 @@ impl ContextCost {
     fn of(states: &[ServerState], toolbox: &Toolbox) -> ContextCost {
         let tokenizer = tiktoken_rs::o200k_base_singleton();
         let names: Vec<String> = states.iter().map(|state| state.name.clone()).collect();
-        let tools: Vec<String> = toolbox.catalog().tools().iter().map(own_json).collect();
+        let tools: Vec<String> = toolbox.catalog().tools().iter().map(tool_json).collect();
         ContextCost {
             ours: tokenizer.encode_ordinary(&context_cost_text(&names)).len(),
             tools: tools.iter().map(|tool| tokenizer.encode_ordinary(tool).len()).sum(),

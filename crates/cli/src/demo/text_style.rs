@@ -1,14 +1,14 @@
-//! Colours, and what fits on a line.
+//! Terminal colours, and the formatting of texts and numbers.
 
 use std::io::IsTerminal;
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Paint {
-    is_on: bool,
+pub(crate) struct TextStyler {
+    mode: ColorMode,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Ink {
+pub(crate) enum TextStyle {
     Bold,
     Dim,
     Blue,
@@ -17,26 +17,37 @@ pub(crate) enum Ink {
     Violet,
 }
 
-impl Paint {
-    /// For people who look at a terminal and did not ask for plain text.
-    pub(crate) fn of_stdout() -> Paint {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ColorMode {
+    Ansi,
+    Plain,
+}
+
+impl TextStyler {
+    /// Colours if stdout is a terminal and `NO_COLOR` is not set.
+    pub(crate) fn of_stdout() -> TextStyler {
         let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Paint { is_on: std::io::stdout().is_terminal() && !is_refused }
+        let is_wanted = std::io::stdout().is_terminal() && !is_refused;
+        TextStyler { mode: if is_wanted { ColorMode::Ansi } else { ColorMode::Plain } }
     }
 
-    pub(crate) fn ink(self, ink: Ink, text: &str) -> String {
-        let code = match ink {
-            Ink::Bold => 1,
-            Ink::Dim => 2,
-            Ink::Red => 31,
-            Ink::Green => 32,
-            Ink::Blue => 34,
-            Ink::Violet => 35,
+    pub(crate) fn style(self, style: TextStyle, text: &str) -> String {
+        let code = match style {
+            TextStyle::Bold => 1,
+            TextStyle::Dim => 2,
+            TextStyle::Red => 31,
+            TextStyle::Green => 32,
+            TextStyle::Blue => 34,
+            TextStyle::Violet => 35,
         };
-        if self.is_on && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.mode == ColorMode::Ansi && !text.is_empty() {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
     }
 
-    /// A line of a program: keywords and texts stand out.
+    /// Colours keywords and string literals in a line of a program.
     pub(crate) fn code(self, line: &str) -> String {
         const KEYWORDS: [&str; 16] = [
             "async",
@@ -60,20 +71,20 @@ impl Paint {
         let mut painted = String::new();
         let mut rest = line;
         while let Some(first) = rest.chars().next() {
-            let (end, ink) = match first {
+            let (end, style) = match first {
                 '"' | '`' => {
                     let close = rest[1..].find(first).map_or(rest.len(), |at| at + 2);
-                    (close, Some(Ink::Green))
+                    (close, Some(TextStyle::Green))
                 }
                 _ if is_word(first) => {
                     let end = rest.find(|character| !is_word(character)).unwrap_or(rest.len());
-                    (end, KEYWORDS.contains(&&rest[..end]).then_some(Ink::Violet))
+                    (end, KEYWORDS.contains(&&rest[..end]).then_some(TextStyle::Violet))
                 }
                 _ => (first.len_utf8(), None),
             };
             let (piece, after) = rest.split_at(end);
-            match ink {
-                Some(ink) => painted += &self.ink(ink, piece),
+            match style {
+                Some(style) => painted += &self.style(style, piece),
                 None => painted += piece,
             }
             rest = after;
@@ -82,13 +93,13 @@ impl Paint {
     }
 }
 
-/// The text in one line of at most so many characters.
+/// The text on one line, cut to `chars_max` characters.
 pub(crate) fn clip(text: &str, chars_max: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     clip_line(&line, chars_max)
 }
 
-/// The same, with its spaces as they are.
+/// A line cut to `chars_max` characters. Its spaces stay as they are.
 pub(crate) fn clip_line(line: &str, chars_max: usize) -> String {
     if line.chars().count() <= chars_max {
         return line.to_owned();
@@ -97,7 +108,7 @@ pub(crate) fn clip_line(line: &str, chars_max: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// Lines of at most so many characters, broken between words.
+/// Breaks a text between words into lines of at most `chars_max` characters.
 pub(crate) fn wrap(text: &str, chars_max: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -135,7 +146,7 @@ pub(crate) fn bytes(count: usize) -> String {
     }
 }
 
-/// How many times more the one is than the other.
+/// The ratio of two numbers, such as `3.2×`.
 pub(crate) fn times(more: u64, than: u64) -> String {
     let tenths = (more * 10 + than / 2) / than.max(1);
     if tenths < 100 {

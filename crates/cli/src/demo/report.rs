@@ -3,20 +3,20 @@
 use serde_json::{Value, json};
 
 use super::classic;
-use super::conversation::{Call, Conversation};
-use super::house::House;
+use super::conversation::{DemoCall, DemoConversation};
+use super::demo_server::DemoServer;
 use super::scenario::Scenario;
 use super::tokens::Cost;
 
-pub(crate) struct Story {
+pub(crate) struct ScenarioReport {
     pub scenario: Scenario,
-    pub conversation: Conversation,
-    pub ways: Ways,
+    pub conversation: DemoConversation,
+    pub costs: CostComparison,
 }
 
-/// The same conversation, three times.
+/// The costs of the same conversation with each way of calling tools.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Ways {
+pub(crate) struct CostComparison {
     pub code: Cost,
     /// One call per model call.
     pub sequential: Cost,
@@ -24,9 +24,9 @@ pub(crate) struct Ways {
     pub parallel: Cost,
 }
 
-impl Ways {
-    pub(crate) fn plus(self, other: Ways) -> Ways {
-        Ways {
+impl CostComparison {
+    pub(crate) fn plus(self, other: CostComparison) -> CostComparison {
+        CostComparison {
             code: self.code.plus(other.code),
             sequential: self.sequential.plus(other.sequential),
             parallel: self.parallel.plus(other.parallel),
@@ -34,17 +34,18 @@ impl Ways {
     }
 }
 
-impl Story {
-    pub(crate) async fn play(scenario: Scenario, house: &House) -> anyhow::Result<Story> {
-        let conversation = Conversation::play(&scenario, house).await?;
-        let classic =
-            |batches: Vec<&[Call]>| classic::cost(&scenario.question, &scenario.tools, batches, &conversation.answer);
-        let ways = Ways {
+impl ScenarioReport {
+    pub(crate) async fn play(scenario: Scenario, demo_server: &DemoServer) -> anyhow::Result<ScenarioReport> {
+        let conversation = DemoConversation::play(&scenario, demo_server).await?;
+        let classic = |batches: Vec<&[DemoCall]>| {
+            classic::cost(&scenario.question, &scenario.tools, batches, &conversation.answer)
+        };
+        let costs = CostComparison {
             code: conversation.cost,
             sequential: classic(conversation.calls().map(std::slice::from_ref).collect()),
             parallel: classic(conversation.rounds().collect()),
         };
-        Ok(Story { scenario, conversation, ways })
+        Ok(ScenarioReport { scenario, conversation, costs })
     }
 
     pub(crate) fn is_right(&self) -> bool {
@@ -52,7 +53,7 @@ impl Story {
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        let Story { scenario, conversation, ways } = self;
+        let ScenarioReport { scenario, conversation, costs } = self;
         json!({
             "name": scenario.name,
             "title": scenario.title,
@@ -67,9 +68,9 @@ impl Story {
             "expected": scenario.expected,
             "is_right": self.is_right(),
             "ways": {
-                "code_mode": ways.code,
-                "classic_sequential": ways.sequential,
-                "classic_parallel": ways.parallel,
+                "code_mode": costs.code,
+                "classic_sequential": costs.sequential,
+                "classic_parallel": costs.parallel,
             },
         })
     }
