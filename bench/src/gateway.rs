@@ -2,12 +2,12 @@
 //! mode off. All in one process, over HTTP on loopback: the client and the model take their share of the machine too.
 
 mod client;
+#[path = "../../crates/gateway/tests/gateway/client_conversation.rs"]
+#[expect(clippy::unwrap_used, dead_code, reason = "a client that is answered wrongly cannot go on; tests use more")]
+mod client_conversation;
 mod conversation;
 mod pairs;
 mod servers;
-#[path = "../../crates/gateway/tests/gateway/talk.rs"]
-#[expect(clippy::unwrap_used, dead_code, reason = "a client that is answered wrongly cannot go on; tests use more")]
-mod talk;
 
 use std::net::SocketAddr;
 use std::sync::Mutex;

@@ -7,9 +7,9 @@ use anyhow::ensure;
 use dacapo_wire::Wire;
 
 use super::client::Connection;
+use super::client_conversation::ClientConversation;
 use super::conversation::{REQUESTS, TOOLS, tool_answer};
 use super::servers::{ANSWER_HEADER, SAID, Servers};
-use super::talk::Talk;
 use crate::sample::Sample;
 
 /// A client's wire and a model's, and what each conversation took.
@@ -36,7 +36,7 @@ pub(crate) fn run(servers: &Servers, conversations: usize) -> anyhow::Result<()>
     // In turns, so that whatever else the machine does falls on all alike.
     for number in 0..=conversations {
         for pair in &mut pairs {
-            let taken = play(pair, servers.model, Talk::declared(pair.client, &tools))?;
+            let taken = play(pair, servers.model, ClientConversation::declared(pair.client, &tools))?;
             // The first one warms up.
             if number > 0 {
                 pair.added.push(taken);
@@ -59,7 +59,7 @@ pub(crate) fn run(servers: &Servers, conversations: usize) -> anyhow::Result<()>
 }
 
 /// Plays it to its end.
-fn play(pair: &Pair, model: SocketAddr, mut talk: Talk) -> anyhow::Result<Duration> {
+fn play(pair: &Pair, model: SocketAddr, mut talk: ClientConversation) -> anyhow::Result<Duration> {
     let mut gateway = Connection::open(pair.gateway)?;
     let mut model = Connection::open(model)?;
     talk.user("Who are our best customers of this year, and what did they buy for, in dollars? Put it into a report.");
@@ -73,15 +73,15 @@ fn play(pair: &Pair, model: SocketAddr, mut talk: Talk) -> anyhow::Result<Durati
         added += taken;
         let is_asked = number == 0 || number == REQUESTS - 1;
         if is_asked {
-            let (_, alone) = model.post_to(super::talk::path(pair.upstream), &header, &body)?;
+            let (_, alone) = model.post_to(super::client_conversation::path(pair.upstream), &header, &body)?;
             added = added.saturating_sub(alone);
         }
-        let heard = talk.hear(std::str::from_utf8(&reply)?);
-        ensure!(heard.calls.is_empty() == (number == REQUESTS - 1), "{} calls", heard.calls.len());
-        for call in &heard.calls {
+        let response = talk.read_response(std::str::from_utf8(&reply)?);
+        ensure!(response.calls.is_empty() == (number == REQUESTS - 1), "{} calls", response.calls.len());
+        for call in &response.calls {
             talk.answer(call, &tool_answer(&call.name, &call.args)?, false);
         }
-        ensure!(!heard.calls.is_empty() || heard.text == SAID, "{}", heard.text);
+        ensure!(!response.calls.is_empty() || response.text == SAID, "{}", response.text);
     }
     Ok(added)
 }

@@ -1,16 +1,16 @@
 //! Nothing is kept that the next request needs: any replica can take any turn, also one that was just started.
 
-mod common;
-#[path = "../../gateway/tests/gateway/talk.rs"]
+#[path = "../../gateway/tests/gateway/client_conversation.rs"]
 #[expect(clippy::unwrap_used, reason = "a client that is answered wrongly cannot go on")]
-mod talk;
+mod client_conversation;
+mod common;
 
 use std::path::Path;
 
+use client_conversation::{Call, ClientConversation};
 use common::Served;
 use dacapo_wire::Wire;
 use serde_json::{Value, json};
-use talk::{Call, Talk};
 
 fn gateway() -> Served {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stateless.toml");
@@ -33,19 +33,19 @@ fn execute(call: &Call) -> String {
 }
 
 /// A conversation of several turns, each sent to what `choose` gives; all responses as they came.
-fn converse(mut choose: impl FnMut(usize) -> String, mut talk: Talk) -> Vec<String> {
+fn converse(mut choose: impl FnMut(usize) -> String, mut talk: ClientConversation) -> Vec<String> {
     talk.user("Order what is short for a bicycle.");
     let mut questions = 1;
     let mut responses: Vec<String> = Vec::new();
     while responses.len() < 40 {
         let (path, body) = talk.request();
-        let response = ask(&format!("{}{path}", choose(responses.len())), &body);
-        let heard = talk.hear(&response);
-        responses.push(response);
-        for call in &heard.calls {
+        let body_text = ask(&format!("{}{path}", choose(responses.len())), &body);
+        let response = talk.read_response(&body_text);
+        responses.push(body_text);
+        for call in &response.calls {
             talk.answer(call, &execute(call), false);
         }
-        if heard.calls.is_empty() {
+        if response.calls.is_empty() {
             if questions == 2 {
                 break;
             }
@@ -57,15 +57,17 @@ fn converse(mut choose: impl FnMut(usize) -> String, mut talk: Talk) -> Vec<Stri
 }
 
 /// Plain, explicit, streamed, and one call at a time.
-fn talks(wire: Wire) -> impl Iterator<Item = Talk> {
+fn talks(wire: Wire) -> impl Iterator<Item = ClientConversation> {
     let one_call = match wire {
         Wire::Chat | Wire::Responses => json!({"parallel_tool_calls": false}),
         Wire::Messages => json!({"tool_choice": {"type": "auto", "disable_parallel_tool_use": true}}),
     };
     [(false, json!({})), (true, json!({})), (true, json!({"stream": true})), (false, one_call)].into_iter().map(
         move |(explicit, extra)| {
-            let mut talk =
-                Talk::new(wire, &[("list_parts", &["product"]), ("stock_of", &["part"]), ("order", &["part"])]);
+            let mut talk = ClientConversation::new(
+                wire,
+                &[("list_parts", &["product"]), ("stock_of", &["part"]), ("order", &["part"])],
+            );
             talk.explicit = explicit;
             talk.extra = extra;
             talk

@@ -93,7 +93,7 @@ fn answer(wire: Wire, State((script, seen)): State<Played>, body: &[u8]) -> Resp
 }
 
 /// A gateway that can be stopped at any moment.
-pub(crate) struct Running {
+pub(crate) struct RunningGateway {
     pub(crate) url: String,
     task: JoinHandle<()>,
 }
@@ -105,11 +105,11 @@ impl Running {
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let gateway = Gateway::new(config).unwrap();
         let task = tokio::spawn(async move { serve(gateway, listener, std::future::pending()).await.unwrap() });
-        Running { url, task }
+        RunningGateway { url, task }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningGateway {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -130,13 +130,13 @@ pub(crate) fn options(model: &Model) -> GatewayOptions {
 }
 
 /// Status, headers and body of an answer.
-pub(crate) struct Answered {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) headers: reqwest::header::HeaderMap,
     pub(crate) text: String,
 }
 
-impl Answered {
+impl HttpResponse {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
@@ -184,20 +184,20 @@ impl Answered {
     }
 }
 
-pub(crate) async fn post_json(url: &str, body: &Value) -> Answered {
+pub(crate) async fn post_json(url: &str, body: &Value) -> HttpResponse {
     post_with(url, body, &[]).await
 }
 
-pub(crate) async fn post_with(url: &str, body: &Value, headers: &[(&str, &str)]) -> Answered {
+pub(crate) async fn post_with(url: &str, body: &Value, headers: &[(&str, &str)]) -> HttpResponse {
     send_to(&format!("{url}/chat/completions"), body, headers).await
 }
 
 /// To any address.
-pub(crate) async fn post_to(url: &str, body: &Value) -> Answered {
+pub(crate) async fn post_to(url: &str, body: &Value) -> HttpResponse {
     send_to(url, body, &[]).await
 }
 
-pub(crate) async fn send_to(url: &str, body: &Value, headers: &[(&str, &str)]) -> Answered {
+pub(crate) async fn send_to(url: &str, body: &Value, headers: &[(&str, &str)]) -> HttpResponse {
     // Loading the system's certificates takes longer than all the rest.
     let client = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
     let mut request = client.post(url).body(body.to_string());
@@ -206,7 +206,7 @@ pub(crate) async fn send_to(url: &str, body: &Value, headers: &[(&str, &str)]) -
     }
     let response = request.send().await.unwrap();
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
-    Answered { status, headers, text: response.text().await.unwrap_or_else(|error| format!("broken: {error}")) }
+    HttpResponse { status, headers, text: response.text().await.unwrap_or_else(|error| format!("broken: {error}")) }
 }
 
 /// A function tool with string parameters.

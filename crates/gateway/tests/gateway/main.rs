@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod account;
+mod client_conversation;
 mod common;
 mod crowd;
 mod never_twice;
@@ -10,6 +11,5 @@ mod pairs;
 mod quirks;
 mod scenarios;
 mod service;
-mod talk;
 mod turns;
 mod wires;

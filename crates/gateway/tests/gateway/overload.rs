@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::common::{Answered, Model, Running, options, post_json, post_with, send_to, tool};
+use crate::common::{HttpResponse, Model, RunningGateway, options, post_json, post_with, send_to, tool};
 
 const SCRIPT: &str = r#"
 [[turn]]
@@ -40,7 +40,7 @@ fn clients() -> Vec<ClientOptions> {
 }
 
 /// A connection on which these bytes are sent.
-async fn connect(gateway: &Running, bytes: &str) -> TcpStream {
+async fn connect(gateway: &RunningGateway, bytes: &str) -> TcpStream {
     let address = gateway.url.trim_start_matches("http://").trim_end_matches("/v1");
     let mut connection = TcpStream::connect(address).await.unwrap();
     connection.write_all(bytes.as_bytes()).await.unwrap();
@@ -53,7 +53,7 @@ async fn read_to_end(mut connection: TcpStream) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-async fn is_ready(gateway: &Running) -> bool {
+async fn is_ready(gateway: &RunningGateway) -> bool {
     let url = format!("{}/readyz", gateway.url.trim_end_matches("/v1"));
     let response = reqwest::Client::builder().tls_certs_only([]).build().unwrap().get(url).send().await.unwrap();
     assert_eq!(response.headers().contains_key("retry-after"), !response.status().is_success());
@@ -67,7 +67,7 @@ async fn clients_that_send_slowly_keep_nobody_from_a_turn() {
     let model = Model::start(SCRIPT).await;
     let mut options = options(&model);
     options.turns_max = Some(2);
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
     let mut slow = Vec::new();
     for _ in 0..12 {
         slow.push(connect(&gateway, UNFINISHED).await);
@@ -91,7 +91,7 @@ async fn headers_and_bodies_have_to_arrive_in_time() {
     let mut options = options(&model);
     options.timeouts.header_seconds = Some(1);
     options.timeouts.body_seconds = Some(1);
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
     let late = read_to_end(connect(&gateway, UNFINISHED).await).await;
     assert!(late.starts_with("HTTP/1.1 408 ") && late.contains("timeouts.body_seconds"), "{late}");
     let unfinished = connect(&gateway, "POST /v1/chat/completions HTTP/1.1\r\nhost: loc").await;
@@ -107,7 +107,7 @@ async fn bodies_that_arrive_together_take_no_more_than_they_may() {
     let mut options = options(&model);
     options.body_bytes_max = Some(1_000);
     options.bodies_bytes_max = Some(1_500);
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
     let large = UNFINISHED.replace('{', &"{".repeat(800));
     let (first, second) = (connect(&gateway, &large).await, connect(&gateway, &large).await);
     // One of them was refused, whichever it was.
@@ -121,7 +121,7 @@ async fn bodies_that_arrive_together_take_no_more_than_they_may() {
 #[tokio::test(flavor = "multi_thread")]
 async fn http_2_is_refused_at_once() {
     let model = Model::start(SCRIPT).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     // The preface of HTTP/2, and empty settings.
     let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\u{4}\0\0\0\0\0";
     let mut answer = Vec::new();
@@ -136,7 +136,7 @@ async fn one_client_leaves_turns_for_the_others() {
     let mut options = options(&model);
     options.turns_max = Some(2);
     options.clients = clients();
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
     let (ann, bob) = ([("authorization", "Bearer ann")], [("authorization", "Bearer bob")]);
     let url = gateway.url.clone();
     let stuck = |key: &'static str| {
@@ -199,7 +199,7 @@ async fn dripping() -> (GatewayOptions, tokio::task::JoinHandle<()>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upstream_that_drips_for_ever_meets_the_deadline_of_the_turn() {
     let (options, upstream) = dripping().await;
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
     let body = |key: &str| {
         json!({"model": "m", "stream": true, "max_tokens": 9, key: [{"role": "user", "content": "hi"}],
             "tools": [tool("web_search", &["query"])]})
@@ -233,7 +233,7 @@ async fn an_upstream_that_drips_for_ever_meets_the_deadline_of_the_turn() {
 async fn a_client_that_stops_reading_keeps_its_turn_until_the_deadline_at_most() {
     let (mut options, upstream) = dripping().await;
     options.turns_max = Some(2);
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
     let mut connections = Vec::new();
     for mode in ["plain", "off"] {
         let mut body = ask("hi");
@@ -279,7 +279,7 @@ async fn a_gateway_that_drains_says_so_and_still_takes_requests() {
 }
 
 /// To the step function, as this client.
-async fn step(gateway: &Running, client: &str, request: Value) -> Answered {
+async fn step(gateway: &RunningGateway, client: &str, request: Value) -> HttpResponse {
     let key = format!("Bearer {client}");
     send_to(&format!("{}/step", gateway.url), &request, &[("authorization", &key)]).await
 }
@@ -291,7 +291,7 @@ async fn long_programs_of_one_client_do_not_keep_another_waiting() {
     options.clients = clients();
     options.step_seconds_max = Some(20);
     options.limits.insert("fuel".to_owned(), 1_000_000_000_000);
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
     // More than there are places for running programs on any machine that runs this in reasonable time.
     let heavy = (0..40).map(|number| {
         let code = format!("let i = {number}; while (true) i++;");
@@ -317,7 +317,7 @@ async fn the_step_function_holds_to_the_operators_limits() {
     let mut options = options(&model);
     options.clients = clients();
     options.limits.insert("calls".to_owned(), 2);
-    let gateway = Running::start(options.clone()).await;
+    let gateway = RunningGateway::start(options.clone()).await;
     let request = |limits: Value| json!({"program": {"code": "await Promise.all([f({}), f({}), f({})])"}, "tools": [{"name": "f"}], "limits": limits});
     for limits in [json!({}), json!({"calls": 2}), json!({"calls": 1})] {
         let answered = step(&gateway, "ann", request(limits)).await;
@@ -331,7 +331,7 @@ async fn the_step_function_holds_to_the_operators_limits() {
 
     options.step.enabled = Some(false);
     options.demo_model = Some(false);
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
     let off = step(&gateway, "ann", request(json!({}))).await;
     assert_eq!(off.status, 404);
     assert!(off.text.contains("step.enabled"), "{}", off.text);

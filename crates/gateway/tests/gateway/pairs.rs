@@ -5,9 +5,9 @@ use std::path::Path;
 use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
-use crate::common::{Model, Running, options, post_to};
+use crate::client_conversation::{ClientConversation, ClientResponse};
+use crate::common::{Model, RunningGateway, options, post_to};
 use crate::scenarios::fence;
-use crate::talk::{Heard, Talk};
 
 /// What a story says.
 #[derive(Debug)]
@@ -49,33 +49,33 @@ fn read(story: &str) -> Vec<Line> {
 }
 
 /// Tells the story, and says how often the model was asked.
-async fn tell(talk: &mut Talk, url: &str, story: &[Line]) {
+async fn play_story(conversation: &mut ClientConversation, url: &str, story: &[Line]) {
     for line in story {
         match line {
-            Line::User(text) => talk.user(text),
+            Line::User(text) => conversation.user(text),
             Line::Answer(text) => {
-                let heard = send(talk, url).await;
-                assert_eq!((heard.calls.len(), &heard.text), (0, text));
-                assert!(heard.usage["dacapo"]["model_calls"].as_u64().unwrap() > 0, "{}", heard.usage);
+                let response = send(conversation, url).await;
+                assert_eq!((response.calls.len(), &response.text), (0, text));
+                assert!(response.usage["dacapo"]["model_calls"].as_u64().unwrap() > 0, "{}", response.usage);
             }
             Line::Round(expected) => {
-                let heard = send(talk, url).await;
-                let told: Vec<(&str, &Value)> = heard.calls.iter().map(|call| (&*call.name, &call.args)).collect();
+                let response = send(conversation, url).await;
+                let actual: Vec<(&str, &Value)> = response.calls.iter().map(|call| (&*call.name, &call.args)).collect();
                 let wanted: Vec<(&str, &Value)> = expected.iter().map(|call| (&*call.name, &call.args)).collect();
-                assert_eq!(told, wanted);
-                for (call, expected) in heard.calls.iter().zip(expected) {
-                    talk.answer(call, &expected.said, expected.is_error);
+                assert_eq!(actual, wanted);
+                for (call, expected) in response.calls.iter().zip(expected) {
+                    conversation.answer(call, &expected.said, expected.is_error);
                 }
             }
         }
     }
 }
 
-async fn send(talk: &mut Talk, url: &str) -> Heard {
-    let (path, body) = talk.request();
+async fn send(conversation: &mut ClientConversation, url: &str) -> ClientResponse {
+    let (path, body) = conversation.request();
     let answered = post_to(&format!("{url}{path}"), &body).await;
     assert_eq!(answered.status, 200, "{}\n{body:#}", answered.text);
-    talk.hear(&answered.text)
+    conversation.read_response(&answered.text)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,18 +89,18 @@ async fn every_client_gets_the_same_story_from_every_model() {
         let model = Model::start(fence(&text, "```toml").unwrap()).await;
         let mut options = options(&model);
         options.upstreams[0].wires = Some(vec![upstream.name().to_owned()]);
-        let gateway = Running::start(options).await;
+        let gateway = RunningGateway::start(options).await;
         for client in Wire::ALL {
             for (stream, explicit) in [(false, false), (true, false), (false, true), (true, true)] {
-                let mut talk = Talk::new(client, &tools);
-                talk.explicit = explicit;
-                talk.extra = json!({"stream": stream});
+                let mut conversation = ClientConversation::new(client, &tools);
+                conversation.explicit = explicit;
+                conversation.extra = json!({"stream": stream});
                 let name = format!("{client} to {upstream}, stream {stream}, explicit {explicit}");
                 let url = gateway.url.clone();
-                let story = std::panic::AssertUnwindSafe(tell(&mut talk, &url, &story));
-                let told = futures_util::FutureExt::catch_unwind(story).await;
+                let story = std::panic::AssertUnwindSafe(play_story(&mut conversation, &url, &story));
+                let actual = futures_util::FutureExt::catch_unwind(story).await;
                 let asked = model.asked();
-                match told {
+                match actual {
                     Ok(()) => check_prefixes(upstream, &asked),
                     Err(_) => wrong.push(name),
                 }

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use crate::common::{Answered, Model, Running, options, post_json, tool};
+use crate::common::{HttpResponse, Model, RunningGateway, options, post_json, tool};
 use serde_json::{Value, json};
 
 /// Asks, answers the calls, and asks again: what the client hears first and last.
 async fn converse(url: &str, quirk: &str, stream: bool) -> (Value, Value) {
-    let read = |answered: Answered| if stream { answered.streamed() } else { answered.json() };
+    let read = |answered: HttpResponse| if stream { answered.streamed() } else { answered.json() };
     let mut body = json!({"model": "m", "stream": stream, "tools": [tool("web_search", &["query"])],
         "messages": [{"role": "user", "content": quirk}]});
     if stream {
@@ -65,7 +65,7 @@ chunk_chars = {chars}
         }
     }
     let model = Model::start(&script).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     for quirk in QUIRKS {
         for (chars, stream) in [(1, true), (7, true), (7, false)] {
             let name = format!("{quirk}-{chars}.");
@@ -99,14 +99,14 @@ async fn calls_that_share_an_index_or_come_without_one_are_told_apart() {
     let raw = raw.concat();
     let script = format!("[[turn]]\nraw = '''{raw}'''\ncontent_type = \"text/event-stream\"\nchunk_chars = 11\n");
     let model = Model::start(&script).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     let mut ask_user = tool("ask_user", &["question"]);
     ask_user["allowed_callers"] = json!(["direct"]);
     let body = json!({"model": "m", "stream": true, "tools": [ask_user, tool("other", &[])],
         "messages": [{"role": "user", "content": "hi"}]});
-    let heard = post_json(&gateway.url, &body).await.streamed();
-    let calls = heard["choices"][0]["message"]["tool_calls"].as_array().unwrap();
-    let told: Vec<(&str, Value)> = calls
+    let response = post_json(&gateway.url, &body).await.streamed();
+    let calls = response["choices"][0]["message"]["tool_calls"].as_array().unwrap();
+    let actual: Vec<(&str, Value)> = calls
         .iter()
         .map(|call| {
             (
@@ -116,7 +116,7 @@ async fn calls_that_share_an_index_or_come_without_one_are_told_apart() {
         })
         .collect();
     let question = |text: &str| json!({"question": text});
-    assert_eq!(told, [("a", question("one")), ("b", question("two")), ("c", question("three"))]);
+    assert_eq!(actual, [("a", question("one")), ("b", question("two")), ("c", question("three"))]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,7 +135,7 @@ when = { user = "wrong" }
 error = { status = 400, message = "No.", retry_after = 0 }
 "#;
     let model = Model::start(script).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     for (user, times) in [("soon", 3), ("whenever", 1), ("wrong", 1)] {
         let body = json!({"model": "m", "tools": [tool("web_search", &["query"])], "messages": [{"role": "user", "content": user}]});
         let answered = post_json(&gateway.url, &body).await;
@@ -149,11 +149,11 @@ async fn an_upstream_that_does_not_stream_is_heard_all_the_same() {
         {"index": 0, "message": {"role": "assistant", "content": "whole"}, "finish_reason": "stop"}]});
     let script = format!("[[turn]]\nraw = '''{raw}'''\ncontent_type = \"application/json\"\n");
     let model = Model::start(&script).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     let body = json!({"model": "m", "stream": true, "tools": [tool("web_search", &["query"])], "messages": [{"role": "user", "content": "hi"}]});
-    let heard = post_json(&gateway.url, &body).await.streamed();
+    let response = post_json(&gateway.url, &body).await.streamed();
     assert_eq!(
-        heard["choices"][0],
+        response["choices"][0],
         json!({"message": {"role": "assistant", "content": "whole"}, "finish_reason": "stop"})
     );
 }
@@ -173,12 +173,12 @@ async fn custom_tools_keep_their_text_in_streams() {
     ];
     let script = format!("[[turn]]\nraw = '''{}'''\ncontent_type = \"text/event-stream\"\n", raw.concat());
     let model = Model::start(&script).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     let custom = json!({"type": "custom", "custom": {"name": "patch"}});
     let body = json!({"model": "m", "stream": true, "tools": [custom, tool("other", &[])], "messages": [{"role": "user", "content": "hi"}]});
-    let heard = post_json(&gateway.url, &body).await.streamed();
+    let response = post_json(&gateway.url, &body).await.streamed();
     let expected = json!([{"id": "a", "type": "custom", "custom": {"name": "patch", "input": "*** Begin Patch"}}]);
-    assert_eq!(heard["choices"][0]["message"]["tool_calls"], expected);
+    assert_eq!(response["choices"][0]["message"]["tool_calls"], expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -192,7 +192,7 @@ async fn what_a_provider_tells_of_its_own_tools_comes_beside_the_message() {
     let raw = json!({"id": "x", "created": 1_767_225_600, "model": "m", "choices": [
         {"index": 0, "messages": messages, "finish_reason": "stop"}]});
     let model = Model::start(&format!("[[turn]]\nraw = '''{raw}'''\ncontent_type = \"application/json\"\n")).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     let body = json!({"model": "m", "tools": [tool("other", &[]), connector], "messages": [{"role": "user", "content": "hi"}]});
     let choice = post_json(&gateway.url, &body).await.json()["choices"][0].clone();
     assert_eq!((&choice["message"], &choice["messages"]), (&messages[2], &messages));

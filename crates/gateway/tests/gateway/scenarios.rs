@@ -1,11 +1,11 @@
-//! Whole conversations as files: each in `scenarios/` tells a story, plays it, and says what must come of it.
+//! Whole conversations as files: each file in `scenarios/` has steps to play and the expected transcript.
 //!
-//! `DACAPO_UPDATE=1` writes what came of it into the files, for a look at the difference.
+//! `DACAPO_UPDATE=1` writes the actual transcripts into the files, to review the differences.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Model, Running, options, post_json, tool};
+use crate::common::{Model, RunningGateway, options, post_json, tool};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,7 +48,7 @@ fn replaced(text: &str, played: &str) -> String {
 /// A conversation on its way.
 struct Play {
     model: Model,
-    gateway: Running,
+    gateway: RunningGateway,
     history: Vec<Value>,
     tools: Vec<Value>,
     /// The messages that the model saw last.
@@ -58,7 +58,7 @@ struct Play {
 
 async fn play(text: &str) -> String {
     let model = Model::start(fence(text, "```toml").expect("a script")).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     let tools = read_tools(fence(text, "```tools").expect("tools"));
     let mut play = Play { model, gateway, history: Vec::new(), tools, shown: Vec::new(), transcript: String::new() };
     for line in fence(text, "```steps").expect("steps").lines().filter(|line| !line.trim().is_empty()) {
@@ -103,11 +103,11 @@ impl Play {
             "repeat" => self.history.push(self.history[rest.parse::<usize>().unwrap()].clone()),
             "clip" => self.clip(rest.parse().unwrap()),
             "tools" => self.tools = read_tools(&rest.replace("; ", "\n")),
-            "restart" => self.gateway = Running::start(options(&self.model)).await,
+            "restart" => self.gateway = RunningGateway::start(options(&self.model)).await,
             "secret" => {
                 let mut options = options(&self.model);
                 options.secret = Some(rest.to_owned());
-                self.gateway = Running::start(options).await;
+                self.gateway = RunningGateway::start(options).await;
             }
             _ => panic!("unknown step: {line}"),
         }
@@ -163,7 +163,7 @@ impl Play {
         .unwrap();
         let answered = post_json(&self.gateway.url, &body).await;
         for asked in self.model.asked() {
-            self.tell_asked(&asked);
+            self.write_model_request(&asked);
         }
         if answered.status != 200 {
             writeln!(self.transcript, "client gets {} {}", answered.status, answered.text).unwrap();
@@ -173,13 +173,13 @@ impl Play {
         let choice = &json["choices"][0];
         let last = vec![choice["message"].clone()];
         for message in choice["messages"].as_array().unwrap_or(&last) {
-            writeln!(self.transcript, "client gets {}", told(message)).unwrap();
+            writeln!(self.transcript, "client gets {}", rendered(message)).unwrap();
             self.history.push(message.clone());
         }
     }
 
     /// What the model sees: tools, and messages beyond those that it saw before, byte for byte.
-    fn tell_asked(&mut self, asked: &Value) {
+    fn write_model_request(&mut self, asked: &Value) {
         let tools: Vec<&str> = asked["tools"]
             .as_array()
             .into_iter()
@@ -196,42 +196,42 @@ impl Play {
             writeln!(self.transcript, "    ({known} messages as before)").unwrap();
         }
         for message in &messages[skipped..] {
-            writeln!(self.transcript, "    {}", told(message)).unwrap();
+            writeln!(self.transcript, "    {}", rendered(message)).unwrap();
         }
         self.shown.clone_from(messages);
     }
 }
 
-fn told(message: &Value) -> String {
-    let mut told = message["role"].as_str().unwrap_or("(no role)").to_owned();
+fn rendered(message: &Value) -> String {
+    let mut rendered = message["role"].as_str().unwrap_or("(no role)").to_owned();
     for key in ["id", "code", "result"] {
         if let Some(value) = message.get(key) {
-            write!(told, " {key} {}", kind(value)).unwrap();
+            write!(rendered, " {key} {}", kind(value)).unwrap();
         }
     }
     if let Some(id) = message["tool_call_id"].as_str() {
-        write!(told, " {}", kind(&json!(id))).unwrap();
+        write!(rendered, " {}", kind(&json!(id))).unwrap();
     }
     if let Some(text) = message["content"].as_str() {
-        write!(told, ": {text}").unwrap();
+        write!(rendered, ": {text}").unwrap();
     }
     if let Some(reasoning) = message["reasoning_content"].as_str() {
-        write!(told, " (thinking: {reasoning})").unwrap();
+        write!(rendered, " (thinking: {reasoning})").unwrap();
     }
     for call in message["tool_calls"].as_array().into_iter().flatten() {
         let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
         write!(
-            told,
+            rendered,
             "\n      calls {}({arguments}) as {}",
             call["function"]["name"].as_str().unwrap(),
             kind(&call["id"])
         )
         .unwrap();
     }
-    told
+    rendered
 }
 
-/// Ids depend on every byte of a state: only their kind is told.
+/// Ids depend on every byte of a state, so only their kind is written.
 fn kind(value: &Value) -> String {
     match value.as_str() {
         Some(id) if id.starts_with("dc1_") && id.len() < 40 => format!("dc1_…{}", &id[16..]),

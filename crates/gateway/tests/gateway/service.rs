@@ -8,7 +8,7 @@ use dacapo_gateway::{Environment, Gateway, GatewayOptions, StopRequest, key_sha2
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::common::{Model, Running, options, post_json, post_to, post_with, tool};
+use crate::common::{Model, RunningGateway, options, post_json, post_to, post_with, tool};
 
 const SCRIPT: &str = r#"
 [[turn]]
@@ -50,7 +50,7 @@ async fn only_clients_with_a_key_are_served_each_bound_to_its_own_conversations(
     let model = Model::start(SCRIPT).await;
     let mut options = options(&model);
     options.clients = vec![client("ann", "key of ann", None), client("bob", "key of bob", Some(3))];
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
     let bearer = |key: &str| format!("Bearer {key}");
     assert_eq!(post_json(&gateway.url, &ask("hi")).await.status, 401);
     assert_eq!(post_with(&gateway.url, &ask("hi"), &[("authorization", &bearer("key of eve"))]).await.status, 401);
@@ -85,7 +85,7 @@ async fn a_key_goes_where_it_belongs_and_a_query_with_its_request() {
         models: vec!["other".to_owned()],
         ..options.upstreams[0].clone()
     });
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
     let http = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
     for mode in ["plain", "off"] {
         let request = http.post(format!("{}/chat/completions?api-version=1", gateway.url)).body(ask("hi").to_string());
@@ -102,7 +102,7 @@ async fn a_key_goes_where_it_belongs_and_a_query_with_its_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn web_pages_of_others_may_not_use_a_gateway_that_lets_everybody_in() {
     let model = Model::start(SCRIPT).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     for (name, value, status) in [
         ("origin", "https://evil.example", 403),
         ("host", "evil.example", 403),
@@ -127,7 +127,7 @@ text = "hi"
     let mut options = options(&model);
     options.step_seconds_max = Some(1);
     options.limits.insert("fuel".to_owned(), 1_000_000_000_000);
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
     let mut request = ask("work");
     let message = post_json(&gateway.url, &request).await.json()["choices"][0]["message"].clone();
     let messages = request["messages"].as_array_mut().unwrap();
@@ -144,7 +144,7 @@ async fn bodies_and_turns_have_a_limit() {
     let mut options = options(&model);
     options.body_bytes_max = Some(2_000);
     options.turns_max = Some(1);
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
     let large = post_json(&gateway.url, &ask(&"x".repeat(2_000))).await;
     assert_eq!(large.status, 413);
     let (slow, request) = (ask("slow"), ask("hi"));
@@ -162,7 +162,7 @@ async fn bodies_and_turns_have_a_limit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_of_many_small_values_is_refused_before_it_takes_memory() {
     let model = Model::start(SCRIPT).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     let mut request = ask("hi");
     request["metadata"] = json!(vec![0; 1_000_000]);
     for path in ["/chat/completions", "/responses", "/messages", "/step"] {
@@ -178,7 +178,7 @@ async fn without_memory_requests_are_refused_with_a_time_to_come_back() {
     let model = Model::start(SCRIPT).await;
     let mut options = options(&model);
     options.memory_bytes_max = Some(1);
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
     // One is let in each second, in case that nobody but the allocator holds the memory.
     let request = ask("hi");
     let answers = futures_util::future::join_all((0..20).map(|_| post_json(&gateway.url, &request))).await;
@@ -216,7 +216,7 @@ async fn a_client_that_leaves_takes_its_program_along() {
     let model = Model::start(SCRIPT).await;
     let mut options = options(&model);
     options.limits.insert("fuel".to_owned(), 1_000_000_000_000);
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
     let client = reqwest::Client::builder().tls_certs_only([]).timeout(Duration::from_millis(300)).build().unwrap();
     for stream in [false, true] {
         let mut request = ask("endless");
@@ -240,7 +240,7 @@ async fn a_client_that_leaves_takes_its_program_along() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_step_function_and_the_small_routes_answer() {
     let model = Model::start(SCRIPT).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     let client = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
     let post = |body: &'static str| client.post(format!("{}/step", gateway.url)).body(body).send();
     let stepped = post(r#"{"program": {"code": "return 6 * 7"}}"#).await.unwrap().text().await.unwrap();
@@ -513,10 +513,10 @@ async fn with_a_store_ids_are_short_and_clients_may_clip_them() {
     let mut shared = options(&model);
     shared.store.kind = Some("redis".to_owned());
     shared.store.url = Some(redis.1.clone());
-    let replicas = [Running::start(shared.clone()).await, Running::start(shared).await];
+    let replicas = [RunningGateway::start(shared.clone()).await, RunningGateway::start(shared).await];
     let mut own = options(&model);
     own.store.kind = Some("memory".to_owned());
-    let alone = Running::start(own.clone()).await;
+    let alone = RunningGateway::start(own.clone()).await;
     for (first, second) in [(&replicas[0].url, &replicas[1].url), (&alone.url, &alone.url)] {
         let mut request = ask("calls");
         let message = post_json(first, &request).await.json()["choices"][0]["message"].clone();
@@ -529,7 +529,7 @@ async fn with_a_store_ids_are_short_and_clients_may_clip_them() {
         let answered = post_json(second, &request).await.json();
         assert_eq!(answered["choices"][0]["message"]["content"], r#"{"status":"success","data":"found"}"#);
         // Where the state is not, it is not guessed at.
-        let elsewhere = Running::start(own.clone()).await;
+        let elsewhere = RunningGateway::start(own.clone()).await;
         model.asked();
         post_json(&elsewhere.url, &request).await;
         assert_eq!(model.asked()[0]["messages"][1]["tool_calls"][0]["function"]["name"], "web_search");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use crate::common::{Model, Running, options, post_json, post_with, tool};
+use crate::common::{Model, RunningGateway, options, post_json, post_with, tool};
 
 fn search() -> Value {
     tool("web_search", &["query"])
@@ -48,7 +48,7 @@ async fn text_is_passed_on_as_it_arrives_and_a_remark_before_a_program_is_kept_b
     let model = Model::start(SCRIPT).await;
     let mut options = options(&model);
     options.code_mode.hold_text_chars = Some(40);
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
 
     let asked = Instant::now();
     let client = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
@@ -75,7 +75,7 @@ async fn fields_that_are_not_ours_pass_in_place_in_both_directions() {
     let raw = r#"{"id":"r1","object":"chat.completion","created":1767225600,"model":"m-2026","provider":"acme","choices":[{"index":0,"message":{"role":"assistant","content":"hi","refusal":null,"annotations":[{"type":"url_citation"}]},"logprobs":{"content":[{"token":"hi","logprob":-0.5}]},"finish_reason":"stop","native_finish_reason":"eos"}],"service_tier":"default","system_fingerprint":"fp_1","usage":{"prompt_tokens":7,"completion_tokens":1,"total_tokens":8,"cost":0.25}}"#;
     let script = format!("[[turn]]\nraw = '''{raw}'''\ncontent_type = \"application/json\"\n");
     let model = Model::start(&script).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     let image = json!([{"type": "text", "text": "what is this?"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]);
     let request = json!({
         "messages": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": image, "name": "ann"}],
@@ -103,7 +103,7 @@ async fn fields_that_are_not_ours_pass_in_place_in_both_directions() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_code_mode_has_no_part_in_passes_byte_for_byte() {
     let model = Model::start("[[turn]]\ntext = \"one two\"\n").await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     let plain = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
     for request in [
         plain.clone(),
@@ -129,7 +129,7 @@ async fn what_code_mode_has_no_part_in_passes_byte_for_byte() {
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_is_streamed_only_if_it_was_asked_for_and_sums_all_calls_of_the_turn() {
     let model = Model::start(SCRIPT).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     let whole = post_json(&gateway.url, &body("nothing")).await.json();
     let stream = with(body("nothing"), &json!({"stream": true}));
     let without = post_json(&gateway.url, &stream).await;
@@ -142,9 +142,9 @@ async fn usage_is_streamed_only_if_it_was_asked_for_and_sums_all_calls_of_the_tu
     let requests = model.asked();
     assert!(requests.iter().skip(2).all(|request| request["stream_options"]["include_usage"] == true));
     assert!(counted > 2 * 150, "both prompts count: {counted}");
-    let told = whole["choices"][0]["message"]["content"].as_str().unwrap();
+    let actual = whole["choices"][0]["message"]["content"].as_str().unwrap();
     assert_eq!(
-        told,
+        actual,
         r#"{"status":"success","data":null,"note":"the program returned no value; `return` what you need to see"}"#
     );
 }
@@ -163,7 +163,7 @@ when = { after = "tool" }
 text = "done"
 "#;
     let model = Model::start(script).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     for stream in [false, true] {
         let mut request = with(body("hi"), &json!({"stream": stream}));
         let first = post_json(&gateway.url, &request).await;
@@ -204,7 +204,7 @@ when = { step = 2 }
 text = "{{result/data}}"
 "#;
     let model = Model::start(script).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     let mut tools: Vec<Value> = (0..400).map(|number| tool(&format!("tool_{number}"), &["a", "b", "c"])).collect();
     tools.push(tool("send_mail", &["to"]));
     let mut request = with(body("write to her"), &json!({"tools": tools}));
@@ -233,7 +233,7 @@ text = "{{result/data}}"
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_that_make_no_sense_are_told_where() {
     let model = Model::start("[[turn]]\ntext = \"hi\"\n").await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     let cases = [
         (json!([]), "body: must be a JSON object"),
         (json!({"model": "m"}), "messages: is missing"),

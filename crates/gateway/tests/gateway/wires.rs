@@ -6,8 +6,8 @@ use dacapo_gateway::GatewayOptions;
 use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
-use crate::common::{Model, Running, options, post_to, send_to};
-use crate::talk::{Talk, events};
+use crate::client_conversation::{ClientConversation, events};
+use crate::common::{Model, RunningGateway, options, post_to, send_to};
 
 const TOOLS: [(&str, &[&str]); 1] = [("web_search", &["query"])];
 
@@ -18,8 +18,8 @@ fn options_on(model: &Model, upstream: Wire) -> GatewayOptions {
     options
 }
 
-async fn post(talk: &Talk, url: &str) -> crate::common::Answered {
-    let (path, body) = talk.request();
+async fn post(conversation: &ClientConversation, url: &str) -> crate::common::HttpResponse {
+    let (path, body) = conversation.request();
     post_to(&format!("{url}{path}"), &body).await
 }
 
@@ -42,43 +42,43 @@ text = "It is {{result/data/a}}."
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_are_as_clients_of_each_wire_expect_them() {
     let model = Model::start(PROGRAM).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     for wire in Wire::ALL {
-        let mut told = String::new();
+        let mut actual = String::new();
         for explicit in [false, true] {
-            let mut talk = Talk::new(wire, &TOOLS);
-            talk.explicit = explicit;
-            talk.extra = json!({"stream": true});
-            talk.user("What is it?");
+            let mut conversation = ClientConversation::new(wire, &TOOLS);
+            conversation.explicit = explicit;
+            conversation.extra = json!({"stream": true});
+            conversation.user("What is it?");
             for _ in 0..2 {
-                let answered = post(&talk, &gateway.url).await;
-                writeln!(told, "── {}", if explicit { "explicit" } else { "plain" }).unwrap();
+                let answered = post(&conversation, &gateway.url).await;
+                writeln!(actual, "── {}", if explicit { "explicit" } else { "plain" }).unwrap();
                 for line in answered.text.lines().filter(|line| !line.is_empty()) {
-                    writeln!(told, "{}", cut(line)).unwrap();
+                    writeln!(actual, "{}", cut(line)).unwrap();
                 }
-                for call in talk.hear(&answered.text).calls {
-                    talk.answer(&call, &format!("answer {}", call.args["query"]), false);
+                for call in conversation.read_response(&answered.text).calls {
+                    conversation.answer(&call, &format!("answer {}", call.args["query"]), false);
                 }
             }
         }
-        insta::assert_snapshot!(format!("stream_{wire}"), told);
+        insta::assert_snapshot!(format!("stream_{wire}"), actual);
     }
 }
 
 /// Shortens what is sealed.
 fn cut(line: &str) -> String {
-    let mut told = String::new();
+    let mut actual = String::new();
     let mut rest = line;
     while let Some(at) = ["dc1_", "dcr1_"].iter().filter_map(|start| rest.find(start)).min() {
         let end = rest[at..]
             .find(|letter: char| !letter.is_ascii_alphanumeric() && !matches!(letter, '_' | '-'))
             .map_or(rest.len(), |end| at + end);
         let sealed = &rest[at..end];
-        told.push_str(&rest[..at]);
-        told.push_str(if sealed.len() > 40 { "dc1_…sealed" } else { sealed });
+        actual.push_str(&rest[..at]);
+        actual.push_str(if sealed.len() > 40 { "dc1_…sealed" } else { sealed });
         rest = &rest[end..];
     }
-    told + rest
+    actual + rest
 }
 
 const BREAKS: &str = r#"
@@ -110,25 +110,25 @@ finish_reason = "length"
 "#;
 
 fn refused_request(wire: Wire, stream: bool) -> (&'static str, Value) {
-    let mut talk = Talk::new(wire, &[]);
-    talk.extra = json!({"stream": stream});
-    talk.user("refused");
-    talk.request()
+    let mut conversation = ClientConversation::new(wire, &[]);
+    conversation.extra = json!({"stream": stream});
+    conversation.user("refused");
+    conversation.request()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_breaks_on_any_wire_is_told_in_the_words_of_the_client() {
     for upstream in Wire::ALL {
         let model = Model::start(BREAKS).await;
-        let gateway = Running::start(options_on(&model, upstream)).await;
+        let gateway = RunningGateway::start(options_on(&model, upstream)).await;
         for client in Wire::ALL {
             let name = format!("{client} to {upstream}");
             let ask = |user: &'static str, stream: bool| {
-                let mut talk = Talk::new(client, &TOOLS);
-                talk.extra = json!({"stream": stream});
-                talk.user(user);
+                let mut conversation = ClientConversation::new(client, &TOOLS);
+                conversation.extra = json!({"stream": stream});
+                conversation.user(user);
                 let url = gateway.url.clone();
-                async move { post(&talk, &url).await }
+                async move { post(&conversation, &url).await }
             };
             let error = |body: &Value| {
                 assert_eq!(body.get("type") == Some(&json!("error")), client == Wire::Messages, "{name}: {body}");
@@ -163,11 +163,11 @@ async fn what_breaks_on_any_wire_is_told_in_the_words_of_the_client() {
                 }
             }
             for stream in [false, true] {
-                let mut talk = Talk::new(client, &TOOLS);
-                let heard = talk.hear(&ask("long", stream).await.text);
+                let mut conversation = ClientConversation::new(client, &TOOLS);
+                let response = conversation.read_response(&ask("long", stream).await.text);
                 let ends = ["length", "incomplete", "max_tokens"];
-                assert!(heard.calls.is_empty() && ends.contains(&heard.end.as_str()), "{name}: {heard:?}");
-                assert_eq!(heard.text, "I would", "{name}");
+                assert!(response.calls.is_empty() && ends.contains(&response.end.as_str()), "{name}: {response:?}");
+                assert_eq!(response.text, "I would", "{name}");
             }
         }
     }
@@ -187,20 +187,20 @@ text = "Last: {{result}}"
 "#;
     for upstream in Wire::ALL {
         let model = Model::start(script).await;
-        let gateway = Running::start(options_on(&model, upstream)).await;
+        let gateway = RunningGateway::start(options_on(&model, upstream)).await;
         for (client, stream) in Wire::ALL.into_iter().flat_map(|wire| [(wire, false), (wire, true)]) {
             let name = format!("{client} to {upstream}, stream {stream}");
-            let mut talk = Talk::new(client, &TOOLS);
-            talk.extra = json!({"stream": stream, "code_mode": false});
-            talk.user("Search.");
-            let heard = talk.hear(&post(&talk, &gateway.url).await.text);
-            let queries: Vec<&Value> = heard.calls.iter().map(|call| &call.args["query"]).collect();
-            assert_eq!((queries, heard.text.as_str()), (vec![&json!("a"), &json!("b")], "I call."), "{name}");
-            for call in &heard.calls {
-                talk.answer(call, &format!("{{\"found\":{}}}", call.args["query"]), false);
+            let mut conversation = ClientConversation::new(client, &TOOLS);
+            conversation.extra = json!({"stream": stream, "code_mode": false});
+            conversation.user("Search.");
+            let response = conversation.read_response(&post(&conversation, &gateway.url).await.text);
+            let queries: Vec<&Value> = response.calls.iter().map(|call| &call.args["query"]).collect();
+            assert_eq!((queries, response.text.as_str()), (vec![&json!("a"), &json!("b")], "I call."), "{name}");
+            for call in &response.calls {
+                conversation.answer(call, &format!("{{\"found\":{}}}", call.args["query"]), false);
             }
-            let heard = talk.hear(&post(&talk, &gateway.url).await.text);
-            assert_eq!((heard.text.as_str(), heard.calls.len()), (r#"Last: {"found":"b"}"#, 0), "{name}");
+            let response = conversation.read_response(&post(&conversation, &gateway.url).await.text);
+            assert_eq!((response.text.as_str(), response.calls.len()), (r#"Last: {"found":"b"}"#, 0), "{name}");
         }
     }
 }
@@ -210,23 +210,23 @@ async fn what_code_mode_has_no_part_in_passes_byte_for_byte_on_every_wire() {
     let model = Model::start("[[turn]]\ntext = \"one two\"\n").await;
     let mut native = options(&model);
     native.code_mode.models.insert("native-*".to_owned(), "native".to_owned());
-    let gateway = Running::start(native).await;
+    let gateway = RunningGateway::start(native).await;
     for wire in Wire::ALL {
-        let mut plain = Talk::new(wire, &[]);
+        let mut plain = ClientConversation::new(wire, &[]);
         plain.user("hi");
-        let mut streamed = Talk::new(wire, &[]);
+        let mut streamed = ClientConversation::new(wire, &[]);
         streamed.user("hi");
         streamed.extra = json!({"stream": true});
         // The provider's own programs, for a model that has them.
-        let mut native = Talk::new(wire, &TOOLS);
+        let mut native = ClientConversation::new(wire, &TOOLS);
         native.user("hi");
         native.explicit = true;
         native.extra = json!({"model": "native-1"});
-        for talk in [plain, streamed, native] {
-            if wire == Wire::Chat && talk.explicit {
+        for conversation in [plain, streamed, native] {
+            if wire == Wire::Chat && conversation.explicit {
                 continue;
             }
-            let (path, body) = talk.request();
+            let (path, body) = conversation.request();
             let direct = post_to(&format!("{}{path}", model.url), &body).await;
             let through = post_to(&format!("{}{path}", gateway.url), &body).await;
             assert_eq!((through.status, &through.text), (direct.status, &direct.text), "{wire}");
@@ -257,11 +257,12 @@ text = "It is {{result}} there."
 "#;
     for wire in [Wire::Messages, Wire::Responses] {
         let model = Model::start(script).await;
-        let gateway = Running::start(options(&model)).await;
+        let gateway = RunningGateway::start(options(&model)).await;
         for stream in [false, true] {
-            let mut talk = Talk::new(wire, &[("get_depth", &["place"]), ("ask_user", &["question"])]);
-            talk.user("How deep is it?");
-            let (path, mut body) = talk.request();
+            let mut conversation =
+                ClientConversation::new(wire, &[("get_depth", &["place"]), ("ask_user", &["question"])]);
+            conversation.user("How deep is it?");
+            let (path, mut body) = conversation.request();
             body["stream"] = json!(stream);
             let native = match wire {
                 Wire::Messages => json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 2}),
@@ -270,17 +271,17 @@ text = "It is {{result}} there."
             body["tools"][1]["allowed_callers"] = json!(["direct"]);
             body["tools"].as_array_mut().unwrap().push(native.clone());
             let url = format!("{}{path}", gateway.url);
-            let heard = talk.hear(&post_to(&url, &body).await.text);
-            let names: Vec<&str> = heard.calls.iter().map(|call| call.name.as_str()).collect();
-            assert_eq!(names, ["get_depth", "ask_user"], "{wire}: {heard:?}");
-            for call in &heard.calls {
-                talk.answer(call, if call.name == "get_depth" { "3 m" } else { "the old one" }, false);
+            let response = conversation.read_response(&post_to(&url, &body).await.text);
+            let names: Vec<&str> = response.calls.iter().map(|call| call.name.as_str()).collect();
+            assert_eq!(names, ["get_depth", "ask_user"], "{wire}: {response:?}");
+            for call in &response.calls {
+                conversation.answer(call, if call.name == "get_depth" { "3 m" } else { "the old one" }, false);
             }
-            let (_, next) = talk.request();
+            let (_, next) = conversation.request();
             let key = if wire == Wire::Messages { "messages" } else { "input" };
             body[key] = next[key].clone();
-            let heard = talk.hear(&post_to(&url, &body).await.text);
-            assert_eq!(heard.text, "It is the old one there.", "{wire}");
+            let response = conversation.read_response(&post_to(&url, &body).await.text);
+            assert_eq!(response.text, "It is the old one there.", "{wire}");
             let asked = model.asked();
             assert_eq!(asked.len(), 2);
             let tools = asked[0]["tools"].as_array().unwrap();
@@ -299,7 +300,7 @@ text = "It is {{result}} there."
 #[tokio::test(flavor = "multi_thread")]
 async fn runners_with_threads_are_made_to_send_their_history() {
     let model = Model::start("[[turn]]\ntext = \"hello\"\n").await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     let url = format!("{}/messages", gateway.url);
     let beta = [("anthropic-beta", "message-threads-2026-08-12,other-beta")];
     let mut body = json!({"model": "m", "max_tokens": 10, "messages": [{"role": "user", "content": "hi"}]});
@@ -320,24 +321,24 @@ async fn runners_with_threads_are_made_to_send_their_history() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_counted_as_the_model_would_read_them() {
     let model = Model::start(&PROGRAM.replace("return { a, b }", "return { a: a.length, b: b.length }")).await;
-    let same = Running::start(options_on(&model, Wire::Messages)).await;
-    let other = Running::start(options_on(&model, Wire::Chat)).await;
-    let mut talk = Talk::new(Wire::Messages, &TOOLS);
-    talk.user("What is it?");
-    let count = async |talk: &Talk, url: &str| {
-        let (_, mut body) = talk.request();
+    let same = RunningGateway::start(options_on(&model, Wire::Messages)).await;
+    let other = RunningGateway::start(options_on(&model, Wire::Chat)).await;
+    let mut conversation = ClientConversation::new(Wire::Messages, &TOOLS);
+    conversation.user("What is it?");
+    let count = async |conversation: &ClientConversation, url: &str| {
+        let (_, mut body) = conversation.request();
         body.as_object_mut().unwrap().shift_remove("max_tokens");
         let counted = post_to(&format!("{url}/messages/count_tokens"), &body).await.json();
         counted["input_tokens"].as_u64().unwrap_or_else(|| panic!("{counted}"))
     };
-    let before = count(&talk, &same.url).await;
+    let before = count(&conversation, &same.url).await;
     assert!(before > 200, "the declarations count: {before}");
-    assert!(count(&talk, &other.url).await > 200);
-    for call in talk.hear(&post(&talk, &same.url).await.text).calls {
-        talk.answer(&call, &"long ".repeat(4_000), false);
+    assert!(count(&conversation, &other.url).await > 200);
+    for call in conversation.read_response(&post(&conversation, &same.url).await.text).calls {
+        conversation.answer(&call, &"long ".repeat(4_000), false);
     }
-    talk.user("Never mind.");
-    let after = count(&talk, &same.url).await;
+    conversation.user("Never mind.");
+    let after = count(&conversation, &same.url).await;
     assert!(after > before && after < before + 2_000, "what programs read does not: {before} and {after}");
 }
 
@@ -357,15 +358,18 @@ when = { after = "tool" }
 text = "Rome: {{result/data}}"
 "#;
     let model = Model::start(script).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     for (wire, stream) in
         [(Wire::Messages, false), (Wire::Messages, true), (Wire::Responses, false), (Wire::Responses, true)]
     {
-        let mut talk = Talk::new(wire, &[("get_time", &["city"]), ("get_forecast", &["city"]), ("send_mail", &["to"])]);
-        talk.user("How will it be in Rome?");
-        let mut heard = None;
+        let mut conversation = ClientConversation::new(
+            wire,
+            &[("get_time", &["city"]), ("get_forecast", &["city"]), ("send_mail", &["to"])],
+        );
+        conversation.user("How will it be in Rome?");
+        let mut response = None;
         for _ in 0..2 {
-            let (path, mut body) = talk.request();
+            let (path, mut body) = conversation.request();
             body["stream"] = json!(stream);
             for at in 1..3 {
                 body["tools"][at]["defer_loading"] = json!(true);
@@ -376,22 +380,22 @@ text = "Rome: {{result/data}}"
             });
             let answered = post_to(&format!("{}{path}", gateway.url), &body).await;
             assert_eq!(answered.status, 200, "{}", answered.text);
-            let now = talk.hear(&answered.text);
+            let now = conversation.read_response(&answered.text);
             for call in &now.calls {
                 assert_eq!(call.name, "get_forecast");
-                talk.answer(call, "sunny", false);
+                conversation.answer(call, "sunny", false);
             }
-            heard = Some(now);
+            response = Some(now);
         }
-        assert_eq!(heard.unwrap().text, "Rome: sunny", "{wire}");
+        assert_eq!(response.unwrap().text, "Rome: sunny", "{wire}");
         let asked = model.asked();
         assert_eq!(asked.len(), 3);
         let shown = asked[0]["tools"].to_string();
         assert!(shown.contains("function get_time(") && !shown.contains("function get_forecast("), "{shown}");
         // The client hears of the search as its provider would tell it.
-        let told = talk.history.iter().map(Value::to_string).collect::<String>();
+        let actual = conversation.history.iter().map(Value::to_string).collect::<String>();
         let kind = if wire == Wire::Messages { "tool_search_tool_result" } else { "tool_search_output" };
-        assert!(told.contains(kind) && told.contains("get_forecast"), "{wire}: {told}");
+        assert!(actual.contains(kind) && actual.contains("get_forecast"), "{wire}: {actual}");
     }
 }
 
@@ -402,14 +406,14 @@ async fn what_is_referred_to_may_be_as_large_as_a_body() {
     keeping.store.kind = Some("memory".to_owned());
     keeping.body_bytes_max = Some(64_000);
     keeping.body_values_max = Some(3_000);
-    let keeping = Running::start(keeping).await;
-    let mut talk = Talk::new(Wire::Responses, &TOOLS);
+    let keeping = RunningGateway::start(keeping).await;
+    let mut talk = ClientConversation::new(Wire::Responses, &TOOLS);
     talk.user(&"What is it? ".repeat(2_500));
     let (path, mut body) = talk.request();
     body["store"] = json!(true);
     let url = format!("{}{path}", keeping.url);
     let first = post_to(&url, &body).await;
-    let calls = talk.hear(&first.text).calls;
+    let calls = talk.read_response(&first.text).calls;
 
     let item = first.json()["output"][0]["id"].clone();
     body["input"] = json!(vec![json!({"type": "item_reference", "id": item}); 400]);
@@ -432,42 +436,45 @@ async fn what_is_referred_to_may_be_as_large_as_a_body() {
 #[tokio::test(flavor = "multi_thread")]
 async fn responses_are_referred_to_by_id_only_where_they_are_kept() {
     let model = Model::start(PROGRAM).await;
-    let stateless = Running::start(options(&model)).await;
+    let stateless = RunningGateway::start(options(&model)).await;
     let mut keeping = options(&model);
     keeping.store.kind = Some("memory".to_owned());
-    let keeping = Running::start(keeping).await;
+    let keeping = RunningGateway::start(keeping).await;
     for stream in [false, true] {
-        let mut talk = Talk::new(Wire::Responses, &TOOLS);
-        talk.user("What is it?");
-        let (path, mut body) = talk.request();
+        let mut conversation = ClientConversation::new(Wire::Responses, &TOOLS);
+        conversation.user("What is it?");
+        let (path, mut body) = conversation.request();
         body["store"] = json!(true);
         body["stream"] = json!(stream);
         let url = format!("{}{path}", keeping.url);
         let text = post_to(&url, &body).await.text;
         let id = |text: &str| {
-            let body =
-                if stream { crate::talk::streamed(Wire::Responses, text) } else { serde_json::from_str(text).unwrap() };
+            let body = if stream {
+                crate::client_conversation::streamed(Wire::Responses, text)
+            } else {
+                serde_json::from_str(text).unwrap()
+            };
             body["id"].as_str().unwrap().to_owned()
         };
         let first = id(&text);
-        let heard = talk.hear(&text);
-        let answers: Vec<Value> = heard
+        let response = conversation.read_response(&text);
+        let answers: Vec<Value> = response
             .calls
             .iter()
             .map(|call| json!({"type": "function_call_output", "call_id": call.id, "output": "forty-two"}))
             .collect();
         body["input"] = json!(answers);
         body["previous_response_id"] = json!(first);
-        let told = post_to(&format!("{}{path}", stateless.url), &body).await;
-        assert_eq!((told.status, told.json()["error"]["param"].clone()), (400, json!("previous_response_id")));
-        assert!(told.json()["error"]["message"].as_str().unwrap().contains("store"), "{}", told.text);
+        let actual = post_to(&format!("{}{path}", stateless.url), &body).await;
+        assert_eq!((actual.status, actual.json()["error"]["param"].clone()), (400, json!("previous_response_id")));
+        assert!(actual.json()["error"]["message"].as_str().unwrap().contains("store"), "{}", actual.text);
         let text = post_to(&url, &body).await.text;
-        let heard = talk.hear(&text);
-        assert_eq!(heard.text, "It is forty-two.");
+        let response = conversation.read_response(&text);
+        assert_eq!(response.text, "It is forty-two.");
         body["input"] = json!("And once more, please.");
         body["previous_response_id"] = json!(id(&text));
-        let heard = talk.hear(&post_to(&url, &body).await.text);
-        assert_eq!(heard.calls.len(), 2, "a new question, a new program");
+        let response = conversation.read_response(&post_to(&url, &body).await.text);
+        assert_eq!(response.calls.len(), 2, "a new question, a new program");
         let asked = model.asked();
         assert_eq!(asked.last().unwrap()["input"].as_array().unwrap().len(), 8, "{:#}", asked.last().unwrap()["input"]);
     }
@@ -476,11 +483,11 @@ async fn responses_are_referred_to_by_id_only_where_they_are_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_models_wire_cannot_carry_is_told() {
     let model = Model::start("[[turn]]\ntext = \"hello\"\n").await;
-    let gateway = Running::start(options_on(&model, Wire::Chat)).await;
-    let mut talk = Talk::new(Wire::Messages, &TOOLS);
-    talk.user("hi");
-    talk.extra = json!({"top_k": 5, "temperature": 0.5, "system": [{"type": "text", "text": "Be short.", "cache_control": {"type": "ephemeral"}}]});
-    let (path, mut body) = talk.request();
+    let gateway = RunningGateway::start(options_on(&model, Wire::Chat)).await;
+    let mut conversation = ClientConversation::new(Wire::Messages, &TOOLS);
+    conversation.user("hi");
+    conversation.extra = json!({"top_k": 5, "temperature": 0.5, "system": [{"type": "text", "text": "Be short.", "cache_control": {"type": "ephemeral"}}]});
+    let (path, mut body) = conversation.request();
     body["tools"].as_array_mut().unwrap().push(json!({"type": "web_search_20250305", "name": "web_search_2"}));
     let answered = post_to(&format!("{}{path}", gateway.url), &body).await;
     assert_eq!(answered.headers["x-dacapo-dropped"].to_str().unwrap(), "top_k, tools: web_search_20250305");
@@ -507,24 +514,24 @@ async fn thoughts_come_back_to_their_provider_as_they_were() {
     let script = PROGRAM.replace("I have to look it up.\"", &format!("{long}\"\nchunk_chars = 900"));
     for wire in [Wire::Messages, Wire::Responses] {
         let model = Model::start(&script).await;
-        let gateway = Running::start(options(&model)).await;
+        let gateway = RunningGateway::start(options(&model)).await;
         for (stream, explicit) in [(false, false), (true, false), (false, true), (true, true)] {
-            let mut talk = Talk::new(wire, &TOOLS);
-            talk.explicit = explicit;
-            talk.extra = match wire {
+            let mut conversation = ClientConversation::new(wire, &TOOLS);
+            conversation.explicit = explicit;
+            conversation.extra = match wire {
                 Wire::Messages => json!({"thinking": {"type": "enabled", "budget_tokens": 20000}, "max_tokens": 40000}),
                 _ => {
                     json!({"reasoning": {"effort": "low", "summary": "auto"}, "include": ["reasoning.encrypted_content"]})
                 }
             };
-            talk.extra["stream"] = json!(stream);
+            conversation.extra["stream"] = json!(stream);
             for question in ["What is it?", "And what is it now?"] {
-                talk.user(question);
+                conversation.user(question);
                 for _ in 0..2 {
-                    let answered = post(&talk, &gateway.url).await;
+                    let answered = post(&conversation, &gateway.url).await;
                     assert_eq!(answered.status, 200, "{wire} {stream} {explicit}: {}", answered.text);
-                    for call in talk.hear(&answered.text).calls {
-                        talk.answer(&call, "this", false);
+                    for call in conversation.read_response(&answered.text).calls {
+                        conversation.answer(&call, "this", false);
                     }
                 }
             }
@@ -547,14 +554,18 @@ async fn models_may_write_programs_as_plain_text() {
     let model = Model::start(PROGRAM).await;
     let mut options = options_on(&model, Wire::Responses);
     options.upstreams[0].custom_execute = Some(true);
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
     for client in Wire::ALL {
-        let mut talk = Talk::new(client, &TOOLS);
-        talk.user("What is it?");
-        for call in talk.hear(&post(&talk, &gateway.url).await.text).calls {
-            talk.answer(&call, "this", false);
+        let mut conversation = ClientConversation::new(client, &TOOLS);
+        conversation.user("What is it?");
+        for call in conversation.read_response(&post(&conversation, &gateway.url).await.text).calls {
+            conversation.answer(&call, "this", false);
         }
-        assert_eq!(talk.hear(&post(&talk, &gateway.url).await.text).text, "It is this.", "{client}");
+        assert_eq!(
+            conversation.read_response(&post(&conversation, &gateway.url).await.text).text,
+            "It is this.",
+            "{client}"
+        );
         let asked = model.asked();
         assert_eq!(
             (asked[0]["tools"][0]["type"].clone(), asked[0]["tools"][0]["name"].clone()),
@@ -584,8 +595,8 @@ text = "Patched: {{result}}"
         (Wire::Responses, Wire::Chat),
     ] {
         let model = Model::start(script).await;
-        let gateway = Running::start(options_on(&model, upstream)).await;
-        let (path, mut body) = Talk::new(client, &TOOLS).request();
+        let gateway = RunningGateway::start(options_on(&model, upstream)).await;
+        let (path, mut body) = ClientConversation::new(client, &TOOLS).request();
         let key = if client == Wire::Chat { "messages" } else { "input" };
         body[key] = json!([{"role": "user", "content": "Patch it."}]);
         body["tools"].as_array_mut().unwrap().push(match client {
@@ -622,26 +633,26 @@ async fn a_demand_is_met_by_one_program_and_what_cannot_be_had_is_refused() {
     let script =
         "[[turn]]\nwhen = { after = \"user\" }\nprogram = \"return 6 * 7;\"\n\n[[turn]]\ntext = \"{{result/data}}\"\n";
     let model = Model::start(script).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     for (wire, choice) in [
         (Wire::Chat, json!("required")),
         (Wire::Responses, json!({"type": "programmatic_tool_calling"})),
         (Wire::Messages, json!({"type": "tool", "name": "code_execution"})),
     ] {
-        let mut talk = Talk::new(wire, &TOOLS);
-        talk.explicit = wire != Wire::Chat;
-        talk.extra = json!({"tool_choice": choice});
-        talk.user("What is it?");
-        assert_eq!(talk.hear(&post(&talk, &gateway.url).await.text).text, "42", "{wire}");
+        let mut conversation = ClientConversation::new(wire, &TOOLS);
+        conversation.explicit = wire != Wire::Chat;
+        conversation.extra = json!({"tool_choice": choice});
+        conversation.user("What is it?");
+        assert_eq!(conversation.read_response(&post(&conversation, &gateway.url).await.text).text, "42", "{wire}");
         let asked = model.asked();
         assert_eq!(asked.len(), 2, "{wire}");
         assert!(asked[0].get("tool_choice").is_some() && asked[1].get("tool_choice").is_none(), "{wire}: {asked:?}");
     }
-    let mut talk = Talk::new(Wire::Messages, &TOOLS);
-    talk.explicit = true;
-    talk.user("What is it?");
-    talk.extra = json!({"stop_sequences": ["x"]});
-    let refused = post(&talk, &gateway.url).await;
+    let mut conversation = ClientConversation::new(Wire::Messages, &TOOLS);
+    conversation.explicit = true;
+    conversation.user("What is it?");
+    conversation.extra = json!({"stop_sequences": ["x"]});
+    let refused = post(&conversation, &gateway.url).await;
     assert_eq!(refused.status, 400);
     assert!(refused.json()["error"]["message"].as_str().unwrap().starts_with("stop_sequences: "), "{}", refused.text);
 }

@@ -1,25 +1,25 @@
-//! A client on any wire, as far as words go: what it sends next, and what it makes of an answer. It keeps its history
-//! as clients of that wire do: what came goes back as it came.
+//! A client on any wire, without the HTTP: the next request, and the reading of a response. Like real clients it sends
+//! the output of earlier responses back unchanged.
 
 use dacapo_wire::Wire;
 use serde_json::{Map, Value, json};
 
-/// One conversation.
-pub(crate) struct Talk {
+/// The history of one conversation.
+pub(crate) struct ClientConversation {
     pub(crate) wire: Wire,
     pub(crate) history: Vec<Value>,
     tools: Vec<Tool>,
     pub(crate) explicit: bool,
-    /// Laid over the body.
+    /// Fields that replace or extend those of the body.
     pub(crate) extra: Value,
 }
 
-/// What an answer says to a client.
+/// What a client reads from a response.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Heard {
+pub(crate) struct ClientResponse {
     pub(crate) calls: Vec<Call>,
     pub(crate) text: String,
-    /// What stands for the end: finish or stop reason, or status.
+    /// The finish reason, stop reason or status.
     pub(crate) end: String,
     pub(crate) usage: Value,
 }
@@ -39,27 +39,27 @@ pub(crate) struct Call {
     caller: Option<Value>,
 }
 
-impl Talk {
+impl ClientConversation {
     /// With tools of this name and these string parameters.
-    pub(crate) fn new(wire: Wire, tools: &[(&str, &[&str])]) -> Talk {
+    pub(crate) fn new(wire: Wire, tools: &[(&str, &[&str])]) -> ClientConversation {
         let tool = |(name, parameters): &(&str, &[&str])| {
             let properties: Map<String, Value> =
                 parameters.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect();
             let schema = json!({"type": "object", "properties": properties, "required": parameters});
             json!({"function": {"name": name, "description": format!("Does {name}."), "parameters": schema}})
         };
-        Talk::declared(wire, &tools.iter().map(tool).collect())
+        ClientConversation::declared(wire, &tools.iter().map(tool).collect())
     }
 
     /// With tools as Chat Completions declares them.
-    pub(crate) fn declared(wire: Wire, tools: &Value) -> Talk {
+    pub(crate) fn declared(wire: Wire, tools: &Value) -> ClientConversation {
         let tool = |tool: &Value| Tool {
             name: tool["function"]["name"].as_str().unwrap().to_owned(),
             description: tool["function"]["description"].as_str().unwrap_or_default().to_owned(),
             schema: tool["function"]["parameters"].clone(),
         };
         let tools = tools.as_array().unwrap().iter().map(tool).collect();
-        Talk { wire, history: Vec::new(), tools, explicit: false, extra: json!({}) }
+        ClientConversation { wire, history: Vec::new(), tools, explicit: false, extra: json!({}) }
     }
 
     pub(crate) fn user(&mut self, text: &str) {
@@ -144,19 +144,19 @@ impl Talk {
         tool
     }
 
-    /// Takes an answer in, whole or streamed.
-    pub(crate) fn hear(&mut self, text: &str) -> Heard {
+    /// Reads a response, whole or streamed, and adds it to the history.
+    pub(crate) fn read_response(&mut self, text: &str) -> ClientResponse {
         let is_stream = text.starts_with("data: ") || text.starts_with("event: ");
         let body = if is_stream { streamed(self.wire, text) } else { serde_json::from_str(text).unwrap() };
         assert!(body.get("error").is_none_or(Value::is_null), "{body:#}");
         match self.wire {
-            Wire::Chat => self.hear_chat(&body),
-            Wire::Responses => self.hear_response(&body),
-            Wire::Messages => self.hear_message(&body),
+            Wire::Chat => self.read_chat(&body),
+            Wire::Responses => self.read_responses(&body),
+            Wire::Messages => self.read_messages(&body),
         }
     }
 
-    fn hear_chat(&mut self, body: &Value) -> Heard {
+    fn read_chat(&mut self, body: &Value) -> ClientResponse {
         let choice = &body["choices"][0];
         let message = choice["message"].clone();
         let call = |call: &Value| Call {
@@ -166,7 +166,7 @@ impl Talk {
             caller: None,
         };
         self.history.extend(choice["messages"].as_array().cloned().unwrap_or_else(|| vec![message.clone()]));
-        Heard {
+        ClientResponse {
             calls: message["tool_calls"].as_array().into_iter().flatten().map(call).collect(),
             text: message["content"].as_str().unwrap_or_default().to_owned(),
             end: choice["finish_reason"].as_str().unwrap_or_default().to_owned(),
@@ -174,7 +174,7 @@ impl Talk {
         }
     }
 
-    fn hear_response(&mut self, body: &Value) -> Heard {
+    fn read_responses(&mut self, body: &Value) -> ClientResponse {
         let output = body["output"].as_array().unwrap();
         self.history.extend(output.clone());
         let call = |item: &Value| Call {
@@ -187,7 +187,7 @@ impl Talk {
             let parts = item["content"].as_array().into_iter().flatten();
             parts.filter_map(|part| part["text"].as_str()).collect::<String>()
         };
-        Heard {
+        ClientResponse {
             calls: output.iter().filter(|item| item["type"] == "function_call").map(call).collect(),
             text: output.iter().filter(|item| item["type"] == "message").map(text).collect(),
             end: body["status"].as_str().unwrap_or_default().to_owned(),
@@ -195,7 +195,7 @@ impl Talk {
         }
     }
 
-    fn hear_message(&mut self, body: &Value) -> Heard {
+    fn read_messages(&mut self, body: &Value) -> ClientResponse {
         self.history.push(json!({"role": "assistant", "content": body["content"]}));
         if let Some(id) = body["container"]["id"].as_str() {
             self.extra["container"] = json!(id);
@@ -207,7 +207,7 @@ impl Talk {
             args: block["input"].clone(),
             caller: block.get("caller").cloned(),
         };
-        Heard {
+        ClientResponse {
             calls: blocks.iter().filter(|block| block["type"] == "tool_use").map(call).collect(),
             text: blocks.iter().filter_map(|block| block["text"].as_str()).collect(),
             end: body["stop_reason"].as_str().unwrap_or_default().to_owned(),
@@ -222,7 +222,7 @@ pub(crate) fn events(text: &str) -> Vec<Value> {
     data.map(|data| serde_json::from_str(data).unwrap()).collect()
 }
 
-/// A stream, put together as a client would.
+/// Assembles the events of a stream into a response, as clients do.
 pub(crate) fn streamed(wire: Wire, text: &str) -> Value {
     let events = events(text);
     if let Some(error) = events.iter().find(|event| event.get("error").is_some_and(|error| !error.is_null())) {
@@ -352,12 +352,12 @@ fn streamed_response(events: &[Value]) -> Value {
         .filter(|event| event["type"] == "response.output_text.delta")
         .map(|event| event["delta"].as_str().unwrap())
         .collect();
-    let told: String = whole
+    let actual: String = whole
         .iter()
         .filter(|item| item["type"] == "message")
         .flat_map(|item| item["content"].as_array().unwrap())
         .filter_map(|part| part["text"].as_str())
         .collect();
-    assert_eq!(text, told);
+    assert_eq!(text, actual);
     last["response"].clone()
 }
