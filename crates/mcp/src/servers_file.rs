@@ -47,7 +47,7 @@ pub struct ServerEntry {
 #[derive(Clone)]
 pub struct ServerSpec {
     /// `None` if the server is disabled and cannot be read.
-    pub(crate) endpoint: Option<Endpoint>,
+    pub(crate) endpoint: Option<ServerEndpoint>,
     pub(crate) disabled: bool,
     /// Values that only the server may see.
     pub(crate) secrets: Vec<String>,
@@ -56,7 +56,7 @@ pub struct ServerSpec {
 }
 
 #[derive(Clone)]
-pub(crate) enum Endpoint {
+pub(crate) enum ServerEndpoint {
     Stdio { command: String, args: Vec<String>, env: BTreeMap<String, String>, cwd: Option<PathBuf> },
     Http { url: String, headers: Vec<(String, String)> },
 }
@@ -65,8 +65,8 @@ impl fmt::Debug for ServerSpec {
     /// Arguments, environment and headers may hold credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let endpoint = match &self.endpoint {
-            Some(Endpoint::Stdio { command, .. }) => command.as_str(),
-            Some(Endpoint::Http { .. }) => "http",
+            Some(ServerEndpoint::Stdio { command, .. }) => command.as_str(),
+            Some(ServerEndpoint::Http { .. }) => "http",
             None => "unknown",
         };
         f.debug_struct("ServerSpec")
@@ -205,14 +205,14 @@ impl ServerReader<'_> {
         Ok(ServerSpec { endpoint, disabled, secrets: self.secrets, fingerprint })
     }
 
-    fn endpoint(&mut self, at: &str, fields: &Map<String, Value>) -> Result<Endpoint, InvalidServer> {
+    fn endpoint(&mut self, at: &str, fields: &Map<String, Value>) -> Result<ServerEndpoint, InvalidServer> {
         match transport(at, fields)? {
             TransportKind::Stdio => self.stdio(at, fields),
             TransportKind::Http => self.http(at, fields),
         }
     }
 
-    fn stdio(&mut self, at: &str, fields: &Map<String, Value>) -> Result<Endpoint, InvalidServer> {
+    fn stdio(&mut self, at: &str, fields: &Map<String, Value>) -> Result<ServerEndpoint, InvalidServer> {
         let mut command = self.text(&format!("{at}.command"), &fields["command"], ConfigField::Command)?;
         if let Some(base) = self.base.filter(|_| command.contains('/')) {
             let path = base.join(command).into_os_string().into_string();
@@ -239,17 +239,17 @@ impl ServerReader<'_> {
         let mut env: BTreeMap<String, String> = minimum.collect();
         env.extend(self.texts(&format!("{at}.env"), present(fields, "env"), |name| ConfigField::Variable { name })?);
         let cwd = cwd.map(|cwd| self.base.map_or_else(|| PathBuf::from(&cwd), |base| base.join(&cwd)));
-        Ok(Endpoint::Stdio { command, args, env, cwd })
+        Ok(ServerEndpoint::Stdio { command, args, env, cwd })
     }
 
-    fn http(&mut self, at: &str, fields: &Map<String, Value>) -> Result<Endpoint, InvalidServer> {
+    fn http(&mut self, at: &str, fields: &Map<String, Value>) -> Result<ServerEndpoint, InvalidServer> {
         let path = format!("{at}.url");
         let url = self.text(&path, &fields["url"], ConfigField::Url)?;
         if !url.starts_with("http://") && !url.starts_with("https://") {
             return Err(invalid(&path, "expected a URL that begins with http:// or https://"));
         }
         let headers = self.texts(&format!("{at}.headers"), present(fields, "headers"), |_| ConfigField::Header)?;
-        Ok(Endpoint::Http { url, headers })
+        Ok(ServerEndpoint::Http { url, headers })
     }
 
     /// The values of `env` or `headers`.
@@ -312,10 +312,10 @@ fn transport(at: &str, fields: &Map<String, Value>) -> Result<TransportKind, Inv
 
 /// Two servers that may list different tools have different fingerprints. Of the environment, only the variables in the file
 /// count, and those that say where programs and settings are found.
-fn fingerprint(endpoint: Option<&Endpoint>, base: Option<&Path>, given: Option<&Value>) -> [u8; 32] {
+fn fingerprint(endpoint: Option<&ServerEndpoint>, base: Option<&Path>, given: Option<&Value>) -> [u8; 32] {
     let identity = match endpoint {
         None => Value::Null,
-        Some(Endpoint::Stdio { command, args, env, cwd }) => {
+        Some(ServerEndpoint::Stdio { command, args, env, cwd }) => {
             let counts =
                 |name: &str| ["HOME", "PATH"].contains(&name) || given.is_some_and(|given| given.get(name).is_some());
             let env: BTreeMap<_, _> = env.iter().filter(|(name, _)| counts(name)).collect();
@@ -328,7 +328,7 @@ fn fingerprint(endpoint: Option<&Endpoint>, base: Option<&Path>, given: Option<&
                 base.map(Path::to_string_lossy)
             ])
         }
-        Some(Endpoint::Http { url, headers }) => {
+        Some(ServerEndpoint::Http { url, headers }) => {
             let headers: BTreeMap<_, _> = headers.iter().map(|(name, value)| (name, value)).collect();
             json!(["http", url, headers])
         }

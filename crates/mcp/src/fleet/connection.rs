@@ -31,7 +31,7 @@ use super::server_process::ServerProcess;
 use super::stderr_tail::StderrTail;
 use super::stdio::StdioTransport;
 use super::stdio_calls::{IDEMPOTENCY_KEY, StdioCalls};
-use crate::servers_file::Endpoint;
+use crate::servers_file::ServerEndpoint;
 
 /// The version that `initialize` offers.
 const LEGACY_VERSION: ProtocolVersion = ProtocolVersion::V_2025_11_25;
@@ -73,7 +73,7 @@ pub(super) struct Listing {
 
 /// The result of a call.
 #[derive(Debug)]
-pub(super) enum CallReply {
+pub(super) enum ServerReply {
     Content(CallContent),
     /// The server wants input from a person before it goes on.
     InputRequired(InputRequiredResult),
@@ -88,7 +88,7 @@ impl ServerConnection {
     /// get `initialize` then. Some end their process instead, drop the connection, or answer with any result: they get a
     /// second connection that starts with `initialize`.
     pub(super) async fn open(
-        endpoint: &Endpoint,
+        endpoint: &ServerEndpoint,
         options: &FleetOptions,
         stderr: &Arc<StderrTail>,
         changed: &Arc<Notify>,
@@ -102,7 +102,7 @@ impl ServerConnection {
     }
 
     async fn connect(
-        endpoint: &Endpoint,
+        endpoint: &ServerEndpoint,
         options: &FleetOptions,
         stderr: &Arc<StderrTail>,
         changed: &Arc<Notify>,
@@ -114,7 +114,7 @@ impl ServerConnection {
         let client = FleetClient { changed: Arc::clone(changed) };
         let bytes_max = options.answer_bytes_max.max(LIST_BYTES_MAX);
         let (running, calls) = match endpoint {
-            Endpoint::Stdio { command, args, env, cwd } => {
+            ServerEndpoint::Stdio { command, args, env, cwd } => {
                 let child = ServerProcess::start(command, args, env, cwd.as_deref(), stderr)?;
                 let shutdown_grace = options.shutdown_grace;
                 let transport =
@@ -122,7 +122,7 @@ impl ServerConnection {
                 let calls = transport.calls();
                 (serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stopped).await, Some(calls))
             }
-            Endpoint::Http { url, headers } => {
+            ServerEndpoint::Http { url, headers } => {
                 let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .custom_headers(header_map(headers)?)
                     .max_concurrent_requests(options.calls_per_server_max)
@@ -222,16 +222,16 @@ impl ServerConnection {
         Err(format!("its list of tools does not end: more than {PAGES_MAX} pages"))
     }
 
-    pub(super) async fn call(&self, call: &ToolCall, limit: Duration) -> Result<CallReply, ServiceError> {
+    pub(super) async fn call(&self, call: &ToolCall, limit: Duration) -> Result<ServerReply, ServiceError> {
         if let Some(calls) = &self.calls {
             let answered = timeout(limit, calls.call(call, &self.meta)).await;
-            return answered.unwrap_or(Err(ServiceError::Timeout { timeout: limit })).map(CallReply::read);
+            return answered.unwrap_or(Err(ServiceError::Timeout { timeout: limit })).map(ServerReply::read);
         }
         let mut params = CallToolRequestParams::new(call.tool.clone()).with_arguments(call.args.clone());
         let meta = Map::from_iter([(IDEMPOTENCY_KEY.to_owned(), Value::from(call.idempotency_key.as_str()))]);
         params.meta = Some(RequestMetaObject::from(meta));
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        self.request(request, limit).await.map(CallReply::from)
+        self.request(request, limit).await.map(ServerReply::from)
     }
 
     /// Notifies `changed` whenever the server announces a change of its list. Servers before 2026-07-28 announce changes
@@ -261,7 +261,7 @@ impl ServerConnection {
     async fn request(&self, request: ClientRequest, limit: Duration) -> Result<ServerResult, ServiceError> {
         let answered = timeout(limit, async {
             let handle = self.peer.send_request_with_option(request, PeerRequestOptions::no_options()).await?;
-            let mut request = CancelOnDrop(Some(handle));
+            let mut request = CancellableRequest(Some(handle));
             let response = request.response().await;
             request.0 = None;
             response
@@ -274,34 +274,34 @@ impl ServerConnection {
     }
 }
 
-impl CallReply {
+impl ServerReply {
     /// Recognises most results without trying each kind of result that rmcp knows.
-    fn read(result: Value) -> CallReply {
+    fn read(result: Value) -> ServerReply {
         let is_complete = result.get("resultType").is_none_or(|kind| kind == "complete");
         if is_complete && result.get("content").is_some_and(Value::is_array) {
-            return CallContent::read(result).map_or(CallReply::Unexpected(Value::Null), CallReply::Content);
+            return CallContent::read(result).map_or(ServerReply::Unexpected(Value::Null), ServerReply::Content);
         }
-        serde_json::from_value(result).map_or(CallReply::Unexpected(Value::Null), ServerResult::into)
+        serde_json::from_value(result).map_or(ServerReply::Unexpected(Value::Null), ServerResult::into)
     }
 }
 
-impl From<ServerResult> for CallReply {
-    fn from(result: ServerResult) -> CallReply {
+impl From<ServerResult> for ServerReply {
+    fn from(result: ServerResult) -> ServerReply {
         match result {
-            ServerResult::CallToolResult(result) => CallReply::Content(CallContent::from(result)),
-            ServerResult::InputRequiredResult(result) => CallReply::InputRequired(result),
+            ServerResult::CallToolResult(result) => ServerReply::Content(CallContent::from(result)),
+            ServerResult::InputRequiredResult(result) => ServerReply::InputRequired(result),
             other => {
                 let value = serde_json::to_value(other).unwrap_or_default();
-                CallContent::read(value.clone()).map_or(CallReply::Unexpected(value), CallReply::Content)
+                CallContent::read(value.clone()).map_or(ServerReply::Unexpected(value), ServerReply::Content)
             }
         }
     }
 }
 
 /// A request in flight. Dropped before its response arrives, it is cancelled.
-struct CancelOnDrop(Option<RequestHandle<RoleClient>>);
+struct CancellableRequest(Option<RequestHandle<RoleClient>>);
 
-impl CancelOnDrop {
+impl CancellableRequest {
     async fn response(&mut self) -> Result<ServerResult, ServiceError> {
         match &mut self.0 {
             Some(handle) => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
@@ -310,7 +310,7 @@ impl CancelOnDrop {
     }
 }
 
-impl Drop for CancelOnDrop {
+impl Drop for CancellableRequest {
     fn drop(&mut self) {
         if let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
             runtime.spawn(handle.cancel(Some("nobody waits for the answer any more".to_owned())));

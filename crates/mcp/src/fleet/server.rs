@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::connection::{CallReply, Listing, ServerConnection};
+use super::connection::{Listing, ServerConnection, ServerReply};
 use super::connection_error::is_session_expired;
 use super::link_state::{LinkState, Outage, first_line};
 use super::list_cache::ListCache;
@@ -21,7 +21,7 @@ use super::tool_list::ToolList;
 use super::{FleetOptions, call_errors, content, rejected_response};
 use crate::lock::lock;
 use crate::mask::Mask;
-use crate::servers_file::{Endpoint, InvalidServer, ServerEntry, ServerSpec};
+use crate::servers_file::{InvalidServer, ServerEndpoint, ServerEntry, ServerSpec};
 
 /// A list with a shorter `ttlMs` is not requested more often than this.
 const TTL_MIN: Duration = Duration::from_secs(1);
@@ -90,8 +90,8 @@ impl FleetServer {
         let cache = match (&entry.spec, &context.options.cache_dir) {
             (Ok(spec), Some(directory)) if !spec.disabled => {
                 let is_placed = match &spec.endpoint {
-                    Some(Endpoint::Stdio { cwd, .. }) => cwd.as_ref().is_some_and(|cwd| cwd.is_absolute()),
-                    Some(Endpoint::Http { .. }) | None => true,
+                    Some(ServerEndpoint::Stdio { cwd, .. }) => cwd.as_ref().is_some_and(|cwd| cwd.is_absolute()),
+                    Some(ServerEndpoint::Http { .. }) | None => true,
                 };
                 let started_in = if is_placed { None } else { std::env::current_dir().ok() };
                 Some(ListCache::new(directory, &spec.fingerprint, started_in.as_deref()))
@@ -137,7 +137,7 @@ impl FleetServer {
     }
 
     /// Connects, and connects again whenever the connection has ended. Never returns.
-    async fn keep_connected(&self, endpoint: &Endpoint) {
+    async fn keep_connected(&self, endpoint: &ServerEndpoint) {
         let options = &self.context.options;
         let mut failures = 0;
         let mut start_permit = self.wait_to_start().await;
@@ -185,7 +185,7 @@ impl FleetServer {
         }
     }
 
-    async fn open(&self, endpoint: &Endpoint) -> Result<Arc<ServerConnection>, String> {
+    async fn open(&self, endpoint: &ServerEndpoint) -> Result<Arc<ServerConnection>, String> {
         let options = &self.context.options;
         let opened = timeout(options.connect_timeout, async {
             let connection = ServerConnection::open(endpoint, options, &self.stderr, &self.changed).await?;
@@ -325,9 +325,9 @@ impl FleetServer {
             }
         };
         let output = match reply {
-            CallReply::Content(content) => content.into_output(&call.idempotency_key, &self.context.mask),
-            CallReply::InputRequired(result) => return Err(call_errors::input_required(call, &result)),
-            CallReply::Unexpected(value) => return Err(call_errors::unexpected_result(call, &value.to_string())),
+            ServerReply::Content(content) => content.into_output(&call.idempotency_key, &self.context.mask),
+            ServerReply::InputRequired(result) => return Err(call_errors::input_required(call, &result)),
+            ServerReply::Unexpected(value) => return Err(call_errors::unexpected_result(call, &value.to_string())),
         };
         match content::bytes(&output) {
             bytes if bytes > options.answer_bytes_max => {
@@ -411,8 +411,8 @@ impl FleetServer {
         };
         let endpoint = self.spec.as_ref().ok().and_then(|spec| spec.endpoint.as_ref());
         let transport = endpoint.map(|endpoint| match endpoint {
-            Endpoint::Stdio { .. } => TransportKind::Stdio,
-            Endpoint::Http { .. } => TransportKind::Http,
+            ServerEndpoint::Stdio { .. } => TransportKind::Stdio,
+            ServerEndpoint::Http { .. } => TransportKind::Http,
         });
         let protocol_version = match &link {
             LinkState::Up(connection) => connection.protocol_version(),
