@@ -2,11 +2,10 @@
 //!
 //! The model writes a program. The client sees an ordinary tool call, answers it, and gets the final answer.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{self, Write};
 
-use dacapo_gateway::{Gateway, GatewayOptions, serve};
+use dacapo_gateway::{Environment, Gateway, GatewayOptions, serve};
 use dacapo_scripted::ScriptedModel;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -27,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
-    let config = GatewayOptions::default().resolve(&BTreeMap::new())?.with_script(ScriptedModel::parse(SCRIPT)?);
+    let config = GatewayOptions::default().resolve(&Environment::default())?.with_script(ScriptedModel::parse(SCRIPT)?);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/v1/chat/completions", listener.local_addr()?);
     tokio::spawn(serve(Gateway::new(config)?, listener, std::future::pending()));

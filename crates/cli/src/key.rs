@@ -12,7 +12,7 @@ client, and remove the old hash when it is no longer used.";
 /// Make a key for a client, and the lines that let it in
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
-pub(crate) struct Options {
+pub(crate) struct KeyOptions {
     /// Who will use it; conversations are bound to this name
     #[arg(default_value = "client")]
     name: String,

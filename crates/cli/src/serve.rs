@@ -89,7 +89,7 @@ fn key_variable(wires: &[String], environment: &Environment) -> Option<String> {
 
 /// What is in force, and what else is to be said about it.
 fn configuration(
-    options: &Options,
+    options: &ServeOptions,
     environment: &Environment,
 ) -> (Result<Config, dacapo_gateway::ConfigError>, Option<String>) {
     let by_environment = || std::env::var_os("DACAPO_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use anyhow::{Context, bail};
 use dacapo_gateway::{Environment, Gateway, GatewayOptions};
-use dacapo_scripted::{ScriptedReply, ScriptedModel};
+use dacapo_scripted::{ScriptedModel, ScriptedReply};
 use serde_json::Value;
 use tokio::net::TcpListener;
 

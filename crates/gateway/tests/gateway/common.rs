@@ -98,8 +98,8 @@ pub(crate) struct RunningGateway {
     task: JoinHandle<()>,
 }
 
-impl Running {
-    pub(crate) async fn start(options: GatewayOptions) -> Running {
+impl RunningGateway {
+    pub(crate) async fn start(options: GatewayOptions) -> RunningGateway {
         let config = options.resolve(&Environment::default()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());

@@ -4,7 +4,7 @@
 mod account;
 mod client_conversation;
 mod common;
-mod crowd;
+mod interleaved;
 mod never_twice;
 mod overload;
 mod pairs;

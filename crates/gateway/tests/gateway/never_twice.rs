@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::common::{Model, Running, options, post_json, post_to, tool};
+use crate::common::{Model, RunningGateway, options, post_json, post_to, tool};
 
 /// A model that writes the same program until it succeeds, or the user has it stop.
 fn stubborn(program: &str) -> String {
@@ -53,7 +53,7 @@ struct Client {
 }
 
 impl Client {
-    fn new(gateway: &Running) -> Client {
+    fn new(gateway: &RunningGateway) -> Client {
         let messages = vec![json!({"role": "user", "content": "Pay both."})];
         Client { gateway: gateway.url.clone(), messages, executed: BTreeMap::new() }
     }
@@ -105,9 +105,9 @@ impl Client {
     }
 }
 
-async fn gateway(program: &str) -> (Model, Running) {
+async fn gateway(program: &str) -> (Model, RunningGateway) {
     let model = Model::start(&stubborn(program)).await;
-    let gateway = Running::start(options(&model)).await;
+    let gateway = RunningGateway::start(options(&model)).await;
     (model, gateway)
 }
 

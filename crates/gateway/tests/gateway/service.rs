@@ -442,7 +442,7 @@ async fn a_client_is_let_in_with_any_of_its_keys_and_they_share_its_rate() {
     let model = Model::start(SCRIPT).await;
     let mut options = options(&model);
     options.clients = vec![client_with("ann", &["old key", "new key"], Some(2))];
-    let gateway = Running::start(options).await;
+    let gateway = RunningGateway::start(options).await;
     let mut request = ask("calls");
     let first = post_with(&gateway.url, &request, &[("authorization", "Bearer old key")]).await.json();
     let message = first["choices"][0]["message"].clone();
@@ -459,7 +459,7 @@ async fn a_client_is_let_in_with_any_of_its_keys_and_they_share_its_rate() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_can_be_replaced_in_the_middle_of_a_conversation() {
     let model = Model::start(SCRIPT).await;
-    let before = Running::start(options(&model)).await;
+    let before = RunningGateway::start(options(&model)).await;
     let mut request = ask("calls");
     let message = post_json(&before.url, &request).await.json()["choices"][0]["message"].clone();
     let messages = request["messages"].as_array_mut().unwrap();
@@ -468,13 +468,13 @@ async fn a_secret_can_be_replaced_in_the_middle_of_a_conversation() {
 
     let mut replaced = options(&model);
     replaced.secrets_old = replaced.secret.replace("the secret that replaces it".to_owned()).into_iter().collect();
-    let after = Running::start(replaced.clone()).await;
+    let after = RunningGateway::start(replaced.clone()).await;
     let answered = post_json(&after.url, &request).await.json();
     assert_eq!(answered["choices"][0]["message"]["content"], r#"{"status":"success","data":"found"}"#);
 
     // Without the old secret the state is lost, and the model sees ordinary calls.
     replaced.secrets_old.clear();
-    let without = Running::start(replaced).await;
+    let without = RunningGateway::start(replaced).await;
     model.asked();
     assert_eq!(post_json(&without.url, &request).await.status, 200);
     assert_eq!(model.asked()[0]["messages"][1]["tool_calls"][0]["function"]["name"], "web_search");
@@ -566,7 +566,7 @@ async fn who_has_the_store_can_neither_read_nor_change_what_is_in_it() {
     let mut options = options(&model);
     options.store.kind = Some("redis".to_owned());
     options.store.url = Some(redis.1.clone());
-    let gateway = Running::start(options.clone()).await;
+    let gateway = RunningGateway::start(options.clone()).await;
     let url = format!("{}/responses", gateway.url);
     let tools = json!([{"type": "function", "name": "web_search", "parameters": {"type": "object"}}]);
     let ask = |input: &str, previous: Option<&str>| json!({"model": "m", "input": input, "tools": tools, "store": true, "previous_response_id": previous});
@@ -607,10 +607,10 @@ async fn who_has_the_store_can_neither_read_nor_change_what_is_in_it() {
     // A replica whose secret was replaced still reads it; one with another secret does not.
     let mut replaced = options.clone();
     replaced.secrets_old = replaced.secret.replace("the secret that replaces it".to_owned()).into_iter().collect();
-    let after = Running::start(replaced.clone()).await;
+    let after = RunningGateway::start(replaced.clone()).await;
     assert_eq!(post_to(&format!("{}/responses", after.url), &ask("and now?", Some(&id))).await.status, 200);
     replaced.secrets_old.clear();
-    let foreign = Running::start(replaced).await;
+    let foreign = RunningGateway::start(replaced).await;
     assert_eq!(post_to(&format!("{}/responses", foreign.url), &ask("and now?", Some(&id))).await.status, 400);
 
     // The state of a program, replaced by something else: ordinary calls, and no error.

@@ -1,5 +1,8 @@
 //! What a program is not to do twice, and which earlier answers it may trust.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::needless_pass_by_value, reason = "calls of the tests are written with `json!`")]
+
 use dacapo_replay::{
     ArgsDigest, CallDigest, CallIndex, CompletedCall, JsonText, MadeCall, Outcome, Program, RecordedOutcome, Step,
 };
