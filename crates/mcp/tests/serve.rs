@@ -220,8 +220,8 @@ async fn calls_that_were_refused_or_not_waited_for_are_told_apart() {
     let expected = json!({
         "status": "success",
         "data": "quick",
-        "refused": [{ "call": 0, "tool": "desk.erase" }],
-        "unfinished": [{ "call": 1, "tool": "desk.hang" }],
+        "refused": [{ "call": 0, "tool": "desk.erase", "args": {} }],
+        "unfinished": [{ "call": 1, "tool": "desk.hang", "args": {} }],
         "calls": { "desk.echo": 1, "desk.hang": 1 },
     });
     assert_eq!(structured(&result), &expected);
