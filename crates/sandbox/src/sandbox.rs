@@ -22,10 +22,10 @@ const KEEP_RESIDENT_BYTES: usize = 2 << 20;
 /// With room for fewer programs a service is of no use.
 const PROGRAMS_MIN: u32 = 4;
 
-/// Fewer memories are not worth giving back: they take 128 MiB at most.
-const IDLE_PLACES_MIN: u32 = 64;
+/// Fewer memories are not worth giving back: they take 256 MiB at most.
+const IDLE_PLACES_MIN: u32 = 128;
 /// Memories are given back when fewer than one in so many of them are in use.
-const IDLE_SHARE: u32 = 4;
+const IDLE_SHARE: u32 = 8;
 
 /// What programs share: the compiled guest, and the pool of memories that they run in.
 pub struct Sandbox<H: 'static> {
