@@ -12,10 +12,10 @@ pub(crate) enum Beside {
 }
 
 /// Tags in which agents wrap text that no person wrote.
-const WRAPPERS: [&str; 6] =
-    ["system-reminder", "environment_context", "environment_details", "user_instructions", "context", "reminder"];
+const WRAPPERS: [&str; 4] = ["system-reminder", "environment_context", "environment_details", "user_instructions"];
 
-/// Beginnings of the text with which clients send the image or file that a tool returned.
+/// Beginnings of the line with which clients send the image or file that a tool returned. It ends with a colon: a person
+/// who writes about an image writes more.
 const ATTACHMENT_TITLES: [&str; 5] =
     ["This is file ", "Attached image", "Attached file", "Image from tool result", "Tool result image"];
 
@@ -24,7 +24,8 @@ pub(crate) fn classify<'a>(texts: impl IntoIterator<Item = &'a str>, media: Medi
     let is_remark = |text: &str| {
         let rest = without_wrapped(text);
         let rest = rest.trim();
-        let is_title = || ATTACHMENT_TITLES.iter().any(|title| rest.starts_with(title));
+        let is_line = || rest.ends_with(':') && !rest.contains('\n');
+        let is_title = || is_line() && ATTACHMENT_TITLES.iter().any(|title| rest.starts_with(title));
         rest.is_empty() || media == Media::Attached && is_title()
     };
     if texts.into_iter().all(is_remark) { Beside::Remark } else { Beside::UserWords }
@@ -43,18 +44,28 @@ impl Media {
     }
 }
 
-/// The text without what stands between the tags of a wrapper.
+/// The text without what stands between the tags of a wrapper. One pass: a tag that is never closed is looked for once.
 fn without_wrapped(text: &str) -> String {
-    let mut rest = text.to_owned();
-    for tag in WRAPPERS {
-        let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
-        while let Some(start) = rest.find(&open)
-            && let Some(length) = rest[start..].find(&close)
-        {
-            rest.replace_range(start..start + length + close.len(), "");
+    let mut open_tags: Vec<(String, String)> =
+        WRAPPERS.iter().map(|tag| (format!("<{tag}>"), format!("</{tag}>"))).collect();
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('<') {
+        kept.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let wrapper = open_tags.iter().position(|(open, _)| rest.starts_with(open));
+        match wrapper.map(|wrapper| (wrapper, rest.find(&open_tags[wrapper].1))) {
+            Some((wrapper, Some(end))) => rest = &rest[end + open_tags[wrapper].1.len()..],
+            unclosed => {
+                if let Some((wrapper, None)) = unclosed {
+                    open_tags.remove(wrapper);
+                }
+                kept.push('<');
+                rest = &rest[1..];
+            }
         }
     }
-    rest
+    kept + rest
 }
 
 #[cfg(test)]
@@ -79,12 +90,14 @@ mod tests {
             ("This is file 12ab:", Media::None),
             ("What do you think of this one?", Media::Attached),
             ("<b>Stop</b>", Media::None),
+            ("<context>Stop</context>", Media::None),
+            ("This is file 12ab: stop, it is the wrong one.", Media::Attached),
         ];
         assert!(remarks.iter().all(|(text, media)| classify([*text], *media) == Beside::Remark));
         for (text, media) in words {
             assert_eq!(classify([text], media), Beside::UserWords, "{text}");
         }
         assert_eq!(classify([], Media::Attached), Beside::Remark);
-        assert_eq!(classify(["<reminder>x</reminder>", "Stop"], Media::None), Beside::UserWords);
+        assert_eq!(classify(["<system-reminder>x</system-reminder>", "Stop"], Media::None), Beside::UserWords);
     }
 }
