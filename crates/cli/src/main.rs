@@ -32,7 +32,7 @@ enum Command {
     Serve(serve::ServeOptions),
     Mcp(mcp::McpOptions),
     Run(run::RunOptions),
-    Step(step::StepOptions),
+    Step(step::StepArgs),
     Types(types::TypesOptions),
     Search(search::SearchOptions),
     Key(key::KeyOptions),

@@ -21,7 +21,7 @@ wrong or its journal does not fit the program; 2 for wrong usage."#;
 /// Run a program against the answers so far: one JSON request on stdin, one JSON response on stdout
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
-pub(crate) struct StepOptions {
+pub(crate) struct StepArgs {
     /// One request per line and one response per line, until the end of input
     #[arg(long)]
     lines: bool,
@@ -38,7 +38,7 @@ pub(crate) struct StepOptions {
 /// Paused programs kept between lines.
 const WARM: WarmPrograms = WarmPrograms { count_max: 256, bytes_max: 1 << 30 };
 
-pub(crate) fn step(options: &StepOptions) -> anyhow::Result<ExitCode> {
+pub(crate) fn step(options: &StepArgs) -> anyhow::Result<ExitCode> {
     let warm = if options.lines && !options.cold { WARM } else { WarmPrograms::NONE };
     let stepper = Stepper::new(warm)?;
     let toolboxes = Toolboxes::default();

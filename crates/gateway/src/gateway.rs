@@ -36,7 +36,7 @@ pub struct Gateway {
     /// What has arrived of them.
     pub(crate) body_bytes: Arc<SharedQuota>,
     pub(crate) memory: MemoryBudget,
-    /// Who is told what happens to requests.
+    /// The consumers of events.
     pub(crate) consumers: Arc<[Box<dyn EventConsumer>]>,
 }
 

@@ -25,11 +25,11 @@ pub(crate) type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + 
 pub(crate) struct Endpoint {
     pub provider: ProviderSide,
     path: Cow<'static, str>,
-    purpose: Purpose,
+    kind: EndpointKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+enum EndpointKind {
     Completion,
     TokenCount,
 }
@@ -37,7 +37,7 @@ enum Purpose {
 impl Endpoint {
     /// Where a model is asked.
     pub(crate) fn completion(provider: ProviderSide, model: &str, delivery: Delivery) -> Endpoint {
-        Endpoint { provider, path: provider.endpoint(model, delivery), purpose: Purpose::Completion }
+        Endpoint { provider, path: provider.endpoint(model, delivery), kind: EndpointKind::Completion }
     }
 
     /// Where a model on the client's own wire is asked.
@@ -50,7 +50,7 @@ impl Endpoint {
     /// `None` if the provider does not count tokens.
     pub(crate) fn token_count(provider: ProviderSide) -> Option<Endpoint> {
         let path = provider.capabilities().token_count_path?;
-        Some(Endpoint { provider, path: Cow::Borrowed(path), purpose: Purpose::TokenCount })
+        Some(Endpoint { provider, path: Cow::Borrowed(path), kind: EndpointKind::TokenCount })
     }
 }
 
@@ -340,7 +340,7 @@ impl UpstreamResponse {
 fn scripted(script: &ScriptedModel, endpoint: &Endpoint, body: &[u8]) -> UpstreamResponse {
     let provider = endpoint.provider;
     let request = serde_json::from_slice(body).unwrap_or(Value::Null);
-    if endpoint.purpose == Purpose::TokenCount {
+    if endpoint.kind == EndpointKind::TokenCount {
         let count = Bytes::from(script.count_tokens(&request).to_string());
         let body = Box::pin(stream::iter([Ok(count)]));
         let mask = KeyMask::new(None);

@@ -346,5 +346,6 @@ impl<'de> Deserialize<'de> for ObjectText<'de> {
 /// The message without line and column, which count from the start of a part of the request and would mislead.
 pub(crate) fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    text.split(" at line ").next().unwrap_or(&text).to_owned()
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&place).unwrap_or(&text).to_owned()
 }

@@ -78,4 +78,4 @@ pub use runner::{CallPhase, CallProgress, ProgressSink, RunLimits, Runner};
 pub use store::{JournalStore, MemoryStore, StoreError, StoreKey};
 pub use tokio_util::sync::CancellationToken;
 pub use tool_host::{Attachment, CallError, ToolCall, ToolDigest, ToolHost, ToolOutput};
-pub use truncate::{JSON_CHARS_MIN, TruncatedJson, truncate_chars, truncate_json};
+pub use truncate::{JSON_CHARS_MIN, TruncatedJson, truncate_json};

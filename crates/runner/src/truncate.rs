@@ -4,20 +4,6 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-/// The beginning of a text. If something is cut, the last character is `…`.
-///
-/// ```
-/// # use dacapo_runner::truncate_chars;
-/// assert_eq!(truncate_chars("as it is", 8), "as it is");
-/// assert_eq!(truncate_chars("a long text", 7), "a long…");
-/// ```
-pub fn truncate_chars(text: &str, chars_max: usize) -> Cow<'_, str> {
-    if text.char_indices().nth(chars_max).is_none() {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect())
-}
-
 /// Both ends of a text, because either may be what matters, and how many characters are missing between them.
 pub(crate) fn truncate_middle(text: &str, chars_max: usize) -> Cow<'_, str> {
     let count = text.chars().count();

@@ -111,7 +111,7 @@ impl<H: Host> Sandbox<H> {
 
     /// Gives back the memories that are not in use, once the programs that are alive now have ended.
     ///
-    /// A pool keeps what its memories took, for the next programs to start faster, and has no way to be told otherwise.
+    /// A pool keeps what its memories took, for the next programs to start faster, and has no setting against it.
     /// So new programs get a new pool, and the old one is dropped with the last program in it.
     pub fn release_memory(&self) -> Result<(), SandboxError> {
         let alive = self.places.alive.load(Ordering::Relaxed);

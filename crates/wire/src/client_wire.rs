@@ -93,6 +93,18 @@ pub(crate) struct ClientCapabilities {
     pub failures: FailureMark,
     /// What the ids of responses begin with.
     pub response_id_prefix: &'static str,
+    pub params: ParamNames,
+}
+
+/// Request fields that every wire has under another name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ParamNames {
+    /// The most tokens that the model may write.
+    pub tokens_max: &'static [&'static str],
+    /// The reasoning effort, as a path of keys joined by dots.
+    pub effort: &'static str,
+    /// `None`: the wire has no stop sequences.
+    pub stops: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,7 +29,7 @@ pub enum ConversationItem {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProgramBlock {
     pub run: RunId,
-    /// The id by which an explicit client knows the program; empty in plain mode.
+    /// The id by which an explicit client knows the program. A plain client knows none: it is the run's there.
     pub id: String,
     pub state: RunState,
     pub rounds: Vec<CallRound>,
@@ -70,7 +70,7 @@ pub struct IssuedCall {
     pub answer: Option<(usize, Answer)>,
 }
 
-/// A call that a program sent to the client, as far as the history tells.
+/// A call that a program sent to the client, as far as the history shows it.
 #[derive(Debug, Clone, Copy)]
 pub struct SentCall<'a> {
     call: &'a IssuedCall,

@@ -64,7 +64,7 @@ impl ProgramName<'_> {
     }
 }
 
-/// A program that an explicit client is told of.
+/// A program that an explicit client reads about.
 #[derive(Debug)]
 pub struct ProgramStarted<'a> {
     pub state: &'a RunState,

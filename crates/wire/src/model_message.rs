@@ -1,5 +1,6 @@
 //! A message of the model, and what it means.
 
+use dacapo_catalog::shorten;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -238,7 +239,7 @@ impl ModelMessage {
         self.calls.iter().filter_map(query).collect()
     }
 
-    /// Whether the model made a mistake that it has to be told of.
+    /// Whether the model made a mistake that it has to read about.
     pub fn is_mistaken(&self, model_tools: &ModelTools) -> bool {
         self.intent(model_tools) == Intent::Reply
             && !self.calls.iter().all(|call| matches!(call.meaning(model_tools), CallMeaning::Search(_)))
@@ -337,7 +338,7 @@ impl ModelCall {
             }
             Err(_) => Some(written.to_owned()),
         };
-        code.filter(|code| !code.trim().is_empty()).ok_or_else(|| ModelMistake::NoCode { found: cut(written) })
+        code.filter(|code| !code.trim().is_empty()).ok_or_else(|| ModelMistake::NoCode { found: quoted(written) })
     }
 
     fn query(&self) -> Option<SearchQuery> {
@@ -400,14 +401,10 @@ impl ModelMistake {
     }
 }
 
-fn cut(text: &str) -> String {
+fn quoted(text: &str) -> String {
     const SHOWN_CHARS_MAX: usize = 80;
     if text.is_empty() {
         return "nothing".to_owned();
     }
-    let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
-    }
-    shown
+    shorten(text, SHOWN_CHARS_MAX)
 }

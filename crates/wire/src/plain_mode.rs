@@ -233,7 +233,7 @@ impl<'a> RoundState<'a> {
         }
         conversation.items.push(ConversationItem::Program(Box::new(ProgramBlock {
             run: self.run,
-            id: String::new(),
+            id: self.run.to_string(),
             state: *self.state,
             rounds: vec![round],
             direct,

@@ -20,27 +20,27 @@ const ATTACHMENT_TITLES: [&str; 5] =
     ["This is file ", "Attached image", "Attached file", "Image from tool result", "Tool result image"];
 
 /// Classifies a message: its texts, and whether images or files stand beside them.
-pub(crate) fn classify<'a>(texts: impl IntoIterator<Item = &'a str>, media: Media) -> Beside {
+pub(crate) fn classify<'a>(texts: impl IntoIterator<Item = &'a str>, media: Attachments) -> Beside {
     let is_remark = |text: &str| {
         let rest = without_wrapped(text);
         let rest = rest.trim();
         let is_line = || rest.ends_with(':') && !rest.contains('\n');
         let is_title = || is_line() && ATTACHMENT_TITLES.iter().any(|title| rest.starts_with(title));
-        rest.is_empty() || media == Media::Attached && is_title()
+        rest.is_empty() || media == Attachments::Attached && is_title()
     };
     if texts.into_iter().all(is_remark) { Beside::Remark } else { Beside::UserWords }
 }
 
 /// Whether a message has images or files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Media {
+pub(crate) enum Attachments {
     Attached,
     None,
 }
 
-impl Media {
-    pub(crate) fn attached_if(any: bool) -> Media {
-        if any { Media::Attached } else { Media::None }
+impl Attachments {
+    pub(crate) fn attached_if(any: bool) -> Attachments {
+        if any { Attachments::Attached } else { Attachments::None }
     }
 }
 
@@ -75,29 +75,32 @@ mod tests {
     #[test]
     fn wrapped_reminders_and_attachments_are_remarks_and_anything_else_is_the_users() {
         let remarks = [
-            ("", Media::None),
-            ("  \n", Media::None),
-            ("<system-reminder>Be brief.</system-reminder>", Media::None),
-            ("<system-reminder>a</system-reminder>\n\n<environment_context>b</environment_context>\n", Media::None),
-            ("This is file 12ab:", Media::Attached),
-            ("Attached image(s) from tool result:", Media::Attached),
+            ("", Attachments::None),
+            ("  \n", Attachments::None),
+            ("<system-reminder>Be brief.</system-reminder>", Attachments::None),
+            (
+                "<system-reminder>a</system-reminder>\n\n<environment_context>b</environment_context>\n",
+                Attachments::None,
+            ),
+            ("This is file 12ab:", Attachments::Attached),
+            ("Attached image(s) from tool result:", Attachments::Attached),
         ];
         let words = [
-            ("Stop. Do not write any file.", Media::None),
-            ("[Request interrupted by user for tool use]", Media::None),
-            ("<system-reminder>a</system-reminder> and stop", Media::None),
-            ("<system-reminder>never closed", Media::None),
-            ("This is file 12ab:", Media::None),
-            ("What do you think of this one?", Media::Attached),
-            ("<b>Stop</b>", Media::None),
-            ("<context>Stop</context>", Media::None),
-            ("This is file 12ab: stop, it is the wrong one.", Media::Attached),
+            ("Stop. Do not write any file.", Attachments::None),
+            ("[Request interrupted by user for tool use]", Attachments::None),
+            ("<system-reminder>a</system-reminder> and stop", Attachments::None),
+            ("<system-reminder>never closed", Attachments::None),
+            ("This is file 12ab:", Attachments::None),
+            ("What do you think of this one?", Attachments::Attached),
+            ("<b>Stop</b>", Attachments::None),
+            ("<context>Stop</context>", Attachments::None),
+            ("This is file 12ab: stop, it is the wrong one.", Attachments::Attached),
         ];
         assert!(remarks.iter().all(|(text, media)| classify([*text], *media) == Beside::Remark));
         for (text, media) in words {
             assert_eq!(classify([text], media), Beside::UserWords, "{text}");
         }
-        assert_eq!(classify([], Media::Attached), Beside::Remark);
-        assert_eq!(classify(["<system-reminder>x</system-reminder>", "Stop"], Media::None), Beside::UserWords);
+        assert_eq!(classify([], Attachments::Attached), Beside::Remark);
+        assert_eq!(classify(["<system-reminder>x</system-reminder>", "Stop"], Attachments::None), Beside::UserWords);
     }
 }

@@ -7,7 +7,7 @@ use dacapo_replay::{Toolbox, Toolboxes};
 use serde_json::{Map, Value};
 
 use crate::allowed_callers::{Extensions, ProgramDeclaration, ToolSplit};
-use crate::client_wire::{Body, CallIds, ExplicitState, HistoryReading, ProgramHistory, RequestSurvey};
+use crate::client_wire::{Body, CallIds, ExplicitState, HistoryReading, ParamNames, ProgramHistory, RequestSurvey};
 use crate::conversation::{Conversation, ConversationItem};
 use crate::model_history::ModelHistory;
 use crate::neutral::{ReasoningEffort, ToolDeclaration, ToolInput};
@@ -140,7 +140,7 @@ impl RequestReader<'_> {
         let mode = code_mode(&body, self.header, self.defaults.mode)?;
         let switch = body.shift_remove(CODE_MODE).map_or(Extensions::None, |_| Extensions::Found);
         if origin == BodyOrigin::Translated {
-            check_params(&body)?;
+            check_params(&body, client.0.capabilities().params)?;
         }
         let survey = client.0.survey(&body)?;
         let is_declared = survey.declaration == ProgramDeclaration::Declared;
@@ -180,7 +180,8 @@ impl RequestReader<'_> {
     fn incompatible_with_programs(&self, client: ClientSide, body: &Body) -> Option<&'static str> {
         let has_stops = self.provider.capabilities().stop_sequences == StopSequences::Supported;
         // Where the model's wire has no stop sequences, `stop` is dropped and needs no guarantee.
-        client.0.incompatible_with_programs(body).filter(|key| has_stops || !key.starts_with("stop"))
+        let stops = client.0.capabilities().params.stops;
+        client.0.incompatible_with_programs(body).filter(|key| has_stops || Some(*key) != stops)
     }
 
     fn with_code_mode(
@@ -271,7 +272,11 @@ impl RequestReader<'_> {
     fn without_code_mode(&self, client: ClientSide, request: PlainRequest) -> Result<ParsedRequest, BadRequest> {
         let PlainRequest { mut body, survey, marked_tools, switch } = request;
         if let ToolChoice::Tool(name) = client.0.response_prefs(&body).tool_choice
-            && !client.0.ordinary_tools(&body, survey.declaration).iter().any(|tool| has_name(tool, &name))
+            && !client
+                .0
+                .ordinary_tools(&body, survey.declaration)
+                .iter()
+                .any(|tool| client.0.read_tool(tool).is_some_and(|tool| tool.name == name))
             && marked_tools == Extensions::Found
         {
             let message = format!("`{name}` may only be called by programs, so that the model cannot be made to");
@@ -332,20 +337,14 @@ impl RequestReader<'_> {
     }
 }
 
-fn has_name(tool: &Value, name: &str) -> bool {
-    let names = [tool.get("name"), tool.pointer("/function/name"), tool.pointer("/custom/name")];
-    names.into_iter().flatten().any(|known| known == name)
-}
-
 /// Refuses wrong values. A request that is forwarded as it came is checked by its provider; a translated one is not.
-fn check_params(body: &Map<String, Value>) -> Result<(), BadRequest> {
+fn check_params(body: &Map<String, Value>, names: ParamNames) -> Result<(), BadRequest> {
     let is_wrong = |key: &&str, is_right: fn(&Value) -> bool| {
         body.get(*key).is_some_and(|value| !value.is_null() && !is_right(value))
     };
-    let tokens = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
     let is_count = |value: &Value| value.as_u64().is_some_and(|count| count > 0);
-    if let Some(key) = tokens.into_iter().find(|key| is_wrong(key, is_count)) {
-        return Err(BadRequest::new(key, "must be a whole number above 0"));
+    if let Some(key) = names.tokens_max.iter().find(|key| is_wrong(key, is_count)) {
+        return Err(BadRequest::new(*key, "must be a whole number above 0"));
     }
     if let Some(key) = ["temperature", "top_p"].into_iter().find(|key| is_wrong(key, Value::is_number)) {
         return Err(BadRequest::new(key, "must be a number"));
@@ -353,16 +352,13 @@ fn check_params(body: &Map<String, Value>) -> Result<(), BadRequest> {
     if is_wrong(&"stream", Value::is_boolean) {
         return Err(BadRequest::new("stream", "must be true or false"));
     }
-    let inner = |key: &str, name: &str| body.get(key).and_then(|value| value.get(name));
-    let efforts = [
-        ("reasoning_effort", body.get("reasoning_effort")),
-        ("reasoning.effort", inner("reasoning", "effort")),
-        ("output_config.effort", inner("output_config", "effort")),
-    ];
-    let is_unknown = |value: &Value| !value.is_null() && value.as_str().and_then(ReasoningEffort::parse).is_none();
-    match efforts.into_iter().find(|(_, value)| value.is_some_and(is_unknown)) {
-        Some((key, _)) => Err(BadRequest::new(key, "must be none, minimal, low, medium, high, xhigh or max")),
-        None => Ok(()),
+    let mut effort_path = names.effort.split('.');
+    let effort = effort_path.next().and_then(|key| body.get(key));
+    let effort = effort_path.fold(effort, |value, key| value?.get(key));
+    match effort {
+        None | Some(Value::Null) => Ok(()),
+        Some(value) if value.as_str().and_then(ReasoningEffort::parse).is_some() => Ok(()),
+        Some(_) => Err(BadRequest::new(names.effort, "must be none, minimal, low, medium, high, xhigh or max")),
     }
 }
 

@@ -9,7 +9,7 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 use sha2::{Digest, Sha256};
 
 use crate::ids::RunId;
-use crate::sealing_key::{self, Purpose, SealingKey, UnsealError};
+use crate::sealing_key::{self, SealPurpose, SealingKey, UnsealError};
 use crate::state::{CallRef, RunState};
 
 const PREFIX: &str = "dc1_";
@@ -81,7 +81,7 @@ impl Sealer {
         let run = RunId::of(&bytes);
         let content = content(round, answered, calls, &deflate(&bytes));
         let first = first_without(RESERVED, |variant| {
-            let sealed = self.key().seal(Purpose::CallId, variant, &content);
+            let sealed = self.key().seal(SealPurpose::CallId, variant, &content);
             format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(sealed))
         });
         let siblings = calls.iter().skip(1).map(|call| sibling_id(run, round, call.call));
@@ -100,19 +100,19 @@ impl Sealer {
             return sibling(text).ok_or(UnsealError::Damaged);
         }
         let sealed = decode(text)?;
-        let content = sealing_key::open(&self.keys, Purpose::CallId, &sealed)?;
+        let content = sealing_key::open(&self.keys, SealPurpose::CallId, &sealed)?;
         // Only a release with another format of the content, or a defect of ours, can have sealed what is not read here.
         round(&content).ok_or(UnsealError::Foreign)
     }
 
     /// Seals a text that is stored under this name. It can be opened under the same name only.
     pub fn seal_text(&self, name: &str, text: &str) -> String {
-        URL_SAFE_NO_PAD.encode(self.key().seal(Purpose::StoredText { name }, 0, text.as_bytes()))
+        URL_SAFE_NO_PAD.encode(self.key().seal(SealPurpose::StoredText { name }, 0, text.as_bytes()))
     }
 
     /// Opens what [`Sealer::seal_text`] sealed under this name.
     pub fn unseal_text(&self, name: &str, sealed: &str) -> Result<String, UnsealError> {
-        let text = sealing_key::open(&self.keys, Purpose::StoredText { name }, &decode(sealed)?)?;
+        let text = sealing_key::open(&self.keys, SealPurpose::StoredText { name }, &decode(sealed)?)?;
         String::from_utf8(text).map_err(|_not_a_text| UnsealError::Foreign)
     }
 

@@ -52,7 +52,7 @@ pub enum UnsealError {
 
 /// What is sealed. Something sealed for one purpose cannot be opened for another one.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Purpose<'a> {
+pub(crate) enum SealPurpose<'a> {
     /// The state of a program, in the id of a tool call.
     CallId,
     /// A text that is stored under this name.
@@ -74,7 +74,7 @@ impl SealingKey {
 
     /// Version, key id and variant, then the encrypted content and its tag. Each variant gives other bytes for the same
     /// content.
-    pub(crate) fn seal(&self, purpose: Purpose<'_>, variant: u8, content: &[u8]) -> Vec<u8> {
+    pub(crate) fn seal(&self, purpose: SealPurpose<'_>, variant: u8, content: &[u8]) -> Vec<u8> {
         let header = [VERSION, self.id[0], self.id[1], variant];
         let mut sealed = Vec::with_capacity(HEADER_BYTES + content.len() + TAG_BYTES);
         sealed.extend_from_slice(&header);
@@ -89,7 +89,7 @@ impl SealingKey {
 }
 
 /// Opens with whichever key has the key id. Key ids are short: several keys may have the same one.
-pub(crate) fn open(keys: &[SealingKey], purpose: Purpose<'_>, sealed: &[u8]) -> Result<Vec<u8>, UnsealError> {
+pub(crate) fn open(keys: &[SealingKey], purpose: SealPurpose<'_>, sealed: &[u8]) -> Result<Vec<u8>, UnsealError> {
     let (&header, rest) = sealed.split_first_chunk::<HEADER_BYTES>().ok_or(UnsealError::Damaged)?;
     let (content, tag) = rest.split_last_chunk::<TAG_BYTES>().ok_or(UnsealError::Damaged)?;
     let [version, id @ .., variant] = header;
@@ -117,10 +117,10 @@ fn nonce(variant: u8) -> Nonce {
 }
 
 /// What is authenticated besides the content.
-fn associated(header: [u8; HEADER_BYTES], purpose: Purpose<'_>) -> Vec<u8> {
+fn associated(header: [u8; HEADER_BYTES], purpose: SealPurpose<'_>) -> Vec<u8> {
     let (label, name): (&[u8], &str) = match purpose {
-        Purpose::CallId => (b"call id\0", ""),
-        Purpose::StoredText { name } => (b"stored text\0", name),
+        SealPurpose::CallId => (b"call id\0", ""),
+        SealPurpose::StoredText { name } => (b"stored text\0", name),
     };
     [&header, label, name.as_bytes()].concat()
 }

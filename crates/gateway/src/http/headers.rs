@@ -91,7 +91,7 @@ pub(crate) fn forwarded(
     forwarded
 }
 
-/// Of an upstream's answer that passes through. Nothing in it tells of the operator's key, and of the account behind it.
+/// Of an upstream's answer that passes through. It names neither the operator's key nor the account behind it.
 pub(crate) fn returned(headers: &HeaderMap, key: Option<&Secret>) -> HeaderMap {
     let of_connection = of_connection(headers);
     let kept = headers.iter().filter(|(name, _)| {

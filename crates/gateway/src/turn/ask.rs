@@ -162,7 +162,7 @@ fn date(headers: &HeaderMap) -> Option<u64> {
     Some(since.as_secs())
 }
 
-/// The headers of a stream, for an error that is told before anything else.
+/// The headers of a stream, for an error before anything else.
 fn json_headers(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -1,6 +1,7 @@
 //! Why a call has no answer, as the program sees it.
 
-use dacapo_runner::{CallError, ToolCall, truncate_chars};
+use dacapo_catalog::shorten;
+use dacapo_runner::{CallError, ToolCall};
 use rmcp::ServiceError;
 use rmcp::model::{ElicitRequestParams, InputRequest, InputRequiredResult};
 
@@ -48,7 +49,7 @@ pub(super) fn input_required(call: &ToolCall, result: &InputRequiredResult) -> C
 }
 
 pub(super) fn unexpected_result(call: &ToolCall, result: &str) -> CallError {
-    let shown = truncate_chars(result, SHOWN_CHARS_MAX);
+    let shown = shorten(result, SHOWN_CHARS_MAX);
     CallError(format!("{} was answered with something that is no result of a tool: {shown}", name(call)))
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dacapo_runner::truncate_chars;
+use dacapo_catalog::shorten;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -151,7 +151,7 @@ async fn failed(
 }
 
 fn shown(body: &[u8]) -> String {
-    truncate_chars(&String::from_utf8_lossy(body), SHOWN_CHARS_MAX).into_owned()
+    shorten(&String::from_utf8_lossy(body), SHOWN_CHARS_MAX)
 }
 
 /// The events of a response. One that is too long is replaced by an error, if it responds to a request.

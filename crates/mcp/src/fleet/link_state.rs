@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dacapo_runner::truncate_chars;
+use dacapo_catalog::shorten;
 use tokio::time::Instant;
 
 use super::connection::ServerConnection;
@@ -33,5 +33,5 @@ pub(super) struct Outage {
 
 /// The first line of a reason, cut to a length that fits into a list.
 pub(super) fn first_line(reason: &str) -> String {
-    truncate_chars(reason.trim_start().lines().next().unwrap_or_default(), REASON_CHARS_MAX).into_owned()
+    shorten(reason.trim_start().lines().next().unwrap_or_default(), REASON_CHARS_MAX)
 }

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use dacapo_catalog::shorten;
 use dacapo_replay::MadeCall;
-use dacapo_runner::{Execution, RunError, truncate_chars, truncate_json};
+use dacapo_runner::{Execution, RunError, truncate_json};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -93,7 +94,7 @@ pub(super) fn reply(execution: &Execution, unavailable: &[String], chars_max: us
 
 /// The first servers that are not available, each with a short reason, and how many more there are.
 pub(super) fn brief(unavailable: &[String]) -> Vec<String> {
-    let short = |server: &String| truncate_chars(server, UNAVAILABLE_CHARS_MAX).into_owned();
+    let short = |server: &String| shorten(server, UNAVAILABLE_CHARS_MAX);
     let mut brief: Vec<String> = unavailable.iter().take(UNAVAILABLE_MAX).map(short).collect();
     if unavailable.len() > UNAVAILABLE_MAX {
         brief.push(format!("{} more", unavailable.len() - UNAVAILABLE_MAX));

@@ -37,6 +37,7 @@ impl ClientWire for Chat {
             entries: EntriesPerResponse::One,
             failures: FailureMark::Text,
             response_id_prefix: RESPONSE_ID_PREFIX,
+            params: params::NAMES,
         }
     }
 

@@ -7,7 +7,7 @@ use crate::conversation;
 use crate::model_message::{CallExtra, CallFormat, ModelCall, ModelMessage};
 use crate::neutral::ToolStatus;
 use crate::reasoning::Reasoning;
-use crate::remarks::{Beside, Media, classify};
+use crate::remarks::{Attachments, Beside, classify};
 
 pub(super) fn role(message: &Value) -> &str {
     message.get("role").and_then(Value::as_str).unwrap_or_default()
@@ -106,11 +106,11 @@ pub(super) fn function_call(id: &str, name: &str, arguments: &str) -> Value {
 pub(super) fn is_remark(message: &Value) -> bool {
     match (role(message), message.get("content")) {
         ("system" | "developer", _) => true,
-        ("user", Some(Value::String(text))) => classify([text.as_str()], Media::None) == Beside::Remark,
+        ("user", Some(Value::String(text))) => classify([text.as_str()], Attachments::None) == Beside::Remark,
         ("user", Some(Value::Array(parts))) => {
             let is_text = |part: &&Value| part["type"] == "text";
             let texts = parts.iter().filter(is_text).filter_map(|part| part["text"].as_str());
-            let media = Media::attached_if(parts.iter().any(|part| !is_text(&part)));
+            let media = Attachments::attached_if(parts.iter().any(|part| !is_text(&part)));
             classify(texts, media) == Beside::Remark
         }
         _ => false,

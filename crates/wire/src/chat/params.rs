@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::client_wire::ParamNames;
 use crate::neutral::{ReasoningEffort, RequestParams, ResponseFormat, is_set};
 use crate::turn::{CallsPerMessage, Delivery, ResponsePrefs, StreamUsage, ToolChoice};
 use crate::usage::TokenCounts;
@@ -44,6 +45,12 @@ pub(super) fn response_prefs(body: &Map<String, Value>) -> ResponsePrefs {
         },
     }
 }
+
+pub(super) const NAMES: ParamNames = ParamNames {
+    tokens_max: &["max_completion_tokens", "max_tokens"],
+    effort: "reasoning_effort",
+    stops: Some("stop"),
+};
 
 /// Fields that are read elsewhere, or that have no meaning on other wires.
 const KNOWN: [&str; 19] = [

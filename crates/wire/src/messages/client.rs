@@ -37,6 +37,7 @@ impl ClientWire for Messages {
             entries: EntriesPerResponse::One,
             failures: FailureMark::Field,
             response_id_prefix: RESPONSE_ID_PREFIX,
+            params: params::NAMES,
         }
     }
 

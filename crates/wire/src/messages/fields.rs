@@ -10,7 +10,7 @@ use crate::ids::RunId;
 use crate::model_message::{CallFormat, ModelCall, ModelMessage};
 use crate::neutral::ToolStatus;
 use crate::reasoning::Reasoning;
-use crate::remarks::{Beside, Media, classify};
+use crate::remarks::{Attachments, Beside, classify};
 use crate::seal::Sealer;
 
 pub(super) const TOOL_USE: &str = "tool_use";
@@ -221,6 +221,6 @@ pub(super) fn is_remark(message: &Value) -> bool {
     let content = content(message);
     let is_text = |block: &&Value| kind(block) == "text";
     let texts = content.iter().filter(is_text).map(|block| text_of(block, "text"));
-    let media = Media::attached_if(content.iter().any(|block| !is_text(&block)));
+    let media = Attachments::attached_if(content.iter().any(|block| !is_text(&block)));
     classify(texts, media) == Beside::Remark
 }

@@ -4,9 +4,13 @@ use serde_json::{Map, Value, json};
 
 use super::{fields, tools};
 use crate::allowed_callers::ProgramDeclaration;
+use crate::client_wire::ParamNames;
 use crate::neutral::{ReasoningEffort, RequestParams, ResponseFormat};
 use crate::turn::{CallsPerMessage, Delivery, ResponsePrefs, StreamUsage, ToolChoice};
 use crate::usage::TokenCounts;
+
+pub(super) const NAMES: ParamNames =
+    ParamNames { tokens_max: &["max_tokens"], effort: "output_config.effort", stops: Some("stop_sequences") };
 
 /// Fields that are read elsewhere, or that have no meaning on other wires.
 const KNOWN: [&str; 17] = [

@@ -41,6 +41,7 @@ impl ClientWire for Responses {
             entries: EntriesPerResponse::Many,
             failures: FailureMark::Text,
             response_id_prefix: RESPONSE_ID_PREFIX,
+            params: params::NAMES,
         }
     }
 

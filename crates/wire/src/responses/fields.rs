@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::conversation;
 use crate::model_message::{CallExtra, CallFormat, ModelCall};
 use crate::neutral::ToolStatus;
-use crate::remarks::{Beside, Media, classify};
+use crate::remarks::{Attachments, Beside, classify};
 
 /// Calls of providers' tools that the client executes.
 const CLIENT_CALLS: [&str; 5] =
@@ -200,10 +200,10 @@ pub(super) fn is_user_remark(item: &Value) -> bool {
         return false;
     }
     match item.get("content") {
-        Some(Value::String(text)) => classify([text.as_str()], Media::None) == Beside::Remark,
+        Some(Value::String(text)) => classify([text.as_str()], Attachments::None) == Beside::Remark,
         Some(Value::Array(parts)) => {
             let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
-            let media = Media::attached_if(parts.iter().any(|part| part.get("text").is_none()));
+            let media = Attachments::attached_if(parts.iter().any(|part| part.get("text").is_none()));
             classify(texts, media) == Beside::Remark
         }
         _ => false,

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields;
 use super::tools::{self, FunctionName};
+use crate::client_wire::ParamNames;
 use crate::neutral::{ReasoningEffort, RequestParams, ResponseFormat, is_set};
 use crate::turn::{CallsPerMessage, Delivery, ResponsePrefs, StreamUsage, ToolChoice};
 use crate::usage::TokenCounts;
@@ -35,6 +36,9 @@ pub(super) fn response_prefs(body: &Map<String, Value>) -> ResponsePrefs {
         },
     }
 }
+
+pub(super) const NAMES: ParamNames =
+    ParamNames { tokens_max: &["max_output_tokens"], effort: "reasoning.effort", stops: None };
 
 /// Fields that are read elsewhere, or that have no meaning on other wires.
 const KNOWN: [&str; 21] = [
