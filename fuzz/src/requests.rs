@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use dacapo_replay::{ArgsDigest, CallIndex, Toolboxes};
 use dacapo_wire::{
     CallRef, ClientSide, CodeMode, CodeModeDefaults, ConversationItem, ModelCall, ModelMessage, ParsedRequest,
-    ProviderSide, RequestReader, RunState, Sealer, StoredStates, TextTools, ToolChoiceOverride, Turn, UnopenedStates,
-    Wire,
+    ProviderSide, RequestReader, RoundHeader, RunState, Sealer, StoredStates, TextTools, ToolChoiceOverride, Turn,
+    UnopenedStates, Wire,
 };
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
@@ -149,7 +149,7 @@ fn ids(code: &str, round: u32) -> Vec<String> {
         code: code.to_owned(),
     };
     let asked = |call| CallRef { call: CallIndex(call), args: ArgsDigest([0; 4]) };
-    SEALER.seal(&state, round, [0; 8], &[asked(round * 2), asked(round * 2 + 1)])
+    SEALER.seal(&state, &RoundHeader::new(round, [0; 8]), &[asked(round * 2), asked(round * 2 + 1)])
 }
 
 fn header(input: &mut Unstructured<'_>) -> Result<Option<CodeMode>> {

@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 
 use dacapo_replay::{ArgsDigest, CallIndex};
 use dacapo_wire::{
-    CallExtra, CallRef, ModelCall, ModelMessage, Reasoning, RunState, Sealer, SealingSecrets, UnsealError, Unsealed,
+    CallExtra, CallRef, ModelCall, ModelMessage, Reasoning, RoundHeader, RunState, Sealer, SealingSecrets, UnsealError,
+    Unsealed,
 };
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
@@ -41,8 +42,8 @@ const ANSWERED: [u8; 8] = *b"answered";
 fn check_canonical(id: &str) {
     match SEALER.unseal(id) {
         Err(_) => {}
-        Ok(Unsealed::Round { state, round, answered, calls, .. }) => {
-            assert_eq!(SEALER.seal(&state, round, answered, &calls)[0], id);
+        Ok(Unsealed::Round { state, header, calls, .. }) => {
+            assert_eq!(SEALER.seal(&state, &header, &calls)[0], id);
         }
         Ok(Unsealed::Sibling { run, round, call }) => assert_eq!(format!("dc1_{run}_{round}_{}", call.0), id),
     }
@@ -74,11 +75,12 @@ fn sealed(input: &mut Unstructured<'_>) -> Result<()> {
         calls.push(CallRef { call: CallIndex(call), args: ArgsDigest(input.arbitrary()?) });
     }
 
-    let ids = SEALER.seal(&state, round, ANSWERED, &calls);
+    let header = RoundHeader::new(round, ANSWERED);
+    let ids = SEALER.seal(&state, &header, &calls);
     assert_eq!(ids.len(), calls.len().max(1));
     let run = state.run();
     let expected =
-        Unsealed::Round { state: Box::new(state.clone()), run, round, answered: ANSWERED, calls: calls.clone() };
+        Unsealed::Round { state: Box::new(state.clone()), run, header: header.clone(), calls: calls.clone() };
     assert_eq!(SEALER.unseal(&ids[0]), Ok(expected.clone()));
     assert_eq!(REPLACED.unseal(&ids[0]), Ok(expected));
     for (id, asked) in ids.iter().zip(&calls).skip(1) {
@@ -89,7 +91,7 @@ fn sealed(input: &mut Unstructured<'_>) -> Result<()> {
         assert!(id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')), "{id}");
         assert!(!id.contains("__thought__"), "{id}");
     }
-    assert_eq!(ids, SEALER.seal(&state, round, ANSWERED, &calls));
+    assert_eq!(ids, SEALER.seal(&state, &header, &calls));
     for other in &*OTHERS {
         assert_eq!(other.unseal(&ids[0]), Err(UnsealError::Foreign));
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::answer::{self, Decoded};
 use crate::arguments::{self, InvalidArguments};
 use crate::closest;
+use crate::effect::Effect;
 use crate::function::{Function, functions_of, qualified_names};
 use crate::schema::Schema;
 use crate::tool::Tool;
@@ -89,6 +90,14 @@ impl Catalog {
     pub fn find_written(&self, name: &str) -> Option<ToolIndex> {
         let function = || self.functions.iter().find(|function| function.answers_to(name));
         self.find(name).or_else(|| function().map(|function| function.tool))
+    }
+
+    /// What calls of a tool of this qualified name may do. Of a tool that is gone only the name is known.
+    pub fn effect_of(&self, qualified_name: &str) -> Effect {
+        match self.find(qualified_name) {
+            Some(tool) => self.tools[tool.0 as usize].effect(),
+            None => Effect::of_name(qualified_name),
+        }
     }
 
     /// The name by which journals and calls know the tool: `name`, or `server.name`.

@@ -164,15 +164,19 @@ impl TurnRunner {
             self.observer.emit(&Event::CallsAnswered { count: block.answered_count() });
         }
         match self.replay_history().await? {
-            HistoryEnd::Waiting { calls, answered } => {
+            HistoryEnd::Waiting { round, calls } => {
                 let block = live.ok_or_else(|| TurnError::bug("no program waits"))?;
-                let round = block.next_round();
                 self.usage.programs += 1;
-                let meta =
-                    ResponseMeta::resumed(turn.client, block.run, round, block.state.started_at_ms, turn.model());
+                let meta = ResponseMeta::resumed(
+                    turn.client,
+                    block.run,
+                    round.number,
+                    block.state.started_at_ms,
+                    turn.model(),
+                );
                 self.sink.meta(&self.own_meta(meta));
                 let program = ProgramName::Known(&block.id);
-                let waiting = WaitingProgram { program, state: &block.state, round, answered, calls };
+                let waiting = WaitingProgram { program, state: &block.state, round, calls };
                 self.issue_calls(None, waiting, &[]).await
             }
             HistoryEnd::Model(inherited) => {

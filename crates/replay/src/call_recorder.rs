@@ -161,7 +161,7 @@ impl CallRecorder {
         match (&issued.callee, issued.record) {
             (Callee::Tool(_), record) => {
                 let record = record.expect("a tool's answer is at hand only in the record");
-                recorded_answer(self.name(issued), &self.records[record].outcome)
+                self.records[record].answer(self.name(issued))
             }
             (Callee::Lookup(lookup), _) => match lookup.answer(&self.toolbox) {
                 Ok(found) => Answer::Ok(found),
@@ -215,14 +215,7 @@ impl CallRecorder {
     /// Whether something may have changed since the recorded call at `position` was answered.
     fn is_stale(&self, position: usize) -> bool {
         let catalog = self.toolbox.catalog();
-        let effect = |record: &CompletedCall| match record.tool() {
-            Some(tool) => match catalog.find(tool) {
-                Some(tool) => catalog.tools()[tool.0 as usize].effect(),
-                // The tool is gone.
-                None => Effect::of_name(tool),
-            },
-            None => Effect::Write,
-        };
+        let effect = |record: &CompletedCall| record.tool().map_or(Effect::Write, |tool| catalog.effect_of(tool));
         self.has_written || self.records[position + 1..].iter().any(|record| effect(record) != Effect::Read)
     }
 
@@ -329,18 +322,4 @@ impl Host for CallRecorder {
     fn qualified(&self, name: &str) -> Option<(u32, &str)> {
         self.toolbox.member(name)
     }
-}
-
-/// The answer that a recorded call gives to the same call of a later program.
-fn recorded_answer(tool: &str, outcome: &RecordedOutcome) -> Answer {
-    let message = match outcome {
-        RecordedOutcome::Ok(ok) => return Answer::Ok(ok.clone()),
-        RecordedOutcome::AnswerLost => format!(
-            "{tool} was completed with the same arguments by an earlier program, and its answer is no longer in the conversation; it was not executed again. To execute it again, pass {{fresh: true}} as the second argument"
-        ),
-        RecordedOutcome::Unknown => format!(
-            "{tool} was sent with the same arguments by an earlier program, and no answer came, so it is not known whether it took effect; it was not executed again. To execute it all the same, pass {{fresh: true}} as the second argument"
-        ),
-    };
-    Answer::Error { message, data: None }
 }

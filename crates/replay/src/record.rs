@@ -4,7 +4,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::canonical::canonical;
-use crate::journal::{ArgsDigest, JsonText, absorb};
+use crate::journal::{Answer, ArgsDigest, JsonText, absorb};
 
 /// A call that an earlier program sent. It may answer the same call of a later program, so that a tool with effects is
 /// not executed again. The same call is one of the same tool whose canonical arguments are equal.
@@ -20,9 +20,17 @@ pub struct CompletedCall {
 /// Which call it was, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum RecordedCall {
-    Known { tool: String, canonical: String },
-    ArgsDigest { tool: String, digest: ArgsDigest },
+    Known {
+        tool: String,
+        canonical: String,
+    },
+    ArgsDigest {
+        tool: String,
+        digest: ArgsDigest,
+    },
     Digest(CallDigest),
+    /// Nothing is known but that it may have been any call.
+    AnyWrite,
 }
 
 /// Six bytes that stand for a tool and its arguments.
@@ -76,15 +84,27 @@ impl CompletedCall {
         CompletedCall { call: RecordedCall::Digest(digest), outcome }
     }
 
+    /// Stands for calls of which nothing is known any more. No write is executed after it, unless a program asks for it.
+    pub fn any_write() -> CompletedCall {
+        CompletedCall { call: RecordedCall::AnyWrite, outcome: RecordedOutcome::Unknown }
+    }
+
     pub(crate) fn canonical(tool: String, canonical: String, outcome: RecordedOutcome) -> CompletedCall {
         CompletedCall { call: RecordedCall::Known { tool, canonical }, outcome }
+    }
+
+    /// Its answer is not what it was, or not known to be.
+    pub fn forget_answer(&mut self) {
+        if let RecordedOutcome::Ok(_) = self.outcome {
+            self.outcome = RecordedOutcome::AnswerLost;
+        }
     }
 
     /// The tool's qualified name, if it is known.
     pub fn tool(&self) -> Option<&str> {
         match &self.call {
             RecordedCall::Known { tool, .. } | RecordedCall::ArgsDigest { tool, .. } => Some(tool),
-            RecordedCall::Digest(_) => None,
+            RecordedCall::Digest(_) | RecordedCall::AnyWrite => None,
         }
     }
 
@@ -92,8 +112,35 @@ impl CompletedCall {
     pub fn args(&self) -> Option<Value> {
         match &self.call {
             RecordedCall::Known { canonical, .. } => serde_json::from_str(canonical).ok(),
-            RecordedCall::ArgsDigest { .. } | RecordedCall::Digest(_) => None,
+            RecordedCall::ArgsDigest { .. } | RecordedCall::Digest(_) | RecordedCall::AnyWrite => None,
         }
+    }
+
+    /// The digest of the call, if it can be made.
+    pub fn digest(&self) -> Option<CallDigest> {
+        match &self.call {
+            RecordedCall::Known { tool, canonical } => Some(CallDigest::of_canonical(tool, canonical)),
+            RecordedCall::Digest(digest) => Some(*digest),
+            RecordedCall::ArgsDigest { .. } | RecordedCall::AnyWrite => None,
+        }
+    }
+
+    /// The answer for the same call of a later program.
+    pub(crate) fn answer(&self, tool: &str) -> Answer {
+        const FRESH: &str = "pass {fresh: true} as the second argument";
+        let message = match (&self.outcome, &self.call) {
+            (RecordedOutcome::Ok(ok), _) => return Answer::Ok(ok.clone()),
+            (RecordedOutcome::AnswerLost, _) => format!(
+                "{tool} was completed with the same arguments by an earlier program, and its answer is no longer in the conversation; it was not executed again. To execute it again, {FRESH}"
+            ),
+            (RecordedOutcome::Unknown, RecordedCall::AnyWrite) => format!(
+                "calls of earlier programs are no longer in the conversation, so it is not known whether {tool} was completed with the same arguments; it was not executed. To execute it all the same, {FRESH}"
+            ),
+            (RecordedOutcome::Unknown, _) => format!(
+                "{tool} was sent with the same arguments by an earlier program, and no answer came, so it is not known whether it took effect; it was not executed again. To execute it all the same, {FRESH}"
+            ),
+        };
+        Answer::Error { message, data: None }
     }
 
     pub(crate) fn is_of(&self, name: &str, args: &str) -> bool {
@@ -101,6 +148,7 @@ impl CompletedCall {
             RecordedCall::Known { tool, canonical } => tool == name && canonical == args,
             RecordedCall::ArgsDigest { tool, digest } => tool == name && *digest == ArgsDigest::of(args),
             RecordedCall::Digest(digest) => *digest == CallDigest::of_canonical(name, args),
+            RecordedCall::AnyWrite => true,
         }
     }
 
@@ -108,7 +156,7 @@ impl CompletedCall {
         let call = match &self.call {
             RecordedCall::Known { tool, canonical } => tool.len() + canonical.len(),
             RecordedCall::ArgsDigest { tool, .. } => tool.len(),
-            RecordedCall::Digest(_) => 0,
+            RecordedCall::Digest(_) | RecordedCall::AnyWrite => 0,
         };
         let ok = match &self.outcome {
             RecordedOutcome::Ok(ok) => ok.as_str().len(),
@@ -133,6 +181,7 @@ impl CompletedCall {
                 absorb(hash, None);
                 hash.update(digest.0);
             }
+            RecordedCall::AnyWrite => hash.update([3; 8]),
         }
         match &self.outcome {
             RecordedOutcome::Ok(ok) => absorb(hash, Some(ok.as_str())),

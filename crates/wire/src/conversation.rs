@@ -3,7 +3,8 @@
 use dacapo_replay::{Answer, ArgsDigest, CallIndex, CompletedCall, Journal, JournalEntry, JsonText, RecordedOutcome};
 use serde_json::Value;
 
-use crate::ids::RunId;
+use crate::call_digests::CallDigests;
+use crate::ids::{CarriedRound, RunId};
 use crate::model_message::ModelMessage;
 use crate::neutral::ToolStatus;
 use crate::state::{CallRef, RunState};
@@ -55,6 +56,8 @@ pub struct CallRound {
     pub number: u32,
     /// Fingerprint of the journal when the round was issued, if the round carries it.
     pub answered: Option<[u8; 8]>,
+    /// The program's calls before the round, if the round carries them.
+    pub before: CallDigests,
     pub calls: Vec<IssuedCall>,
 }
 
@@ -74,6 +77,8 @@ pub struct IssuedCall {
 #[derive(Debug, Clone, Copy)]
 pub struct SentCall<'a> {
     call: &'a IssuedCall,
+    /// The number of its round.
+    pub round: u32,
     pub outcome: SentOutcome<'a>,
 }
 
@@ -175,6 +180,11 @@ impl ProgramBlock {
         Ok(journal)
     }
 
+    /// Whether rounds are missing before the last one.
+    pub fn is_cut(&self) -> bool {
+        self.rounds.iter().zip(0..).any(|(round, number)| round.number != number)
+    }
+
     /// All calls that went to the client, in the order of their answers, whether or not the program can be run again.
     pub fn sent_calls(&self) -> Vec<SentCall<'_>> {
         // A round's fingerprint tells whether the answers before it are still what they were.
@@ -193,10 +203,11 @@ impl ProgramBlock {
             sent.extend(round.answers().map(|(call, answer)| {
                 let is_replaced = at < replaced_before;
                 let outcome = if is_replaced { SentOutcome::Replaced } else { SentOutcome::Answered(answer) };
-                SentCall { call, outcome }
+                SentCall { call, round: round.number, outcome }
             }));
             let unanswered = round.calls.iter().filter(|call| call.answer.is_none());
-            sent.extend(unanswered.map(|call| SentCall { call, outcome: SentOutcome::Unanswered }));
+            let sent_call = |call| SentCall { call, round: round.number, outcome: SentOutcome::Unanswered };
+            sent.extend(unanswered.map(sent_call));
         }
         let mut known = std::collections::BTreeSet::new();
         sent.retain(|sent| known.insert(sent.call.expected.index()));
@@ -217,6 +228,16 @@ impl ProgramBlock {
 }
 
 impl CallRound {
+    /// A round that carries nothing, without calls so far.
+    pub(crate) fn unsealed(number: u32) -> CallRound {
+        CallRound { number, answered: None, before: CallDigests::default(), calls: Vec::new() }
+    }
+
+    pub(crate) fn set_carried(&mut self, carried: &CarriedRound) {
+        self.answered = Some(carried.answered);
+        self.before = carried.before.clone();
+    }
+
     /// The calls that were answered, in the order of their answers.
     fn answers(&self) -> impl Iterator<Item = (&IssuedCall, &Answer)> {
         let mut answers: Vec<(usize, &IssuedCall, &Answer)> = self
@@ -236,6 +257,11 @@ impl SentCall<'_> {
 
     pub fn tool(&self) -> &str {
         &self.call.tool
+    }
+
+    /// The answer that the history has.
+    pub fn answer(&self) -> Option<&Answer> {
+        self.call.answer.as_ref().map(|(_, answer)| answer)
     }
 
     /// The arguments; `None` if the client has changed them in its history.

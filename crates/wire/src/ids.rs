@@ -2,8 +2,14 @@
 
 use std::fmt;
 
-use dacapo_replay::CompletedCall;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dacapo_replay::{Call, CallIndex, Catalog, CompletedCall};
 use sha2::{Digest, Sha256};
+
+use crate::call_digests::CallDigests;
+use crate::seal::RoundHeader;
+use crate::state::RunState;
 
 /// Digits of ids that contain only letters and digits, which every provider accepts.
 pub const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -35,28 +41,116 @@ impl fmt::Display for RunId {
     }
 }
 
-/// Stands for the record of completed calls that a program was given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RecordId([u8; RunId::CHARS]);
+/// The record of completed calls that a program was given, in short: enough to tell whether a history still has it, and
+/// to know of its writes if not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GivenRecord {
+    id: [u8; RunId::CHARS],
+    pub writes: CallDigests,
+}
 
-impl RecordId {
+impl GivenRecord {
     /// `None` for an empty record.
-    pub fn of(record: &[CompletedCall]) -> Option<RecordId> {
-        let mut hash = Sha256::new_with_prefix(b"dacapo record 1\0");
-        for call in record {
-            call.absorb_into(&mut hash);
-        }
-        (!record.is_empty()).then(|| RecordId(alphanumerics(hash)))
+    pub fn of(record: &[CompletedCall], catalog: &Catalog) -> Option<GivenRecord> {
+        Some(GivenRecord { id: record_id(record)?, writes: CallDigests::of(record, catalog) })
     }
 
-    pub(crate) fn parse(text: &str) -> Option<RecordId> {
-        RunId::parse(text).map(|RunId(id)| RecordId(id))
+    /// Whether it is this record.
+    pub fn is(&self, record: &[CompletedCall]) -> bool {
+        record_id(record) == Some(self.id)
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<GivenRecord> {
+        let (id, writes) = text.split_at_checked(RunId::CHARS)?;
+        let RunId(id) = RunId::parse(id)?;
+        Some(GivenRecord { id, writes: CallDigests::from_text(writes)? })
     }
 }
 
-impl fmt::Display for RecordId {
+impl fmt::Display for GivenRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(RunId(self.0).as_str())
+        write!(f, "{}{}", RunId(self.id), self.writes.to_text())
+    }
+}
+
+fn record_id(record: &[CompletedCall]) -> Option<[u8; RunId::CHARS]> {
+    let mut hash = Sha256::new_with_prefix(b"dacapo record 1\0");
+    for call in record {
+        call.absorb_into(&mut hash);
+    }
+    (!record.is_empty()).then(|| alphanumerics(hash))
+}
+
+/// The id of a call that does not carry the state of its program: an entry of the client's history does. The first call
+/// of a round has what a sealed id has of the round, because the client may cut all else out of its history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UnsealedCallId {
+    pub run: RunId,
+    pub call: CallIndex,
+    pub round: u32,
+    pub carried: Option<CarriedRound>,
+}
+
+/// What the first call of a round carries in explicit mode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CarriedRound {
+    /// Fingerprint of the journal before the round.
+    pub answered: [u8; 8],
+    /// The program's calls before the round.
+    pub before: CallDigests,
+    /// The calls of earlier programs that it was given.
+    pub given: CallDigests,
+}
+
+impl UnsealedCallId {
+    /// The ids of a round's calls.
+    pub(crate) fn of(state: &RunState, round: &RoundHeader, calls: &[Call]) -> Vec<String> {
+        let run = state.run();
+        let given = state.record.as_ref().map_or_else(CallDigests::default, |record| record.writes.clone());
+        let RoundHeader { number, answered, before } = round.clone();
+        let is_first = number == 0 && given == CallDigests::default();
+        let mut carried = (!is_first).then_some(CarriedRound { answered, before, given });
+        let id = |call: &Call| UnsealedCallId { run, call: call.call, round: number, carried: carried.take() };
+        calls.iter().map(id).map(|id| id.to_string()).collect()
+    }
+
+    pub(crate) fn parse(id: &str) -> Option<UnsealedCallId> {
+        let (run, rest) = id.strip_prefix("call_")?.split_at_checked(RunId::CHARS)?;
+        let mut numbers = rest.strip_prefix('_')?.splitn(3, '_');
+        let (round, call) = (numbers.next()?.parse().ok()?, CallIndex(numbers.next()?.parse().ok()?));
+        let carried = match numbers.next() {
+            Some(carried) => Some(CarriedRound::parse(carried)?),
+            None => None,
+        };
+        Some(UnsealedCallId { run: RunId::parse(run)?, call, round, carried })
+    }
+}
+
+impl fmt::Display for UnsealedCallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let UnsealedCallId { run, call: CallIndex(call), round, carried } = self;
+        write!(f, "call_{run}_{round}_{call}")?;
+        let Some(CarriedRound { answered, before, given }) = carried else { return Ok(()) };
+        let mut bytes = answered.to_vec();
+        before.put_into(&mut bytes);
+        given.put_into(&mut bytes);
+        write!(f, "_{}", URL_SAFE_NO_PAD.encode(bytes))
+    }
+}
+
+impl CarriedRound {
+    fn parse(text: &str) -> Option<CarriedRound> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (&answered, mut rest) = bytes.split_first_chunk()?;
+        let (before, given) = (CallDigests::take_from(&mut rest)?, CallDigests::take_from(&mut rest)?);
+        rest.is_empty().then_some(CarriedRound { answered, before, given })
+    }
+
+    /// The calls that are not in `record`.
+    pub(crate) fn missing_in(&self, record: &[CompletedCall]) -> Vec<CompletedCall> {
+        let mut missing = self.given.missing_in(record);
+        missing.extend(self.before.missing_in(record));
+        missing
     }
 }
 

@@ -10,6 +10,7 @@
 //! Nothing here does I/O, reads a clock or runs a program. Start reading at [`RequestReader::read`].
 
 mod allowed_callers;
+mod call_digests;
 mod chat;
 mod client_wire;
 mod conversation;
@@ -20,6 +21,7 @@ mod messages;
 mod model_history;
 mod model_message;
 mod neutral;
+mod numbers;
 mod plain_mode;
 mod prompt;
 mod provider_wire;
@@ -36,6 +38,7 @@ mod unopened_states;
 mod usage;
 mod wire;
 
+pub use call_digests::CallDigests;
 pub use client_wire::EntryAuthor;
 pub use conversation::{
     BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, HistoryGap, IssuedCall, LostCalls,
@@ -46,7 +49,7 @@ pub use encoder::{
     AnswerParts, ApiError, CallDeltas, CallsIssued, EncoderOptions, ProgramFinished, ProgramName, ProgramProgress,
     ProgramStarted, ResponseEncoder, ToolsSearched,
 };
-pub use ids::{BASE62, RecordId, RunId};
+pub use ids::{BASE62, GivenRecord, RunId};
 pub use model_history::ModelHistory;
 pub use model_message::{CallExtra, CallFormat, CallReply, ClientEcho, Intent, ModelCall, ModelMessage, SearchQuery};
 pub use plain_mode::StoredStates;
@@ -54,7 +57,7 @@ pub use prompt::{ModelTools, PROMPT_VERSION, print_prompt};
 pub use provider_wire::{AuthHeader, ProviderCapabilities, StopSequences, StreamedDeltas, TextTools};
 pub use reasoning::Reasoning;
 pub use request::{BadRequest, CodeMode, CodeModeDefaults, ParsedRequest, RequestReader};
-pub use seal::{Sealer, Unsealed};
+pub use seal::{RoundHeader, Sealer, Unsealed};
 pub use sealing_key::{SealingSecrets, UnsealError};
 pub use sse::{SseError, SseEvent, SseReader};
 pub use state::{CallRef, RunState};

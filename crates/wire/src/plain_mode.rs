@@ -9,7 +9,7 @@ use crate::conversation::{
     BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, IssuedCall, LostCalls, ProgramBlock, WireCall,
 };
 use crate::ids::RunId;
-use crate::seal::{Sealer, Unsealed};
+use crate::seal::{RoundHeader, Sealer, Unsealed};
 use crate::sealing_key::UnsealError;
 use crate::state::{CallRef, RunState};
 use crate::unopened_states::{UnopenedReason, UnopenedStates};
@@ -66,7 +66,7 @@ impl StateOpener<'_> {
         };
         let unsealed = self.unseal(id)?;
         match unsealed {
-            Unsealed::Round { run, round, .. } if (run, round) == of => Some(unsealed),
+            Unsealed::Round { run, ref header, .. } if (run, header.number) == of => Some(unsealed),
             _ => {
                 self.unopened.add(&name, UnopenedReason::Sealed(UnsealError::Damaged));
                 None
@@ -153,8 +153,7 @@ pub(crate) struct RoundState<'a> {
     catalog: &'a Catalog,
     state: Box<RunState>,
     run: RunId,
-    number: u32,
-    answered: [u8; 8],
+    header: RoundHeader,
     /// For each call of the message the program's call that it is; `None` for a direct call.
     expected: Vec<Option<CallRef>>,
 }
@@ -168,7 +167,7 @@ impl<'a> RoundState<'a> {
             Some(at) => opener.unseal(&calls[at].id)?,
             None => opener.unseal_stored(calls.iter().find_map(|call| Sealer::run_and_round(&call.id))?)?,
         };
-        let Unsealed::Round { state, run, round: number, answered, calls: issued } = unsealed else {
+        let Unsealed::Round { state, run, header, calls: issued } = unsealed else {
             return None;
         };
         let expected = |(at, call): (usize, &HistoryCall)| {
@@ -179,7 +178,7 @@ impl<'a> RoundState<'a> {
                 return issued.first().copied().map(Some);
             }
             match opener.unseal(&call.id)? {
-                Unsealed::Sibling { run: other, round, call } if other == run && round == number => {
+                Unsealed::Sibling { run: other, round, call } if other == run && round == header.number => {
                     issued.iter().find(|issued| issued.call == call).copied().map(Some)
                 }
                 _ => None,
@@ -191,7 +190,7 @@ impl<'a> RoundState<'a> {
         if answers.iter().any(is_stray) {
             return None;
         }
-        Some(RoundState { catalog: opener.catalog, state, run, number, answered, expected: expected? })
+        Some(RoundState { catalog: opener.catalog, state, run, header, expected: expected? })
     }
 
     /// Appends the round to its program if that is the last item, or else starts a block with it.
@@ -202,7 +201,8 @@ impl<'a> RoundState<'a> {
         answers: &[HistoryAnswer],
         remarks: Vec<Value>,
     ) {
-        let mut round = CallRound { number: self.number, answered: Some(self.answered), calls: Vec::new() };
+        let RoundHeader { number, answered, before } = self.header;
+        let mut round = CallRound { number, answered: Some(answered), before, calls: Vec::new() };
         let mut direct = Vec::new();
         for (call, expected) in calls.into_iter().zip(self.expected) {
             let Some(expected) = expected else {
@@ -246,16 +246,17 @@ impl<'a> RoundState<'a> {
 
 impl ProgramBlock {
     /// A client may send the same round once more, with answers that were missing before.
-    fn add_round(&mut self, round: CallRound) {
+    pub(crate) fn add_round(&mut self, round: CallRound) {
         let Some(known_round) = self.rounds.iter_mut().find(|known| known.number == round.number) else {
             self.rounds.push(round);
             return;
         };
         let answers_before = known_round.calls.len();
         for call in round.calls {
-            let known = known_round.calls.iter_mut().find(|known| known.expected == call.expected);
-            if let Some(known) = known.filter(|known| known.answer.is_none()) {
-                known.answer = call.answer.map(|(position, answer)| (answers_before + position, answer));
+            let answer = call.answer.map(|(position, answer)| (answers_before + position, answer));
+            match known_round.calls.iter_mut().find(|known| known.expected == call.expected) {
+                Some(known) => known.answer = known.answer.take().or(answer),
+                None => known_round.calls.push(IssuedCall { answer, ..call }),
             }
         }
     }

@@ -8,7 +8,9 @@ use dacapo_replay::{ArgsDigest, CallIndex};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use sha2::{Digest, Sha256};
 
+use crate::call_digests::CallDigests;
 use crate::ids::RunId;
+use crate::numbers::{put, take};
 use crate::sealing_key::{self, SealPurpose, SealingKey, UnsealError};
 use crate::state::{CallRef, RunState};
 
@@ -39,10 +41,27 @@ impl std::fmt::Debug for Sealer {
 /// The content of an id that the gateway made.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unsealed {
-    /// The first call of a round. `answered` is the fingerprint of the journal before the round.
-    Round { state: Box<RunState>, run: RunId, round: u32, answered: [u8; 8], calls: Vec<CallRef> },
+    /// The first call of a round.
+    Round { state: Box<RunState>, run: RunId, header: RoundHeader, calls: Vec<CallRef> },
     /// Another call of the same round. It is not authenticated, so it counts only beside the first one.
     Sibling { run: RunId, round: u32, call: CallIndex },
+}
+
+/// The part of a program's state that differs from round to round.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RoundHeader {
+    pub number: u32,
+    /// Fingerprint of the journal before the round.
+    pub answered: [u8; 8],
+    /// The program's calls before the round. A client may cut them out of its history.
+    pub before: CallDigests,
+}
+
+impl RoundHeader {
+    /// Of a program that has not written anything so far.
+    pub fn new(number: u32, answered: [u8; 8]) -> RoundHeader {
+        RoundHeader { number, answered, before: CallDigests::default() }
+    }
 }
 
 impl Sealer {
@@ -74,17 +93,16 @@ impl Sealer {
         }
     }
 
-    /// The ids of a round's calls, in order; a pure function of its arguments. `answered` is the fingerprint of the
-    /// journal before the round.
-    pub fn seal(&self, state: &RunState, round: u32, answered: [u8; 8], calls: &[CallRef]) -> Vec<String> {
+    /// The ids of a round's calls, in order; a pure function of its arguments.
+    pub fn seal(&self, state: &RunState, round: &RoundHeader, calls: &[CallRef]) -> Vec<String> {
         let bytes = state.to_bytes();
         let run = RunId::of(&bytes);
-        let content = content(round, answered, calls, &deflate(&bytes));
+        let content = content(round, calls, &deflate(&bytes));
         let first = first_without(RESERVED, |variant| {
             let sealed = self.key().seal(SealPurpose::CallId, variant, &content);
             format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(sealed))
         });
-        let siblings = calls.iter().skip(1).map(|call| sibling_id(run, round, call.call));
+        let siblings = calls.iter().skip(1).map(|call| sibling_id(run, round.number, call.call));
         std::iter::once(first).chain(siblings).collect()
     }
 
@@ -133,10 +151,11 @@ fn decode(text: &str) -> Result<Vec<u8>, UnsealError> {
 }
 
 /// What is encrypted in an id.
-fn content(round: u32, answered: [u8; 8], calls: &[CallRef], compressed: &[u8]) -> Vec<u8> {
+fn content(round: &RoundHeader, calls: &[CallRef], compressed: &[u8]) -> Vec<u8> {
     let mut content = Vec::with_capacity(16 + calls.len() * 5 + compressed.len());
-    put(&mut content, round);
-    content.extend_from_slice(&answered);
+    put(&mut content, round.number);
+    content.extend_from_slice(&round.answered);
+    round.before.put_into(&mut content);
     put(&mut content, calls.len() as u32);
     let mut next = 0;
     for call in calls {
@@ -151,9 +170,10 @@ fn content(round: u32, answered: [u8; 8], calls: &[CallRef], compressed: &[u8]) 
 
 /// Reads what [`content`] wrote.
 fn round(mut rest: &[u8]) -> Option<Unsealed> {
-    let round = take(&mut rest)?;
+    let number = take(&mut rest)?;
     let (&answered, after) = rest.split_first_chunk()?;
     rest = after;
+    let before = CallDigests::take_from(&mut rest)?;
     let count = take(&mut rest)? as usize;
     if count > CALLS_MAX {
         return None;
@@ -169,7 +189,8 @@ fn round(mut rest: &[u8]) -> Option<Unsealed> {
     }
     let state = inflate(rest)?;
     let run = RunId::of(&state);
-    Some(Unsealed::Round { state: Box::new(RunState::from_bytes(&state)?), run, round, answered, calls })
+    let header = RoundHeader { number, answered, before };
+    Some(Unsealed::Round { state: Box::new(RunState::from_bytes(&state)?), run, header, calls })
 }
 
 fn sibling_id(run: RunId, round: u32, call: CallIndex) -> String {
@@ -187,29 +208,6 @@ fn sibling(text: &str) -> Option<Unsealed> {
 pub(crate) fn tools_digest(tools: &str) -> [u8; 8] {
     let digest = Sha256::digest(tools.as_bytes());
     std::array::from_fn(|i| digest[i])
-}
-
-/// Writes a number with seven bits per byte, least significant first. A set top bit says that more bytes follow.
-fn put(bytes: &mut Vec<u8>, mut number: u32) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-/// Reads what [`put`] wrote.
-fn take(bytes: &mut &[u8]) -> Option<u32> {
-    let mut number = 0_u64;
-    for shift in (0..35).step_by(7) {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return u32::try_from(number).ok();
-        }
-    }
-    None
 }
 
 fn deflate(bytes: &[u8]) -> Vec<u8> {

@@ -6,7 +6,7 @@ use dacapo_replay::{ArgsDigest, Call, CallIndex, Program};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::ids::{RecordId, RunId, short_id};
+use crate::ids::{GivenRecord, RunId, short_id};
 use crate::model_message::{ModelCall, ModelMessage};
 use crate::prompt::EXECUTE;
 
@@ -19,7 +19,7 @@ pub struct RunState {
     /// A hash of the tool list that the program was written for.
     pub tools: [u8; 8],
     /// The record of completed calls that the program was given; `None` if it was empty.
-    pub record: Option<RecordId>,
+    pub record: Option<GivenRecord>,
     /// The model's messages of this turn: searches, mistakes, programs without calls. The last one holds the program
     /// that waits.
     pub model_messages: Vec<ModelMessage>,
@@ -122,7 +122,7 @@ impl RunState {
             seed: Cow::Borrowed(self.seed.as_str()),
             started_at_ms: self.started_at_ms,
             tools: u64::from_le_bytes(self.tools),
-            record: self.record.map(|record| record.to_string()),
+            record: self.record.as_ref().map(GivenRecord::to_string),
             at: self.at,
             model_messages,
         };
@@ -137,7 +137,7 @@ impl RunState {
         let header: StateHeader<'_> = serde_json::from_slice(&bytes[..end]).ok()?;
         let code = String::from_utf8(bytes[end + 1..].to_vec()).ok()?;
         let record = match header.record {
-            Some(record) => Some(RecordId::parse(&record)?),
+            Some(record) => Some(GivenRecord::parse(&record)?),
             None => None,
         };
         let mut model_messages: Vec<ModelMessage> = header.model_messages.into_iter().map(Cow::into_owned).collect();

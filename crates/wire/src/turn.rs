@@ -9,12 +9,14 @@ use serde_json::{Map, Value};
 use crate::client_wire::ExplicitState;
 use crate::conversation::Conversation;
 use crate::encoder::{CallDeltas, EncoderOptions, ResponseEncoder};
-use crate::ids::RunId;
+use crate::ids::UnsealedCallId;
 use crate::model_history::ModelHistory;
 use crate::model_message::{CallFormat, ModelMessage};
 use crate::neutral::{ToolDeclaration, ToolInput};
 use crate::prompt::ModelTools;
 use crate::provider_wire::{BodyOrigin, ModelRequest, TextTools};
+use crate::seal::RoundHeader;
+use crate::state::RunState;
 use crate::wire::{ClientSide, ProviderSide};
 
 /// What the client says about tool calls in the response.
@@ -151,9 +153,9 @@ impl Turn {
         self.mode == ProgramMode::Plain || self.client.0.capabilities().explicit_state == ExplicitState::CallIds
     }
 
-    /// Ids of calls that carry nothing.
-    pub fn unsealed_ids(run: RunId, round: u32, calls: &[Call]) -> Vec<String> {
-        calls.iter().map(|call| format!("call_{run}_{round}_{}", call.call.0)).collect()
+    /// Ids of calls that do not carry the state of their program.
+    pub fn unsealed_ids(state: &RunState, round: &RoundHeader, calls: &[Call]) -> Vec<String> {
+        UnsealedCallId::of(state, round, calls)
     }
 
     /// Turns calls of tools that take text back into text: the model's wire has only tools that take JSON.

@@ -10,6 +10,7 @@ use crate::client_wire::{ClientWire, EntryAuthor, FailureMark};
 use crate::conversation::{self, LostCalls, WireCall};
 use crate::decoder::{ModelResponse, ResponseDecoder};
 use crate::encoder::ApiError;
+use crate::ids::UnsealedCallId;
 use crate::plain_mode::tool_name;
 use crate::provider_wire::{ProviderCapabilities, ProviderWire};
 use crate::sse::SseEvent;
@@ -97,8 +98,19 @@ impl ClientSide {
         }
     }
 
-    /// Calls of a program whose state was lost, as later programs may reuse them.
-    pub fn recorded_calls(self, lost: &LostCalls, catalog: &Catalog) -> Vec<CompletedCall> {
+    /// Adds calls of a program whose state was lost to a record. Their ids may know of calls before them that the client
+    /// has cut out of the history.
+    pub fn record_lost_calls(self, lost: &LostCalls, catalog: &Catalog, record: &mut Vec<CompletedCall>) {
+        for call in &lost.calls {
+            let (call, _) = self.0.read_call(call);
+            let carried = UnsealedCallId::parse(&call.id).and_then(|id| id.carried);
+            let missing = carried.map(|carried| carried.missing_in(record));
+            record.extend(missing.unwrap_or_default());
+        }
+        record.extend(self.recorded_calls(lost, catalog));
+    }
+
+    fn recorded_calls(self, lost: &LostCalls, catalog: &Catalog) -> Vec<CompletedCall> {
         let recorded = |call: &WireCall| {
             let (call, result) = self.0.read_call(call);
             let args = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));

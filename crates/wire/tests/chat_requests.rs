@@ -3,8 +3,8 @@
 use dacapo_replay::{ArgsDigest, CallIndex, Toolboxes};
 use dacapo_wire::{
     CallRef, ClientSide, CodeMode, CodeModeDefaults, ConversationItem, ModelCall, ModelMessage, ParsedRequest,
-    ProgramMode, ProviderSide, RequestReader, RunState, Sealer, StoredStates, TextTools, ToolChoiceOverride, Turn,
-    UnopenedReason, UnopenedStates, UnsealError, Unsealed,
+    ProgramMode, ProviderSide, RequestReader, RoundHeader, RunState, Sealer, StoredStates, TextTools,
+    ToolChoiceOverride, Turn, UnopenedReason, UnopenedStates, UnsealError, Unsealed,
 };
 use serde_json::{Value, json};
 
@@ -54,7 +54,9 @@ fn sealed_id() -> String {
         at: 0,
         code: code.to_owned(),
     };
-    sealer().seal(&state, 0, [0; 8], &[CallRef { call: CallIndex(0), args: ArgsDigest([0; 4]) }]).remove(0)
+    sealer()
+        .seal(&state, &RoundHeader::default(), &[CallRef { call: CallIndex(0), args: ArgsDigest([0; 4]) }])
+        .remove(0)
 }
 
 /// What the model gets of all that is no program.
@@ -160,8 +162,8 @@ fn states_that_cannot_be_opened_are_noted_by_reason() {
 fn a_state_stored_under_another_rounds_name_does_not_count() {
     let own = sealed_id();
     let sealed = sealer().unseal(&own).expect("our own");
-    let Unsealed::Round { run, round, .. } = sealed else { panic!("{sealed:?}") };
-    for (stored_round, is_opened) in [(round, true), (round + 1, false)] {
+    let Unsealed::Round { run, header, .. } = sealed else { panic!("{sealed:?}") };
+    for (stored_round, is_opened) in [(header.number, true), (header.number + 1, false)] {
         let mut stored = StoredStates::default();
         stored.insert(run, stored_round, own.clone());
         let id = format!("dc1_{run}_{stored_round}_0");

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use dacapo_replay::{
-    ANSWER_TOKENS_DEFAULT, Answer, Call, CompletedCall, ErrorKind, Journal, Limits, LogLevel, LogLine, MadeCall,
-    Outcome, Program, RecordedOutcome, ShouldContinue, Step, StepError, StepRequest, Stepper,
+    ANSWER_TOKENS_DEFAULT, Answer, Call, Catalog, CompletedCall, ErrorKind, Journal, Limits, LogLevel, LogLine,
+    MadeCall, Outcome, Program, RecordedOutcome, ShouldContinue, Step, StepError, StepRequest, Stepper,
 };
 use dacapo_wire::{
-    CallReply, ClientSide, Conversation, ConversationItem, EntryAuthor, HistoryGap, Intent, ModelHistory, ModelMessage,
-    ModelTools, ProgramBlock, RecordId, SearchQuery, SentCall, SentOutcome,
+    CallDigests, CallReply, ClientSide, Conversation, ConversationItem, EntryAuthor, HistoryGap, Intent, ModelHistory,
+    ModelMessage, ModelTools, ProgramBlock, RoundHeader, SearchQuery, SentCall, SentOutcome,
 };
 use serde_json::{Value, json};
 
@@ -37,10 +37,10 @@ pub(super) enum ClientCalls {
 #[derive(Debug)]
 pub(super) enum HistoryEnd {
     Model(Inherited),
-    /// The last program waits for these calls; `answered` is the fingerprint of the answers so far.
+    /// The last program waits for these calls.
     Waiting {
+        round: RoundHeader,
         calls: Vec<Call>,
-        answered: [u8; 8],
     },
 }
 
@@ -102,8 +102,7 @@ impl HistoryReplay<'_> {
                     history.push_entry(entry.clone());
                 }
                 ConversationItem::LostCalls(calls) => {
-                    let catalog = self.model_tools.toolbox().catalog();
-                    inherited.record.extend(self.client.recorded_calls(calls, catalog));
+                    self.client.record_lost_calls(calls, self.catalog(), &mut inherited.record);
                     history.push_lost_calls(calls);
                 }
                 ConversationItem::Search(message) => {
@@ -145,8 +144,19 @@ impl HistoryReplay<'_> {
         };
         // A program goes on only with the record that it began with. If calls of it are gone, others would be executed
         // that the journal knows nothing of.
-        let is_orphan = state.record.is_some() && state.record != RecordId::of(&record);
-        let mut given = if state.record.is_some() && !is_orphan { record.clone() } else { Vec::new() };
+        let mut cut = Vec::new();
+        let mut record = record;
+        let mut given = match &state.record {
+            Some(of_program) if of_program.is(&record) => record.clone(),
+            Some(of_program) => {
+                cut = of_program.writes.missing_in(&record);
+                // It is not known which of the answers are still what they were.
+                record.iter_mut().for_each(CompletedCall::forget_answer);
+                Vec::new()
+            }
+            None => Vec::new(),
+        };
+        let is_orphan = state.record.is_some() && given.is_empty();
         for (at, message) in before.iter().enumerate() {
             let replies = self.replies(message, |code| {
                 let shown = match self.run(state.program(at, code), &Journal::default(), &given) {
@@ -162,7 +172,8 @@ impl HistoryReplay<'_> {
             history.push_model_message(message, &replies, &[]);
         }
         let replayed = match (&block.result, block.journal()) {
-            (Some(result), journal) => self.recorded_result(block, result, journal.ok().filter(|_| !is_orphan), given),
+            (Some(result), _) if is_orphan => self.recorded_result(block, result, None, record),
+            (Some(result), journal) => self.recorded_result(block, result, journal.ok(), given),
             (None, _) if is_orphan => self.abandoned(
                 block,
                 record,
@@ -176,7 +187,9 @@ impl HistoryReplay<'_> {
             }
             (None, Ok(journal)) => match (self.run(state.waiting(), &journal, &given), position) {
                 (Ok(ProgramRun::Paused(calls)), Position::Last) if self.client_calls == ClientCalls::Taken => {
-                    return Ok(HistoryEnd::Waiting { calls, answered: journal.fingerprint() });
+                    let before = CallDigests::of(&self.record_of_abandoned(block, Vec::new()), self.catalog());
+                    let round = RoundHeader { number: block.next_round(), answered: journal.fingerprint(), before };
+                    return Ok(HistoryEnd::Waiting { round, calls });
                 }
                 (Ok(ProgramRun::Paused(_)), Position::Last) => {
                     self.abandoned(block, given, "the client takes no more calls")
@@ -186,14 +199,15 @@ impl HistoryReplay<'_> {
                 }
                 (Ok(ProgramRun::Finished { shown, end, record }), _) => {
                     let shown = self.with_divergence_explained(shown, block);
-                    let record = self.record_after(block, end, record);
+                    let record = self.record_after(block, end, given, Some(record));
                     Replayed { shown, answer_bytes: journal.bytes(), end, record }
                 }
                 (Err(error), Position::Last) => return Err(error),
                 (Err(_), Position::Earlier) => self.abandoned(block, given, TOO_SLOW),
             },
         };
-        let Replayed { shown, answer_bytes, end, record } = replayed;
+        let Replayed { shown, answer_bytes, end, mut record } = replayed;
+        record.extend(cut);
         let mut replies = self.replies(waiting, |_| String::new());
         if let Some(result) = replies.get_mut(state.at) {
             *result = shown.to_string();
@@ -206,29 +220,22 @@ impl HistoryReplay<'_> {
         Ok(HistoryEnd::Model(Inherited { finished, record }))
     }
 
-    /// The record after a program that ran to its end. Calls of a failed one that were sent and not answered may have
-    /// been executed.
+    /// The record after a program of the history. One that failed leaves all that it did, however far it gets when it is
+    /// run again; one that succeeded has used up what it was given.
     fn record_after(
         &self,
         block: &ProgramBlock,
         end: ProgramEnd,
-        mut record: Vec<CompletedCall>,
+        given: Vec<CompletedCall>,
+        unused: Option<Vec<CompletedCall>>,
     ) -> Vec<CompletedCall> {
-        if end == ProgramEnd::Failed {
-            record.retain(|call| match &call.outcome {
-                RecordedOutcome::Ok(ok) => self.client.has_succeeded(&Answer::Ok(ok.clone())),
-                RecordedOutcome::AnswerLost | RecordedOutcome::Unknown => true,
-            });
-            let unanswered = |sent: &SentCall<'_>| matches!(sent.outcome, SentOutcome::Unanswered);
-            let sent = block.sent_calls();
-            record.extend(
-                sent.iter().filter(|sent| unanswered(sent)).map(|sent| sent.recorded(RecordedOutcome::Unknown)),
-            );
+        match end {
+            ProgramEnd::Failed => self.record_of_abandoned(block, given),
+            ProgramEnd::Success => unused.unwrap_or(given),
         }
-        record
     }
 
-    /// The result as the history holds it. The program is run again only for its record.
+    /// The result as the history holds it. The program is run again only to know what it has used of the record.
     fn recorded_result(
         &self,
         block: &ProgramBlock,
@@ -237,14 +244,13 @@ impl HistoryReplay<'_> {
         given: Vec<CompletedCall>,
     ) -> Replayed {
         let end = if result["status"] == "error" { ProgramEnd::Failed } else { ProgramEnd::Success };
-        let needs_run = end == ProgramEnd::Failed || !given.is_empty();
-        let run = journal.filter(|_| needs_run);
-        let run = run.and_then(|journal| self.run(block.state.waiting(), &journal, &given).ok());
-        let record = match run {
-            Some(ProgramRun::Finished { record, .. }) => self.record_after(block, end, record),
-            _ if end == ProgramEnd::Failed => self.record_of_abandoned(block, given),
-            _ => given,
+        let journal = journal.filter(|_| end == ProgramEnd::Success && !given.is_empty());
+        let run = journal.and_then(|journal| self.run(block.state.waiting(), &journal, &given).ok());
+        let unused = match run {
+            Some(ProgramRun::Finished { record, end: ProgramEnd::Success, .. }) => Some(record),
+            _ => None,
         };
+        let record = self.record_after(block, end, given, unused);
         Replayed { shown: result.clone(), answer_bytes: 0, end, record }
     }
 
@@ -276,6 +282,7 @@ impl HistoryReplay<'_> {
         Replayed { shown, answer_bytes: 0, end: ProgramEnd::Failed, record }
     }
 
+    /// What a program leaves that did not succeed: what it was given, and all that it has sent.
     fn record_of_abandoned(&self, block: &ProgramBlock, mut given: Vec<CompletedCall>) -> Vec<CompletedCall> {
         for sent in block.sent_calls() {
             let outcome = match sent.outcome {
@@ -288,7 +295,18 @@ impl HistoryReplay<'_> {
             };
             given.push(sent.recorded(outcome));
         }
+        given.extend(self.cut_calls(block));
         given
+    }
+
+    /// Calls of a program in rounds that the client has cut out of the history. Nothing is known of their time; at the end
+    /// of a record they make the reads before them stale.
+    fn cut_calls(&self, block: &ProgramBlock) -> Vec<CompletedCall> {
+        let Some(last) = block.rounds.last().filter(|_| block.is_cut()) else { return Vec::new() };
+        let succeeded = |sent: &SentCall<'_>| sent.answer().is_some_and(|answer| self.client.has_succeeded(answer));
+        let sent = block.sent_calls().into_iter().filter(|sent| sent.round < last.number && succeeded(sent));
+        let present: Vec<CompletedCall> = sent.map(|sent| sent.recorded(RecordedOutcome::AnswerLost)).collect();
+        last.before.missing_in(&present)
     }
 
     /// Says in the terms of the conversation why a replayed program diverged.
@@ -317,6 +335,10 @@ impl HistoryReplay<'_> {
             CallReply::Program => program(&code),
         });
         replies.collect()
+    }
+
+    fn catalog(&self) -> &Catalog {
+        self.model_tools.toolbox().catalog()
     }
 
     fn search(&self, query: &SearchQuery) -> String {

@@ -2,8 +2,8 @@
 
 use dacapo_replay::{Call, Journal};
 use dacapo_wire::{
-    CallRef, CallsIssued, CallsPerMessage, ModelCall, ModelResponse, ProgramFinished, ProgramMode, ProgramName,
-    ProgramProgress, ProgramStarted, RecordId, RunState, Sealer, Turn,
+    CallRef, CallsIssued, CallsPerMessage, GivenRecord, ModelCall, ModelResponse, ProgramFinished, ProgramMode,
+    ProgramName, ProgramProgress, ProgramStarted, RoundHeader, RunState, Sealer, Turn,
 };
 
 use super::history_replay::ProgramRun;
@@ -24,9 +24,7 @@ pub(super) enum NextStep {
 pub(super) struct WaitingProgram<'a> {
     pub program: ProgramName<'a>,
     pub state: &'a RunState,
-    pub round: u32,
-    /// Fingerprint of the answers so far.
-    pub answered: [u8; 8],
+    pub round: RoundHeader,
     pub calls: Vec<Call>,
 }
 
@@ -61,7 +59,7 @@ impl TurnRunner {
             seed: self.seed(),
             started_at_ms: self.progress.started_at_ms,
             tools: self.turn.tools_digest,
-            record: RecordId::of(&self.progress.given_record),
+            record: GivenRecord::of(&self.progress.given_record, self.turn.toolbox().catalog()),
             model_messages,
             at,
             code,
@@ -74,7 +72,7 @@ impl TurnRunner {
         self.sink.meta(&response.meta);
         self.sink.preamble(&response).await?;
         if is_explicit {
-            let sealed = self.tenant.sealer.seal(&state, 0, [0; 8], &[]).remove(0);
+            let sealed = self.tenant.sealer.seal(&state, &RoundHeader::default(), &[]).remove(0);
             let progress = match run {
                 ProgramRun::Paused(_) => ProgramProgress::Waiting,
                 ProgramRun::Finished { .. } => ProgramProgress::Finished,
@@ -84,7 +82,7 @@ impl TurnRunner {
         let (shown, end) = match run {
             ProgramRun::Paused(calls) => {
                 let program = ProgramName::New;
-                let waiting = WaitingProgram { program, state: &state, round: 0, answered: [0; 8], calls };
+                let waiting = WaitingProgram { program, state: &state, round: RoundHeader::default(), calls };
                 self.issue_calls(Some(&response), waiting, &direct).await?;
                 return Ok(NextStep::Client);
             }
@@ -137,21 +135,21 @@ impl TurnRunner {
         waiting: WaitingProgram<'_>,
         direct: &[ModelCall],
     ) -> Result<(), TurnError> {
-        let WaitingProgram { program, state, round, answered, mut calls } = waiting;
+        let WaitingProgram { program, state, round, mut calls } = waiting;
         if self.turn.prefs.calls == CallsPerMessage::One {
             calls.truncate(1);
         }
         let ids = if self.turn.seals_call_ids() {
             let refs: Vec<CallRef> = calls.iter().map(CallRef::from).collect();
-            let mut ids = self.tenant.sealer.seal(state, round, answered, &refs);
+            let mut ids = self.tenant.sealer.seal(state, &round, &refs);
             if let Some(store) = &self.gateway.store {
                 let run = state.run();
-                store.put(&self.tenant.name, run, round, &ids[0]).await?;
-                ids = Sealer::short(run, round, &refs);
+                store.put(&self.tenant.name, run, round.number, &ids[0]).await?;
+                ids = Sealer::short(run, round.number, &refs);
             }
             ids
         } else {
-            Turn::unsealed_ids(state.run(), round, &calls)
+            Turn::unsealed_ids(state, &round, &calls)
         };
         self.usage.rounds += 1;
         self.usage.calls += calls.len() as u64;

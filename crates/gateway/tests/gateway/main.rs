@@ -9,6 +9,9 @@ mod never_twice;
 mod overload;
 mod pairs;
 mod quirks;
+#[expect(dead_code, reason = "`bench -- soak` uses more of it")]
+mod random_client;
+mod random_clients;
 mod scenarios;
 mod service;
 mod turns;

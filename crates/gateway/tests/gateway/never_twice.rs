@@ -87,7 +87,7 @@ impl Client {
 
     /// Goes on until the model answers.
     async fn play(&mut self, edit: impl Fn(Vec<Value>) -> Vec<Value>) -> String {
-        for _ in 0..12 {
+        for _ in 0..20 {
             let calls = self.send(&edit).await;
             if calls.is_empty() {
                 return self.messages.last().unwrap()["content"].as_str().unwrap().to_owned();
@@ -175,6 +175,44 @@ async fn calls_whose_answers_a_client_has_replaced_are_not_executed_again() {
     };
     client.play(cleared).await;
     assert_eq!(client.counts(), BOTH_ONCE);
+}
+
+/// Keeps the user's question and the last calls with their answers, like clients that run out of context.
+fn trimmed(messages: &[Value]) -> Vec<Value> {
+    let last = messages.iter().rposition(|message| message["role"] == "assistant").unwrap_or(1);
+    messages[..1].iter().chain(&messages[last..]).cloned().collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_a_client_has_cut_out_of_its_history_are_not_executed_again() {
+    let program = "for (let n = 1; n <= 3; n++) await pay({n}); return 'success'";
+    let (model, gateway) = gateway(program).await;
+    let mut client = Client::new(&gateway);
+    client.play(|messages| trimmed(&messages)).await;
+    assert!(client.executed.values().all(|count| *count == 1), "{:?}", client.executed);
+    let read: String = model.asked().iter().map(Value::to_string).collect();
+    let refused = "pay was completed with the same arguments by an earlier program, and its answer is no longer in the conversation; it was not executed again";
+    assert!(read.contains(refused), "{read}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_cuts_more_calls_than_an_id_can_name_has_no_write_executed_unasked() {
+    let program = "for (let n = 1; n <= 120; n++) await pay({n}); return 'success'";
+    let (model, gateway) = gateway(program).await;
+    let mut client = Client::new(&gateway);
+    for round in 1..=119 {
+        let calls = client.send(|messages| messages).await;
+        assert!(calls[0]["id"].as_str().unwrap().len() < 1_500, "round {round}: {}", calls[0]["id"]);
+        let answer = client.execute(&calls[0]);
+        client.answer(&calls[0], &answer);
+    }
+    client.messages = trimmed(&client.messages);
+    let rest = client.play(|messages| messages).await;
+    assert_eq!(rest, "gave up");
+    assert!(client.executed.values().all(|count| *count == 1), "{:?}", client.executed);
+    let read: String = model.asked().iter().map(Value::to_string).collect();
+    let refused = "calls of earlier programs are no longer in the conversation, so it is not known whether pay was completed with the same arguments; it was not executed";
+    assert!(read.contains(refused), "{read}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

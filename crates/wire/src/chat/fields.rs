@@ -4,10 +4,17 @@ use dacapo_replay::Answer;
 use serde_json::{Value, json};
 
 use crate::conversation;
+use crate::ids::UnsealedCallId;
 use crate::model_message::{CallExtra, CallFormat, ModelCall, ModelMessage};
 use crate::neutral::ToolStatus;
 use crate::reasoning::Reasoning;
 use crate::remarks::{Attachments, Beside, classify};
+use crate::seal::Sealer;
+
+/// Whether a program of the gateway made the call of this id.
+pub(super) fn is_of_program(call_id: &str) -> bool {
+    Sealer::is_own_id(call_id) || UnsealedCallId::parse(call_id).is_some()
+}
 
 pub(super) fn role(message: &Value) -> &str {
     message.get("role").and_then(Value::as_str).unwrap_or_default()

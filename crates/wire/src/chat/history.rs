@@ -7,14 +7,13 @@ use crate::conversation::{self, Conversation, ConversationItem, LostCalls, WireC
 use crate::model_history::UNANSWERED;
 use crate::model_message::ModelMessage;
 use crate::plain_mode::{self, CallExchange, HistoryAnswer, HistoryCall, StateOpener};
-use crate::seal::Sealer;
 
 /// Reads a history of plain mode. Without `opener` the calls of programs become lost calls.
 pub(super) fn read(messages: Vec<Value>, opener: Option<&StateOpener<'_>>) -> Conversation {
     let mut conversation = Conversation::default();
     let mut messages = messages.into_iter().peekable();
     while let Some(message) = messages.next() {
-        if fields::tool_calls(&message).iter().any(|call| Sealer::is_own_id(fields::id(call))) {
+        if fields::tool_calls(&message).iter().any(|call| fields::is_of_program(fields::id(call))) {
             let (mut answers, mut remarks) = (Vec::new(), Vec::new());
             while let Some(next) = messages.next_if(|next| fields::role(next) == "tool" || fields::is_remark(next)) {
                 if fields::role(&next) != "tool" {
@@ -32,7 +31,7 @@ pub(super) fn read(messages: Vec<Value>, opener: Option<&StateOpener<'_>>) -> Co
             };
             let calls = fields::tool_calls(&message).iter().map(call).collect();
             CallExchange { message, calls, answers, remarks }.add_to(&mut conversation, opener);
-        } else if fields::role(&message) == "tool" && Sealer::is_own_id(fields::tool_call_id(&message)) {
+        } else if fields::role(&message) == "tool" && fields::is_of_program(fields::tool_call_id(&message)) {
             plain_mode::add_late_answer(&mut conversation, fields::tool_call_id(&message), fields::answer(&message));
         } else {
             conversation.items.push(ConversationItem::Entry(message));

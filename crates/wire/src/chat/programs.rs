@@ -7,7 +7,7 @@ use super::{fields, history};
 use crate::conversation::{
     BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, IssuedCall, ProgramBlock, WireCall,
 };
-use crate::ids::{RecordId, RunId};
+use crate::ids::{GivenRecord, RunId, UnsealedCallId};
 use crate::model_message::{CallExtra, ModelCall, ModelMessage};
 use crate::neutral::{remove_fields, without_fields};
 use crate::plain_mode::tool_name;
@@ -121,7 +121,7 @@ impl ChatProgramReader {
         let record = match text("record")? {
             Some(record) => {
                 let message = "must be as it was in the response";
-                Some(RecordId::parse(&record).ok_or_else(|| wrong(at, "record", message))?)
+                Some(GivenRecord::parse(&record).ok_or_else(|| wrong(at, "record", message))?)
             }
             None => None,
         };
@@ -146,20 +146,23 @@ impl ChatProgramReader {
 impl OpenProgram {
     /// Reads an assistant message with calls.
     fn round(&mut self, at: usize, message: &Value, catalog: &Catalog) -> Result<(), BadRequest> {
-        let number = self.block.rounds.len();
-        let mut round = CallRound { number: number as u32, answered: None, calls: Vec::new() };
         let calls = fields::tool_calls(message);
-        let has_own_ids = calls.iter().any(|call| self.own_index(fields::id(call)).is_some());
-        for (position, call) in calls.iter().enumerate() {
-            let id = fields::id(call);
-            let own = self.own_index(id);
+        let own_ids: Vec<Option<UnsealedCallId>> = calls.iter().map(|call| self.own_id(fields::id(call))).collect();
+        let first = own_ids.iter().flatten().next();
+        // Rounds of calls with ids that the gateway did not make are counted.
+        let mut round = CallRound::unsealed(first.map_or(self.block.rounds.len() as u32, |id| id.round));
+        if let Some(carried) = first.and_then(|id| id.carried.as_ref()) {
+            round.set_carried(carried);
+        }
+        let has_own_ids = first.is_some();
+        for (position, (call, own)) in calls.iter().zip(own_ids).enumerate() {
             if has_own_ids && own.is_none() {
                 // A direct call of the model, in the same message as the program's.
                 self.block.direct.push(WireCall { call: call.clone(), answer: None });
                 continue;
             }
             // Calls with ids that the gateway did not make are counted in order.
-            let index = own.unwrap_or(CallIndex(self.next_call));
+            let index = own.map_or(CallIndex(self.next_call), |id| id.call);
             self.next_call = self.next_call.max(index.0.saturating_add(1));
             let arguments = fields::arguments(call);
             let args = if arguments.trim().is_empty() { Ok(json!({})) } else { serde_json::from_str(&arguments) };
@@ -167,22 +170,20 @@ impl OpenProgram {
                 wrong(at, &format!("tool_calls[{position}].function.arguments"), &format!("must be JSON: {error}"))
             })?;
             round.calls.push(IssuedCall {
-                id: id.to_owned(),
+                id: fields::id(call).to_owned(),
                 arguments: String::new(),
                 expected: ExpectedCall::Args(index, args),
                 tool: tool_name(fields::function_name(call), catalog),
                 answer: None,
             });
         }
-        self.block.rounds.push(round);
+        self.block.add_round(round);
         Ok(())
     }
 
-    /// The call index in an id that the gateway made for this program.
-    fn own_index(&self, id: &str) -> Option<CallIndex> {
-        let (run, numbers) = id.strip_prefix("call_")?.split_at_checked(RunId::CHARS)?;
-        let (_, call) = numbers.strip_prefix('_')?.split_once('_')?;
-        (RunId::parse(run)? == self.block.run).then(|| call.parse().ok().map(CallIndex)).flatten()
+    /// An id that the gateway made for this program.
+    fn own_id(&self, id: &str) -> Option<UnsealedCallId> {
+        UnsealedCallId::parse(id).filter(|id| id.run == self.block.run)
     }
 
     /// Reads a tool message.
@@ -282,7 +283,7 @@ pub(super) fn code(state: &RunState) -> Value {
     }
     fields.insert("seed".to_owned(), Value::from(state.seed.as_str()));
     fields.insert("started_at".to_owned(), Value::from(state.started_at_ms));
-    if let Some(record) = state.record {
+    if let Some(record) = &state.record {
         fields.insert("record".to_owned(), Value::from(record.to_string()));
     }
     if !before.is_empty() {

@@ -27,7 +27,7 @@ pub(super) fn add_round(
     catalog: &Catalog,
 ) {
     let before: usize = block.rounds.iter().map(|round| round.calls.len()).sum();
-    let mut round = CallRound { number: block.rounds.len() as u32, answered: None, calls: Vec::new() };
+    let mut round = CallRound::unsealed(block.rounds.len() as u32);
     for call in segment.calls() {
         let id = fields::id(call);
         if !fields::is_of_program(call) {

@@ -169,18 +169,19 @@ impl<'a> MessagesHistoryReader<'a> {
         if exchange.calls.iter().any(|call| call.id == sealed) {
             return None;
         }
-        let Unsealed::Round { run, round, calls: issued, .. } = self.opener.unseal(sealed)? else { return None };
+        let Unsealed::Round { run, header, calls: issued, .. } = self.opener.unseal(sealed)? else { return None };
         if issued.is_empty() {
             return None;
         }
-        let ids: Vec<String> =
-            iter::once(sealed.to_owned()).chain(Sealer::short(run, round, &issued).into_iter().skip(1)).collect();
+        let ids: Vec<String> = iter::once(sealed.to_owned())
+            .chain(Sealer::short(run, header.number, &issued).into_iter().skip(1))
+            .collect();
         let is_in_order = |(at, call): (usize, &HistoryCall)| {
             ids.iter().position(|id| *id == call.id).is_none_or(|position| position == at)
         };
         if exchange.calls.len() < ids.len() || !exchange.calls.iter().enumerate().all(is_in_order) {
             let mut stored = self.opener.stored.clone();
-            stored.insert(run, round, sealed.to_owned());
+            stored.insert(run, header.number, sealed.to_owned());
             return Some(stored);
         }
         for (call, id) in exchange.calls.iter_mut().zip(ids) {

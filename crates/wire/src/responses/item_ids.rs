@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use dacapo_replay::{ArgsDigest, Call, CallIndex, Catalog};
+use dacapo_replay::{ArgsDigest, Call, Catalog};
 use serde_json::{Map, Value, json};
 
 use super::fields;
@@ -121,13 +121,6 @@ pub(super) fn is_search(item: &Value) -> bool {
 
 pub(super) fn program_call(run: RunId) -> String {
     format!("{PROGRAM_CALL}{run}")
-}
-
-/// Run, round and index of a call, from an id that [`crate::Turn::unsealed_ids`] made.
-pub(super) fn unsealed_call(id: &str) -> Option<(RunId, u32, CallIndex)> {
-    let (run, numbers) = id.strip_prefix("call_")?.split_at_checked(RunId::CHARS)?;
-    let (round, call) = numbers.strip_prefix('_')?.split_once('_')?;
-    Some((RunId::parse(run)?, round.parse().ok()?, CallIndex(call.parse().ok()?)))
 }
 
 pub(super) fn result_item(program: &str) -> String {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::programs::wrong;
 use super::{fields, item_ids};
 use crate::conversation::{CallRound, ExpectedCall, IssuedCall, ProgramBlock, WireCall};
+use crate::ids::UnsealedCallId;
 use crate::plain_mode::StateOpener;
 use crate::request::BadRequest;
 use crate::state::CallRef;
@@ -85,7 +86,8 @@ impl OpenProgramItem {
         let last = rounds.last().map(|round| round.number);
         // Calls with ids that the gateway did not make are counted in order, and an answer ends their round.
         let next = last.map_or(0, |last| last + u32::from(self.is_answered));
-        let (number, index) = self.round_and_index(&id).unwrap_or((next, CallIndex(self.next_call)));
+        let own = self.own_id(&id);
+        let (number, index) = own.as_ref().map_or((next, CallIndex(self.next_call)), |own| (own.round, own.call));
         self.next_call = self.next_call.max(index.0.saturating_add(1));
         self.is_answered = false;
         let expected = match (item_ids::digest(item), arguments(item)) {
@@ -95,9 +97,12 @@ impl OpenProgramItem {
         };
         let rounds = &mut self.block.rounds;
         if last != Some(number) {
-            rounds.push(CallRound { number, answered: None, calls: Vec::new() });
+            rounds.push(CallRound::unsealed(number));
         }
         let at = rounds.len() - 1;
+        if let Some(carried) = own.and_then(|own| own.carried) {
+            rounds[at].set_carried(&carried);
+        }
         let position = CallPosition::Round(at, rounds[at].calls.len());
         let answer = self.early.remove(&id);
         let tool = fields::tool_name(item, opener.catalog);
@@ -109,10 +114,9 @@ impl OpenProgramItem {
         }
     }
 
-    /// Round and index of a call, from an id that the gateway made for this program.
-    pub(super) fn round_and_index(&self, id: &str) -> Option<(u32, CallIndex)> {
-        let (run, round, call) = item_ids::unsealed_call(id)?;
-        (run == self.block.run).then_some((round, call))
+    /// An id that the gateway made for a call of this program.
+    pub(super) fn own_id(&self, id: &str) -> Option<UnsealedCallId> {
+        UnsealedCallId::parse(id).filter(|id| id.run == self.block.run)
     }
 
     /// Adds the answer to a call.
@@ -125,7 +129,7 @@ impl OpenProgramItem {
     /// Adds an answer with an id that no call has so far.
     pub(super) fn add_stray_answer(&mut self, at: usize, item: Value) {
         let id = fields::call_id(&item);
-        if self.round_and_index(id).is_some() {
+        if self.own_id(id).is_some() {
             self.early.insert(id.to_owned(), item);
             return;
         }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::open_program::OpenProgramItem;
 use super::{client_echo, fields, history, item_ids};
 use crate::conversation::{BlockStatus, Conversation, ConversationItem, LostCalls, ProgramBlock, WireCall};
+use crate::ids::UnsealedCallId;
 use crate::model_message::ModelMessage;
 use crate::plain_mode::StateOpener;
 use crate::reasoning::Reasoning;
@@ -88,7 +89,7 @@ impl ResponsesProgramReader {
         let caller = fields::caller_id(&item);
         let owner = match caller {
             Some(caller) => self.position(|open| open.block.id == caller),
-            None => self.position(|open| open.round_and_index(id).is_some()),
+            None => self.position(|open| open.own_id(id).is_some()),
         };
         if let Some(open) = owner.and_then(|owner| self.program_at(owner)) {
             open.add_call(at, &item, opener);
@@ -146,7 +147,7 @@ impl ResponsesProgramReader {
                 }
             }
             // The client removed the call, and providers refuse an answer without its call.
-            (None, None) if caller.is_some() || item_ids::unsealed_call(&id).is_some() => {}
+            (None, None) if caller.is_some() || UnsealedCallId::parse(&id).is_some() => {}
             (_, None) => self.entries.push(HistoryEntry::Item(item)),
         }
     }

@@ -34,7 +34,7 @@ fn mutants(whole: &Value) -> Vec<Value> {
 #[test]
 fn nothing_that_is_broken_breaks_us() {
     let state = state(&json!({}));
-    let ids = sealer().seal(&state, 0, [0; 8], &[asked(0), asked(1)]);
+    let ids = sealer().seal(&state, &RoundHeader::default(), &[asked(0), asked(1)]);
     let program = format!("srvtoolu_{}", ids[0]);
     let history = explicit(&json!([
         {"role": "user", "content": "How is the weather?"},

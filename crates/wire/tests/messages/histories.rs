@@ -7,7 +7,7 @@ fn a_plain_round_comes_back_in_the_ids_of_its_calls() {
     let question = json!({"role": "user", "content": "How is the weather?"});
     let turn = turn_for(ProviderSide::MESSAGES, plain(&json!([question])));
     let state = state(&json!({}));
-    let ids = sealer().seal(&state, 0, [0; 8], &[asked(0), asked(1)]);
+    let ids = sealer().seal(&state, &RoundHeader::default(), &[asked(0), asked(1)]);
     let response = decoded(answer(
         &json!([
             {"type": "thinking", "thinking": "Hm.", "signature": "s1"},
@@ -80,7 +80,7 @@ fn a_plain_round_comes_back_in_the_ids_of_its_calls() {
 #[test]
 fn clipped_ids_are_mended_from_the_block_that_carries_the_state_too() {
     let state = state(&json!({"blocks": [{"type": "redacted_thinking", "data": "provider's"}]}));
-    let ids = sealer().seal(&state, 0, [0; 8], &[asked(0), asked(1)]);
+    let ids = sealer().seal(&state, &RoundHeader::default(), &[asked(0), asked(1)]);
     let messages = |data: &str| {
         json!([
             {"role": "user", "content": "How is the weather?"},
@@ -118,7 +118,7 @@ fn an_explicit_program_waits_ends_and_is_run_again() {
     let turn = turn_for(ProviderSide::MESSAGES, explicit(&json!([{"role": "user", "content": "How is the weather?"}])));
     assert!(turn.mode == ProgramMode::Explicit && turn.seals_call_ids());
     let state = state(&json!({"blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "s1"}]}));
-    let sealed = sealer().seal(&state, 0, [0; 8], &[]).remove(0);
+    let sealed = sealer().seal(&state, &RoundHeader::default(), &[]).remove(0);
     let shown = json!({"status": "error", "logs": ["one", "two"],
         "error": {"kind": "exception", "name": "TypeError", "message": "no", "frame": "1 | x()"}});
     let response = decoded(answer(&json!([{"type": "thinking", "thinking": "Hm.", "signature": "s1"}]), "tool_use"));
@@ -130,7 +130,7 @@ fn an_explicit_program_waits_ends_and_is_run_again() {
     encoder.program_finished(&ProgramFinished { program: ProgramName::New, state: &state, shown: &shown });
     encoder.response_started();
     let waiting = RunState { seed: "other".to_owned(), ..state.clone() };
-    let ids = sealer().seal(&waiting, 0, [0; 8], &[asked(0)]);
+    let ids = sealer().seal(&waiting, &RoundHeader::default(), &[asked(0)]);
     encoder.program_started(&ProgramStarted { state: &waiting, sealed: "", progress: ProgramProgress::Waiting });
     let calls = [call(0, "Oslo")];
     encoder.calls_issued(&CallsIssued {
@@ -251,7 +251,7 @@ fn a_program_written_by_hand_is_read_from_its_blocks() {
 #[test]
 fn programs_survive_clients_that_drop_or_rewrite_blocks() {
     let state = state(&json!({}));
-    let ids = sealer().seal(&state, 0, [0; 8], &[asked(0)]);
+    let ids = sealer().seal(&state, &RoundHeader::default(), &[asked(0)]);
     let program = format!("srvtoolu_{}", state.run());
     let call = json!({"type": "tool_use", "id": ids[0], "name": "get_weather", "input": {}});
     let result = json!({"type": "tool_result", "tool_use_id": ids[0], "content": "sunny"});

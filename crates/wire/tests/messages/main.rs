@@ -5,8 +5,8 @@ use dacapo_wire::{
     AnswerParts, ApiError, CallDeltas, CallRef, CallsIssued, CallsPerMessage, ClientSide, CodeMode, CodeModeDefaults,
     ConversationItem, DeltaKind, ModelCall, ModelMessage, ModelResponse, ParsedRequest, ProgramBlock, ProgramFinished,
     ProgramMode, ProgramName, ProgramProgress, ProgramStarted, ProviderSide, RequestReader, ResponseDelta,
-    ResponseEncoder, ResponseMeta, RunState, Sealer, SseEvent, SseReader, StoredStates, StreamError, TextTools,
-    ToolChoiceOverride, ToolsSearched, Turn, TurnUsage, UnopenedStates,
+    ResponseEncoder, ResponseMeta, RoundHeader, RunState, Sealer, SseEvent, SseReader, StoredStates, StreamError,
+    TextTools, ToolChoiceOverride, ToolsSearched, Turn, TurnUsage, UnopenedStates,
 };
 use serde_json::{Map, Value, json};
 

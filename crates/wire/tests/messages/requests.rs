@@ -65,7 +65,7 @@ fn a_toolset_lets_the_model_call_what_nobody_else_knows() {
 #[test]
 fn a_model_that_has_to_think_is_not_asked_to_where_its_thoughts_are_gone() {
     let state = state(&json!({}));
-    let ids = sealer().seal(&state, 0, [0; 8], &[asked(0)]);
+    let ids = sealer().seal(&state, &RoundHeader::default(), &[asked(0)]);
     let mut body = plain(&json!([
         {"role": "user", "content": "How is the weather?"},
         {"role": "assistant", "content": [{"type": "tool_use", "id": ids[0], "name": "get_weather", "input": {}}]},

@@ -83,7 +83,7 @@ fn searches_are_told_as_the_providers_and_made_again_for_the_model() {
     // The state of a program has the searches before it, and only what came after them is of its own message.
     let mut state = state(&json!({}));
     state.model_messages.insert(0, search.clone());
-    let ids = sealer().seal(&state, 0, [0; 8], &[super::asked(0)]);
+    let ids = sealer().seal(&state, &RoundHeader::default(), &[super::asked(0)]);
     let mut content = content.as_array().expect("a list").clone();
     content.pop();
     content.push(json!({"type": "tool_use", "id": ids[0], "name": "get_weather", "input": {}}));

@@ -238,7 +238,7 @@ fn what_led_to_a_program_comes_before_it_however_it_is_told() {
     content.push(json!({"type": "tool_use", "id": "t1", "name": "execute", "input": {"code": CODE}}));
     let response = decoded(answer(&json!(content), "tool_use"));
     let state = RunState { model_messages: vec![response.message.clone()], ..state(&json!({})) };
-    let ids = sealer().seal(&state, 0, [0; 8], &[asked(0)]);
+    let ids = sealer().seal(&state, &RoundHeader::default(), &[asked(0)]);
     for (is_explicit, is_stream) in [(false, false), (false, true), (true, false), (true, true)] {
         let messages = json!([{"role": "user", "content": "Hi."}]);
         let mut body = if is_explicit { explicit(&messages) } else { plain(&messages) };

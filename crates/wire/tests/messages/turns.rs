@@ -34,7 +34,7 @@ fn answered(turn: &Turn) -> Option<Vec<u32>> {
 fn neighbours_of_one_role_are_one_message() {
     let state = state(&json!({"blocks": [
         {"type": "thinking", "thinking": "Hm.", "signature": "s1"}, {"type": "text", "text": "Let me see."}]}));
-    let ids = sealer().seal(&state, 0, [0; 8], &[asked(0), asked(1)]);
+    let ids = sealer().seal(&state, &RoundHeader::default(), &[asked(0), asked(1)]);
     let (first, second) = (used(&ids[0]), used(&ids[1]));
     let thought = json!({"type": "thinking", "thinking": "Hm.", "signature": "s1"});
     let carrier = json!({"type": "redacted_thinking", "data": ids[0]});
@@ -123,7 +123,7 @@ fn programs_of_the_provider_pass_untouched() {
 #[test]
 fn siblings_go_on_without_the_call_that_had_the_state() {
     let state = state(&json!({}));
-    let ids = sealer().seal(&state, 0, [0; 8], &[asked(0), asked(1), asked(2)]);
+    let ids = sealer().seal(&state, &RoundHeader::default(), &[asked(0), asked(1), asked(2)]);
     let carrier = json!({"type": "redacted_thinking", "data": ids[0]});
     let by_hand = json!({"type": "tool_use", "id": "toolu_d", "name": "by_hand", "input": {}});
     let history = history(&[
@@ -138,7 +138,7 @@ fn siblings_go_on_without_the_call_that_had_the_state() {
 #[test]
 fn a_place_to_cache_stays_with_the_program() {
     let state = state(&json!({}));
-    let ids = sealer().seal(&state, 0, [0; 8], &[asked(0)]);
+    let ids = sealer().seal(&state, &RoundHeader::default(), &[asked(0)]);
     let mut turns = Vec::new();
     for pointer in ["/1/content/0", "/2/content/0", "/2/content/0/content/0", "/2/content/1"] {
         let mut history = history(&[
@@ -193,7 +193,7 @@ fn what_is_too_large_for_an_id_comes_back_in_its_place() {
     ];
     for (kept, echoed, expected) in cases {
         let state = state(&kept.map_or_else(|| json!({}), |kept| json!({"blocks": kept})));
-        let ids = sealer().seal(&state, 0, [0; 8], &[asked(0)]);
+        let ids = sealer().seal(&state, &RoundHeader::default(), &[asked(0)]);
         let mut content = echoed.as_array().expect("a list").clone();
         content.push(used(&ids[0]));
         let turn = turn_for(

@@ -5,7 +5,7 @@ use dacapo_wire::{
     AnswerParts, BadRequest, CallDeltas, CallRef, CallsIssued, ClientSide, CodeMode, CodeModeDefaults,
     ConversationItem, ExpectedCall, ModelCall, ModelHistory, ModelMessage, ModelResponse, ParsedRequest,
     ProgramFinished, ProgramMode, ProgramName, ProgramProgress, ProgramStarted, ProviderSide, Reasoning, RequestReader,
-    RunState, Sealer, SseEvent, SseReader, StoredStates, TextTools, ToolChoiceOverride, Turn, TurnUsage,
+    RoundHeader, RunState, Sealer, SseEvent, SseReader, StoredStates, TextTools, ToolChoiceOverride, Turn, TurnUsage,
     UnopenedStates, Wire,
 };
 use serde_json::{Value, json};
@@ -113,15 +113,15 @@ fn call(index: u32) -> Call {
 
 fn issued(turn: &Turn, model_response: &ModelResponse, state: &RunState, calls: &[Call]) -> Value {
     let ids = if turn.mode == ProgramMode::Explicit {
-        Turn::unsealed_ids(state.run(), 0, calls)
+        Turn::unsealed_ids(state, &RoundHeader::default(), calls)
     } else {
-        sealer().seal(state, 0, [0; 8], &calls.iter().map(CallRef::from).collect::<Vec<_>>())
+        sealer().seal(state, &RoundHeader::default(), &calls.iter().map(CallRef::from).collect::<Vec<_>>())
     };
     let mut encoder = turn.encoder(CallDeltas::Whole);
     encoder.response_started();
     encoder.meta(&model_response.meta);
     if turn.mode == ProgramMode::Explicit {
-        let sealed = sealer().seal(state, 0, [0; 8], &[]).remove(0);
+        let sealed = sealer().seal(state, &RoundHeader::default(), &[]).remove(0);
         encoder.preamble(model_response);
         encoder.program_started(&ProgramStarted { state, sealed: &sealed, progress: ProgramProgress::Waiting });
     }

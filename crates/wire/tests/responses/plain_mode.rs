@@ -42,8 +42,7 @@ fn rounds_are_told_apart_although_nothing_stands_between_them() {
     for round in 0..2 {
         let ids = sealer().seal(
             &state,
-            round,
-            [0; 8],
+            &RoundHeader::new(round, [0; 8]),
             &[CallRef::from(&call(2 * round)), CallRef::from(&call(2 * round + 1))],
         );
         let function =
@@ -135,7 +134,7 @@ fn programs_and_direct_calls_stay_in_their_order() {
     let mut state = state(&model_response);
     state.model_messages[0].reasoning = Reasoning::default();
     let direct = |id: &str| json!({"type": "function_call", "call_id": id, "name": "ask", "arguments": "{}"});
-    let sealed = sealer().seal(&state, 0, [0; 8], &[CallRef::from(&call(0))]).remove(0);
+    let sealed = sealer().seal(&state, &RoundHeader::default(), &[CallRef::from(&call(0))]).remove(0);
     let short = Sealer::short(state.run(), 0, &[CallRef::from(&call(0))]).remove(0);
     for id in [&sealed, &short] {
         let function = json!({"type": "function_call", "call_id": id, "name": "get_weather", "arguments": "{}"});
