@@ -81,6 +81,7 @@ pub struct TimeoutOptions {
     pub turn_seconds: Option<u64>,
     pub connect_seconds: Option<u64>,
     pub idle_seconds: Option<u64>,
+    pub keep_alive_seconds: Option<u64>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

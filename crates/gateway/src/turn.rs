@@ -103,7 +103,8 @@ impl TurnRunner {
         deadline: TurnDeadline,
         observer: Observer,
     ) -> TurnRunner {
-        let sink = ResponseSink::new(stream, turn.encoder(call_deltas(&context.headers)));
+        let encoder = turn.encoder(call_deltas(&context.headers));
+        let sink = ResponseSink::new(stream, encoder, gateway.config.keep_alive);
         // It names the client's request; the requests to models are other ones.
         context.headers.remove("idempotency-key");
         TurnRunner {

@@ -140,6 +140,13 @@ pub trait ResponseEncoder: Send + Sync + std::fmt::Debug {
     /// Sets the fields around the content. A stream keeps the first, a whole response has the last.
     fn meta(&mut self, meta: &ResponseMeta);
 
+    /// The events that open a stream, as soon as the fields around the content are known. Clients and proxies see that
+    /// the model is at work, long before a program is written.
+    fn open(&mut self) -> Vec<SseEvent>;
+
+    /// What the wire sends in a silence. `None` if it has no event for that at this moment: a comment is sent then.
+    fn keep_alive(&mut self) -> Option<SseEvent>;
+
     /// A delta that goes to the client as it comes. Only for streams.
     fn delta(&mut self, delta: ResponseDelta) -> Vec<SseEvent>;
 

@@ -20,7 +20,7 @@ use crate::quota::QuotaShare;
 use crate::turn::{TurnDone, TurnEnd};
 use crate::upstream::UpstreamResponse;
 
-/// A silence that proxies might take for a dead connection.
+/// A silence that proxies might take for a dead connection, while nobody waits for a model: a program runs.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 /// Pieces of an upstream's body that wait for a slow client.

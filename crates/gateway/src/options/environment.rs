@@ -42,6 +42,7 @@ const KEYS: &[&str] = &[
     "timeouts.turn_seconds",
     "timeouts.connect_seconds",
     "timeouts.idle_seconds",
+    "timeouts.keep_alive_seconds",
     "step.enabled",
     "store.kind",
     "store.url",

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::TurnRunner;
 use crate::http::TurnError;
+use crate::key_mask::KeyMask;
 use crate::upstream::{Endpoint, UpstreamResponse};
 
 /// Where the content of a response is, on one wire or another.
@@ -25,7 +26,8 @@ impl TurnRunner {
         let (model, provider) = (self.turn.model(), self.turn.provider);
         let upstream = upstreams.of(model)?;
         let endpoint = Endpoint::completion(provider, model, self.turn.prefs.delivery);
-        let response = upstreams.post(upstream, &endpoint, &self.context, body, &self.observer).await?;
+        let posted = upstreams.post(upstream, &endpoint, &self.context, body, &self.observer);
+        let response = self.sink.while_waiting(posted).await??;
         self.returned.clone_from(&response.headers);
         self.responded_at = date(&response.headers);
         self.sink.response_started(&response.headers);
@@ -35,16 +37,16 @@ impl TurnRunner {
         let mut response = if response.is_stream() {
             self.decode_stream(response, choice_override).await?
         } else {
-            self.decode_whole(response).await?
+            let mask = response.mask.clone();
+            let body = self.sink.while_waiting(response.whole(RESPONSE_BYTES_MAX)).await?;
+            self.decode_whole(&body.map_err(TurnError::upstream)?, &mask)?
         };
         response.meta = self.own_meta(response.meta);
         Ok(response)
     }
 
-    async fn decode_whole(&self, response: UpstreamResponse) -> Result<ModelResponse, TurnError> {
-        let mask = response.mask.clone();
-        let body = response.whole(RESPONSE_BYTES_MAX).await.map_err(TurnError::upstream)?;
-        let body: Value = serde_json::from_slice(&body)
+    fn decode_whole(&self, body: &[u8], mask: &KeyMask) -> Result<ModelResponse, TurnError> {
+        let body: Value = serde_json::from_slice(body)
             .map_err(|error| TurnError::upstream(format!("the upstream's answer is not JSON: {error}")))?;
         let is_error = |body: &Value| body.get("error").is_some_and(|error| !error.is_null());
         if is_error(&body) && CONTENT_KEYS.iter().all(|key| body.get(key).is_none()) {
@@ -81,7 +83,7 @@ impl TurnRunner {
         let mut chars = 0;
         let mut is_over = false;
         while !is_over {
-            let piece = response.body.next().await;
+            let piece = self.sink.while_waiting(response.body.next()).await?;
             is_over = piece.is_none();
             let events = match piece {
                 Some(piece) => {
@@ -105,6 +107,7 @@ impl TurnRunner {
                 if let Some(meta) = decoder.meta().filter(|_| self.sink.needs_meta()) {
                     let meta = self.own_meta(meta.clone());
                     self.sink.meta(&meta);
+                    self.sink.open().await?;
                 }
                 is_over |= decoder.is_complete();
                 chars += delta.text_chars();

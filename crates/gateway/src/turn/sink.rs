@@ -1,6 +1,9 @@
 //! The response of a turn on its way to the client: as a stream of events, or as a whole.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
@@ -10,6 +13,7 @@ use dacapo_wire::{
 };
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::http::TurnError;
 
@@ -29,7 +33,13 @@ pub(crate) struct ResponseSink {
     /// Whether something was sent. After that, an error has to be an event.
     has_sent: bool,
     has_meta: bool,
+    keep_alive: Duration,
+    /// When something has to be sent, so that nobody takes the connection for dead.
+    silent_until: Instant,
 }
+
+/// What every stream may hold at any place, and all clients skip.
+const COMMENT: &[u8] = b": keep-alive\n\n";
 
 /// How this client reads streamed tool calls.
 pub(crate) fn call_deltas(headers: &HeaderMap) -> CallDeltas {
@@ -38,8 +48,13 @@ pub(crate) fn call_deltas(headers: &HeaderMap) -> CallDeltas {
 }
 
 impl ResponseSink {
-    pub(crate) fn new(stream: Option<EventStream>, encoder: Box<dyn ResponseEncoder>) -> ResponseSink {
-        ResponseSink { stream, encoder, has_sent: false, has_meta: false }
+    pub(crate) fn new(
+        stream: Option<EventStream>,
+        encoder: Box<dyn ResponseEncoder>,
+        keep_alive: Duration,
+    ) -> ResponseSink {
+        let silent_until = Instant::now() + keep_alive;
+        ResponseSink { stream, encoder, has_sent: false, has_meta: false, keep_alive, silent_until }
     }
 
     pub(crate) fn has_sent(&self) -> bool {
@@ -55,6 +70,31 @@ impl ResponseSink {
         self.encoder.response_started();
         if let Some(stream) = &self.stream {
             stream.headers.get_or_init(|| headers.clone());
+        }
+    }
+
+    /// Opens a stream, once the fields around the content are known.
+    pub(crate) async fn open(&mut self) -> Result<(), TurnError> {
+        let events = self.encoder.open();
+        self.send(events).await
+    }
+
+    /// Waits, and keeps the client's connection alive meanwhile.
+    pub(crate) async fn while_waiting<T>(&mut self, work: impl Future<Output = T>) -> Result<T, TurnError> {
+        let mut work = pin!(work);
+        loop {
+            // Work that is always at hand, such as the pieces of a long program, is silent as well.
+            let is_silent = self.is_stream() && self.silent_until <= Instant::now();
+            if is_silent {
+                let event = self.encoder.keep_alive();
+                let piece = event.map_or(Bytes::from_static(COMMENT), |event| Bytes::from(event.encoded()));
+                self.send_piece(piece).await?;
+            }
+            let next = self.silent_until;
+            tokio::select! {
+                done = &mut work => return Ok(done),
+                () = tokio::time::sleep_until(next), if self.is_stream() => {}
+            }
         }
     }
 
@@ -131,12 +171,17 @@ impl ResponseSink {
 
     /// Events that belong together are sent in one piece.
     async fn send(&mut self, events: Vec<SseEvent>) -> Result<(), TurnError> {
-        let Some(stream) = &self.stream else { return Ok(()) };
-        if events.is_empty() {
+        if !self.is_stream() || events.is_empty() {
             return Ok(());
         }
-        self.has_sent = true;
         let bytes: String = events.iter().map(SseEvent::encoded).collect();
-        stream.pieces.send(Bytes::from(bytes)).await.map_err(|_closed| TurnError::ClientLeft)
+        self.send_piece(Bytes::from(bytes)).await
+    }
+
+    async fn send_piece(&mut self, piece: Bytes) -> Result<(), TurnError> {
+        let Some(stream) = &self.stream else { return Ok(()) };
+        self.has_sent = true;
+        self.silent_until = Instant::now() + self.keep_alive;
+        stream.pieces.send(piece).await.map_err(|_closed| TurnError::ClientLeft)
     }
 }

@@ -146,7 +146,7 @@ impl ClientConversation {
 
     /// Reads a response, whole or streamed, and adds it to the history.
     pub(crate) fn read_response(&mut self, text: &str) -> ClientResponse {
-        let is_stream = text.starts_with("data: ") || text.starts_with("event: ");
+        let is_stream = !text.starts_with('{');
         let body = if is_stream { streamed(self.wire, text) } else { serde_json::from_str(text).unwrap() };
         assert!(body.get("error").is_none_or(Value::is_null), "{body:#}");
         match self.wire {

@@ -14,5 +14,6 @@ mod random_client;
 mod random_clients;
 mod scenarios;
 mod service;
+mod silence;
 mod turns;
 mod wires;

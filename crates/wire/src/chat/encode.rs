@@ -153,6 +153,15 @@ impl ResponseEncoder for ChatEncoder {
         }
     }
 
+    fn open(&mut self) -> Vec<SseEvent> {
+        // On the same wire the provider's first chunk has the role.
+        if self.is_same_wire() { Vec::new() } else { self.role() }
+    }
+
+    fn keep_alive(&mut self) -> Option<SseEvent> {
+        None
+    }
+
     fn delta(&mut self, delta: ResponseDelta) -> Vec<SseEvent> {
         self.has_streamed = true;
         if self.is_same_wire() {

@@ -20,7 +20,6 @@ pub(super) const CONTAINER_PREFIX: &str = "container_dc_";
 pub(super) struct MessageDraft {
     pub options: EncoderOptions,
     pub meta: Option<ResponseMeta>,
-    /// `message_start` has been sent.
     has_started: bool,
     /// Number of blocks so far.
     blocks: usize,
@@ -96,6 +95,11 @@ impl MessageDraft {
             let container = json!({"id": format!("{CONTAINER_PREFIX}{name}"), "expires_at": "2099-01-01T00:00:00Z"});
             fields.insert("container".to_owned(), container);
         }
+    }
+
+    /// Whether `message_start` has been sent.
+    pub(super) fn has_started(&self) -> bool {
+        self.has_started
     }
 
     /// Sends `message_start` once.

@@ -132,6 +132,14 @@ impl ResponseEncoder for MessagesEncoder {
         }
     }
 
+    fn open(&mut self) -> Vec<SseEvent> {
+        self.draft.start()
+    }
+
+    fn keep_alive(&mut self) -> Option<SseEvent> {
+        self.draft.has_started().then(|| SseEvent::typed(&json!({"type": "ping"})))
+    }
+
     fn delta(&mut self, delta: ResponseDelta) -> Vec<SseEvent> {
         self.has_streamed = true;
         if self.draft.is_same_wire() {

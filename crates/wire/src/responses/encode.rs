@@ -246,6 +246,16 @@ impl ResponseEncoder for ResponsesEncoder {
         self.out.meta(meta);
     }
 
+    fn open(&mut self) -> Vec<SseEvent> {
+        self.out.start_stream();
+        self.out.take_events()
+    }
+
+    fn keep_alive(&mut self) -> Option<SseEvent> {
+        self.out.in_progress_again();
+        self.out.take_events().pop()
+    }
+
     fn delta(&mut self, delta: ResponseDelta) -> Vec<SseEvent> {
         if !self.has_streamed {
             self.close(None);

@@ -12,6 +12,8 @@ use crate::neutral::remove_fields;
 use crate::sse::SseEvent;
 use crate::turn::Delivery;
 
+const IN_PROGRESS: &str = "response.in_progress";
+
 #[derive(Debug)]
 pub(super) struct ResponseOutput {
     delivery: Delivery,
@@ -92,14 +94,23 @@ impl ResponseOutput {
     }
 
     /// A stream begins with two events that hold the response without output.
-    fn start_stream(&mut self) {
+    pub(super) fn start_stream(&mut self) {
+        if self.sequence_number == 0 {
+            self.push_response("response.created");
+            self.push_response(IN_PROGRESS);
+        }
+    }
+
+    /// Says once more that the response is being made, if its stream has begun.
+    pub(super) fn in_progress_again(&mut self) {
         if self.sequence_number > 0 {
-            return;
+            self.push_response(IN_PROGRESS);
         }
-        for kind in ["response.created", "response.in_progress"] {
-            let response = self.response("in_progress", Vec::new(), Value::Null);
-            self.push_event(kind, json!({"response": response}));
-        }
+    }
+
+    fn push_response(&mut self, kind: &str) {
+        let response = self.response("in_progress", Vec::new(), Value::Null);
+        self.push_event(kind, json!({"response": response}));
     }
 
     /// Adds an event, without starting the stream.
