@@ -14,7 +14,12 @@ use serde_json::{Value, json};
 
 static MODEL_TOOLS: LazyLock<ModelTools> = LazyLock::new(|| {
     let tools = read_tools(&json!([{ "name": "get_weather" }, { "name": "b", "server": "s" }])).expect("tools");
-    ModelTools::new(Arc::new(Toolbox::new(tools).expect("two tools")), BTreeSet::from(["direct".to_owned()]), 0)
+    ModelTools::new(
+        Arc::new(Toolbox::new(tools).expect("two tools")),
+        BTreeSet::from(["direct".to_owned()]),
+        &BTreeSet::new(),
+        0,
+    )
 });
 
 static KEYS: LazyLock<Vec<&str>> = LazyLock::new(|| {

@@ -43,6 +43,6 @@ pub use search_answer::{ANSWER_TOKENS_DEFAULT, SearchAnswer};
 pub use text::shorten;
 pub use tokens::BYTES_PER_TOKEN;
 pub use tool::{Tool, ToolsError, ToolsProblem, json_type_name, read_tools};
-pub use typescript::{Declarations, TypeText, type_of};
+pub use typescript::{Declarations, DeclaredTools, TypeText, type_of};
 pub use violation::Violation;
 pub use work::{OutOfBudget, WorkBudget};

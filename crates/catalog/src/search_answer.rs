@@ -1,5 +1,6 @@
 //! The text that answers a model's search.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use crate::text::shorten;
@@ -24,7 +25,8 @@ pub struct SearchAnswer {
 }
 
 impl SearchAnswer {
-    /// The best tool is shown whatever it costs; the others, best first, as long as they fit into `tokens_max`.
+    /// The best tool is shown whatever it costs; the others, best first, as long as they fit into `tokens_max`. Where a
+    /// long description does not fit, its first sentences stand for it.
     pub fn new(
         results: &SearchResults,
         catalog: &Catalog,
@@ -32,25 +34,28 @@ impl SearchAnswer {
         tokens_max: usize,
     ) -> SearchAnswer {
         let mut bytes_left = tokens_max * BYTES_PER_TOKEN_MIN;
-        let mut shown: Vec<&Hit> = Vec::new();
+        let mut shown: Vec<(&Hit, Cow<'_, str>)> = Vec::new();
         for hit in &results.hits {
-            let bytes = declarations.of(hit.tool).len();
-            if shown.is_empty() || bytes <= bytes_left {
-                bytes_left = bytes_left.saturating_sub(bytes);
-                shown.push(hit);
+            let mut text = Cow::Borrowed(declarations.of(hit.tool));
+            if text.len() > bytes_left {
+                text = Cow::Owned(declarations.shortened(hit.tool));
+            }
+            if shown.is_empty() || text.len() <= bytes_left {
+                bytes_left = bytes_left.saturating_sub(text.len());
+                shown.push((hit, text));
             }
         }
         let mut found = SearchAnswer { text: String::new(), shown: shown.len(), total: results.total_matches };
-        if shown.iter().any(|hit| catalog.tools()[hit.tool.0 as usize].output_schema.is_none()) {
+        if shown.iter().any(|(hit, _)| catalog.tools()[hit.tool.0 as usize].output_schema.is_none()) {
             found.text.push_str(Declarations::UNKNOWN_NOTE);
         }
-        shown.sort_by_key(|hit| hit.need);
-        for hits in shown.chunk_by(|a, b| a.need == b.need) {
+        shown.sort_by_key(|(hit, _)| hit.need);
+        for hits in shown.chunk_by(|(a, _), (b, _)| a.need == b.need) {
             if results.needs.len() > 1 {
-                found.line(&format!("// for: {}", echo(&results.needs[hits[0].need])));
+                found.line(&format!("// for: {}", echo(&results.needs[hits[0].0.need])));
             }
-            for hit in hits {
-                found.text.push_str(declarations.of(hit.tool));
+            for (_, text) in hits {
+                found.text.push_str(text);
             }
         }
         found.note_what_is_missing(results);

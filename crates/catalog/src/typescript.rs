@@ -16,5 +16,5 @@ mod repeats;
 mod shape;
 mod type_text;
 
-pub use declarations::Declarations;
+pub use declarations::{Declarations, DeclaredTools};
 pub use type_text::{TypeText, type_of};

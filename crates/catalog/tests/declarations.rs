@@ -288,3 +288,54 @@ fn declarations_cost_fewer_tokens_than_the_tools_they_declare() {
         assert!(of_declarations * 100 <= of_json * percent_max, "{source:?}: {of_declarations} of {of_json} tokens");
     }
 }
+
+/// A tool whose description has this many sentences.
+fn wordy(name: &str, sentences: usize) -> Value {
+    let description: Vec<String> = (0..sentences).map(|n| format!("Rule {n} of `{name}` must be kept.")).collect();
+    json!({"name": name, "description": description.join(" "), "parameters": {"type": "object", "properties": {
+        "command": {"type": "string", "description": "Words about the command. ".repeat(100)},
+    }}})
+}
+
+#[test]
+fn long_descriptions_are_declared_to_their_end() {
+    let declarations = declared(&json!([wordy("bash", 500)]));
+
+    let declaration = declarations.of(ToolIndex(0));
+    assert!(declaration.contains("Rule 499 of `bash` must be kept."), "{declaration}");
+    assert_eq!(declaration.matches("Words about the command").count(), 100);
+    assert_eq!(declarations.text().trim_start_matches(Declarations::UNKNOWN_NOTE), declaration);
+}
+
+#[test]
+fn within_a_budget_as_many_tools_are_declared_as_fit_and_cuts_are_told() {
+    let tools = json!([wordy("first", 100), wordy("second", 100), wordy("third", 1)]);
+    let declarations = declared(&tools);
+    let all = [ToolIndex(0), ToolIndex(1), ToolIndex(2)];
+
+    let enough = declarations.within(&all, declarations.text().len(), 0);
+    assert_eq!(enough.text, declarations.text(), "nothing is cut without need");
+
+    // The first description that fits is whole, the other is cut at a sentence.
+    let some = declarations.within(&all, declarations.text().len() - 1_000, 0);
+    assert_eq!(some.tools, all);
+    assert!(some.text.contains("Rule 99 of `first` must be kept."), "{}", some.text);
+    let cut = some.text.lines().find(|line| line.contains("Rule 0 of `second`")).unwrap();
+    assert!(cut.ends_with("must be kept."), "{cut}");
+    let told = some.text.lines().find(|line| line.contains("(Cut")).unwrap().trim();
+    let missing = tools[1]["description"].as_str().unwrap().len() - cut.trim_start_matches([' ', '*']).len();
+    let expected = format!("* (Cut: {missing} more bytes. `await describe(\"second\")` returns all of it.)");
+    assert_eq!(told, expected);
+
+    // What does not fit makes room for what does.
+    let small = declarations.of(ToolIndex(2)).len() + Declarations::UNKNOWN_NOTE.len();
+    let few = declarations.within(&all, small, 0);
+    assert_eq!((few.tools.as_slice(), few.text.as_str()), (&all[2..], declared(&json!([tools[2]])).text()));
+    assert_eq!(declarations.within(&all, 10, 0).tools, []);
+
+    // Where not all fit, room is left for the names of the others.
+    let fewer = declarations.within(&all, small + 100, 200);
+    assert_eq!(fewer.tools, []);
+    assert_eq!(declarations.summary(ToolIndex(0)), "Rule 0 of `first` must be kept");
+    assert_eq!(compile(&[("some.ts".to_owned(), some.text.clone()), ("few.ts".to_owned(), few.text.clone())]), []);
+}

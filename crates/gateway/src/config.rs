@@ -46,6 +46,7 @@ pub struct Config {
     pub(crate) turn_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) idle_timeout: Duration,
+    pub(crate) keep_alive: Duration,
     pub log: LevelFilter,
     pub(crate) step_endpoint: StepEndpoint,
     has_demo_model: bool,
@@ -141,6 +142,7 @@ impl GatewayOptions {
             turn_timeout: deadline("timeouts.turn_seconds", self.timeouts.turn_seconds, 1_800, &mut errors),
             connect_timeout: seconds("timeouts.connect_seconds", self.timeouts.connect_seconds, 10, &mut errors),
             idle_timeout: seconds("timeouts.idle_seconds", self.timeouts.idle_seconds, 600, &mut errors),
+            keep_alive: deadline("timeouts.keep_alive_seconds", self.timeouts.keep_alive_seconds, 5, &mut errors),
             log: self.log(&mut errors),
             step_endpoint: match self.step.enabled {
                 Some(false) => StepEndpoint::Off,
@@ -326,7 +328,7 @@ impl GatewayOptions {
         CodeModeConfig {
             default,
             models,
-            declarations_tokens_max: options.declarations_tokens_max.unwrap_or(4_000),
+            declarations_tokens_max: options.declarations_tokens_max.unwrap_or(16_000),
             hold_text_chars: options.hold_text_chars.unwrap_or(300),
             attempts_max: options.attempts_max.unwrap_or(5),
             model_calls_max: options.model_calls_max.unwrap_or(20),
@@ -420,6 +422,7 @@ impl Config {
                 turn_seconds: Some(self.turn_timeout.as_secs()),
                 connect_seconds: Some(self.connect_timeout.as_secs()),
                 idle_seconds: Some(self.idle_timeout.as_secs()),
+                keep_alive_seconds: Some(self.keep_alive.as_secs()),
             },
             step: StepOptions { enabled: Some(self.step_endpoint == StepEndpoint::Served) },
             store: match &self.store {

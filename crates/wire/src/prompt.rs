@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use dacapo_catalog::BYTES_PER_TOKEN;
+use dacapo_catalog::{BYTES_PER_TOKEN, DeclaredTools, Function, ToolIndex};
 use dacapo_replay::Toolbox;
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::allowed_callers::Toolsets;
 use crate::model_message::ModelMistake;
 
 /// Increased whenever the text of the prompt changes.
-pub const PROMPT_VERSION: u32 = 3;
+pub const PROMPT_VERSION: u32 = 4;
 
 pub(crate) const EXECUTE: &str = "execute";
 pub(crate) const SEARCH: &str = "search";
@@ -35,15 +35,18 @@ const MORE: &str = "More functions are not declared here. Find those that you ne
 const SEARCH_DESCRIPTION: &str = "\
 Finds functions for `{execute}` by what they do, and answers with their TypeScript declarations. Ask for all that the task needs in one query.";
 
-/// Limit of the list of names that replaces the declarations.
-const NAMES_BYTES_MAX: usize = 3_000;
+/// Part of the budget for declarations that is left for the names of other functions: a quarter.
+const NAMES_SHARE: usize = 4;
+/// They get this much, however small the budget is.
+const NAMES_BYTES_MIN: usize = 3_000;
 
 /// The tools that the model has in code mode.
 #[derive(Debug, Clone)]
 pub struct ModelTools {
     toolbox: Arc<Toolbox>,
-    /// The functions to declare, if the client defers the others to the search.
-    declared: Option<Arc<Toolbox>>,
+    declared: Arc<DeclaredTools>,
+    /// For the names of functions that are not declared.
+    names_bytes_max: usize,
     /// Tools that the model may call directly.
     direct: BTreeSet<String>,
     toolsets: Toolsets,
@@ -60,14 +63,28 @@ enum ProgramWriting {
 }
 
 impl ModelTools {
-    /// Declares the functions if that takes at most `declarations_tokens_max`. Otherwise the model has to search.
-    pub fn new(toolbox: Arc<Toolbox>, direct: BTreeSet<String>, declarations_tokens_max: usize) -> ModelTools {
+    /// Declares as many functions as fit into `declarations_tokens_max`, in the client's order; the model searches for the
+    /// rest. `deferred` are the positions of tools that the client itself leaves to the search.
+    pub fn new(
+        toolbox: Arc<Toolbox>,
+        direct: BTreeSet<String>,
+        deferred: &BTreeSet<usize>,
+        declarations_tokens_max: usize,
+    ) -> ModelTools {
         let free_name = |name: &'static str, alternative| if direct.contains(name) { alternative } else { name };
-        let fits = toolbox.declarations().text().len() <= declarations_tokens_max.saturating_mul(BYTES_PER_TOKEN);
+        let bytes_max = declarations_tokens_max.saturating_mul(BYTES_PER_TOKEN);
+        let names_bytes_max = (bytes_max / NAMES_SHARE).max(NAMES_BYTES_MIN);
+        let functions = toolbox.catalog().functions();
+        let offered: Vec<ToolIndex> = functions.iter().map(|function| function.tool).collect();
+        let offered: Vec<ToolIndex> =
+            offered.into_iter().filter(|tool| !deferred.contains(&(tool.0 as usize))).collect();
+        let declared = toolbox.declarations().within(&offered, bytes_max, names_bytes_max);
+        let is_whole = declared.tools.len() == functions.len();
         ModelTools {
             execute: free_name(EXECUTE, EXECUTE_ALTERNATIVE),
-            search: (!fits).then(|| free_name(SEARCH, SEARCH_ALTERNATIVE)),
-            declared: None,
+            search: (!is_whole).then(|| free_name(SEARCH, SEARCH_ALTERNATIVE)),
+            declared,
+            names_bytes_max,
             toolbox,
             direct,
             toolsets: Toolsets::Named,
@@ -82,23 +99,14 @@ impl ModelTools {
         self
     }
 
-    /// Declares only these functions, and lets the model search for the others.
-    #[must_use]
-    pub fn declaring(mut self, declared: Arc<Toolbox>, declarations_tokens_max: usize) -> ModelTools {
-        let search = if self.direct.contains(SEARCH) { SEARCH_ALTERNATIVE } else { SEARCH };
-        self.search.get_or_insert(search);
-        let bytes_max = declarations_tokens_max.saturating_mul(BYTES_PER_TOKEN);
-        self.declared = Some(declared).filter(|declared| declared.declarations().text().len() <= bytes_max);
-        self
-    }
-
     /// No programs: the model calls the client's tools directly.
     pub fn off(empty: Arc<Toolbox>) -> ModelTools {
         ModelTools {
             execute: EXECUTE,
             search: None,
+            declared: empty.declarations().within(&[], 0, 0),
+            names_bytes_max: 0,
             toolbox: empty,
-            declared: None,
             direct: BTreeSet::new(),
             toolsets: Toolsets::Named,
             programs: ProgramWriting::Off,
@@ -159,21 +167,15 @@ impl ModelTools {
             return Vec::new();
         }
         let mut description = RULES.to_owned();
-        match self.search {
-            None => {
-                description.push_str(DECLARED);
-                description.push_str(self.toolbox.declarations().text());
-            }
-            Some(search) if self.declared.as_ref().is_some_and(|declared| !declared.catalog().tools().is_empty()) => {
-                description.push_str(DECLARED);
-                description.push_str(self.declared.as_ref().map_or("", |declared| declared.declarations().text()));
-                description.push_str(&MORE.replace("{search}", search));
-                description.push_str(&self.names());
-            }
-            Some(search) => {
-                description.push_str(&SEARCHED.replace("{search}", search));
-                description.push_str(&self.names());
-            }
+        let has_declarations = self.search.is_none() || !self.declared.tools.is_empty();
+        if has_declarations {
+            description.push_str(DECLARED);
+            description.push_str(&self.declared.text);
+        }
+        if let Some(search) = self.search {
+            let hint = if has_declarations { MORE } else { SEARCHED };
+            description.push_str(&hint.replace("{search}", search));
+            description.push_str(&self.others());
         }
         let code = json!({"type": "string", "description": "The program: the body of an async TypeScript function."});
         let execute = json!({"type": "object", "properties": {"code": code}, "required": ["code"], "additionalProperties": false});
@@ -187,39 +189,36 @@ impl ModelTools {
         tools
     }
 
-    /// Names of the functions that are not declared, by namespace, up to [`NAMES_BYTES_MAX`].
-    fn names(&self) -> String {
-        let declared = self.declared.as_ref().map(|declared| declared.catalog());
-        let is_declared = |name: &str| declared.is_some_and(|catalog| catalog.find(name).is_some());
-        let catalog = self.toolbox.catalog();
-        let functions = catalog.functions().iter();
-        let mut functions: Vec<_> =
-            functions.filter(|function| !is_declared(catalog.qualified_name(function.tool))).collect();
+    /// The functions that are not declared, by namespace: with a few words about each if there is room, else as many
+    /// names as there is room for.
+    fn others(&self) -> String {
+        let declared: BTreeSet<ToolIndex> = self.declared.tools.iter().copied().collect();
+        let functions = self.toolbox.catalog().functions().iter();
+        let mut functions: Vec<&Function> = functions.filter(|function| !declared.contains(&function.tool)).collect();
         functions.sort_by_key(|function| (&function.namespace, &function.identifier));
-        let namespaces: Vec<_> = functions.chunk_by(|a, b| a.namespace == b.namespace).collect();
-        let room = NAMES_BYTES_MAX / namespaces.len().max(1);
+        let namespaces: Vec<&[&Function]> = functions.chunk_by(|a, b| a.namespace == b.namespace).collect();
+        let bytes_of_names: usize = functions.iter().map(|function| function.identifier.len() + ", ".len()).sum();
+        if bytes_of_names < self.names_bytes_max {
+            let summaries = self.summaries(&namespaces);
+            if summaries.len() <= self.names_bytes_max {
+                return summaries;
+            }
+        }
+        let room = self.names_bytes_max / namespaces.len().max(1);
+        namespaces.into_iter().map(|functions| names(functions, room)).collect()
+    }
+
+    fn summaries(&self, namespaces: &[&[&Function]]) -> String {
         let mut text = String::new();
         for functions in namespaces {
-            let mut line = match &functions[0].namespace {
-                Some(namespace) => format!("{namespace}.* ({}):", functions.len()),
-                None => format!("{} functions:", functions.len()),
-            };
-            let mut named = 0;
-            for function in functions {
-                if line.len() + function.identifier.len() > room {
-                    break;
-                }
-                let separator = if named == 0 { " " } else { ", " };
-                // Writing to a string cannot fail.
-                write!(line, "{separator}{}", function.identifier).unwrap_or_default();
-                named += 1;
-            }
-            let more = functions.len() - named;
-            if more > 0 {
-                write!(line, " and {more} more").unwrap_or_default();
-            }
-            text.push_str(&line);
+            text.push_str(&heading(functions));
             text.push('\n');
+            for function in *functions {
+                let summary = self.toolbox.declarations().summary(function.tool);
+                let separator = if summary.is_empty() { "" } else { ": " };
+                // Writing to a string cannot fail.
+                writeln!(text, "- {}{separator}{summary}", function.identifier).unwrap_or_default();
+            }
         }
         text
     }
@@ -237,12 +236,39 @@ impl ModelTools {
     }
 }
 
+fn heading(functions: &[&Function]) -> String {
+    match functions.first().and_then(|function| function.namespace.as_deref()) {
+        Some(namespace) => format!("{namespace}.* ({}):", functions.len()),
+        None => format!("{} functions:", functions.len()),
+    }
+}
+
+/// As many names of these functions as fit, on one line.
+fn names(functions: &[&Function], bytes_max: usize) -> String {
+    let mut line = heading(functions);
+    let mut named = 0;
+    for function in functions {
+        if line.len() + function.identifier.len() > bytes_max {
+            break;
+        }
+        let separator = if named == 0 { " " } else { ", " };
+        write!(line, "{separator}{}", function.identifier).unwrap_or_default();
+        named += 1;
+    }
+    let more = functions.len() - named;
+    if more > 0 {
+        write!(line, " and {more} more").unwrap_or_default();
+    }
+    line.push('\n');
+    line
+}
+
 /// The prompt with placeholders for the tools, for people to read.
 pub fn print_prompt() -> String {
     format!(
-        "prompt version {PROMPT_VERSION}\n\n── {EXECUTE}, when the declarations fit\n{RULES}{DECLARED}<declarations>\n\n── {EXECUTE}, when they do not\n{RULES}{}<names>\n\n── {EXECUTE}, when the client defers some of them\n{RULES}{DECLARED}<declarations>\n{}<names>\n\n── {SEARCH}, when they are not all declared\n{}\n",
-        SEARCHED.replace("{search}", SEARCH),
+        "prompt version {PROMPT_VERSION}\n\n── {EXECUTE}, when the declarations fit\n{RULES}{DECLARED}<declarations>\n\n── {EXECUTE}, when only some fit, or the client defers some of them\n{RULES}{DECLARED}<declarations>\n{}<names>\n\n── {EXECUTE}, when none fits\n{RULES}{}<names>\n\n── {SEARCH}, when they are not all declared\n{}\n",
         MORE.replace("{search}", SEARCH),
+        SEARCHED.replace("{search}", SEARCH),
         SEARCH_DESCRIPTION.replace("{execute}", EXECUTE),
     )
 }

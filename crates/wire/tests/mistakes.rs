@@ -9,7 +9,7 @@ use dacapo_wire::{CallReply, ModelCall, ModelMessage, ModelTools};
 #[test]
 fn a_message_that_was_made_fit_stays_as_it_is() {
     let toolbox = Toolbox::read(r#"[{"name": "get_weather"}]"#).expect("a tool");
-    let model_tools = ModelTools::new(Arc::new(toolbox), BTreeSet::new(), 1_000);
+    let model_tools = ModelTools::new(Arc::new(toolbox), BTreeSet::new(), &BTreeSet::new(), 1_000);
     let call = |arguments: &str| ModelCall {
         name: "execute".to_owned(),
         arguments: arguments.to_owned(),
@@ -25,7 +25,7 @@ fn a_message_that_was_made_fit_stays_as_it_is() {
 #[test]
 fn a_search_that_asks_for_a_wrong_number_is_told_so() {
     let toolbox = Toolbox::read(r#"[{"name": "get_weather"}]"#).expect("a tool");
-    let model_tools = ModelTools::new(Arc::new(toolbox), BTreeSet::new(), 0);
+    let model_tools = ModelTools::new(Arc::new(toolbox), BTreeSet::new(), &BTreeSet::new(), 0);
     let search = |limit: &str| {
         let arguments = format!(r#"{{"query": "sky"{limit}}}"#);
         let calls = vec![ModelCall { name: "search".to_owned(), arguments, ..ModelCall::default() }];

@@ -15,7 +15,7 @@ const TOOLS: &str = r#"[
 fn told(declarations_tokens_max: usize) -> String {
     let toolbox = Arc::new(Toolbox::read(TOOLS).expect("tools"));
     let direct: BTreeSet<String> = ["search".to_owned()].into();
-    let model_tools = ModelTools::new(toolbox, direct, declarations_tokens_max);
+    let model_tools = ModelTools::new(toolbox, direct, &BTreeSet::new(), declarations_tokens_max);
     let tools = model_tools.tools().into_iter();
     let printed = tools
         .map(|(name, description, parameters)| [format!("── {name} {parameters}\n"), description, "\n".to_owned()]);
@@ -27,4 +27,32 @@ fn the_prompt_is_what_it_is() {
     insta::assert_snapshot!("prompt", print_prompt());
     insta::assert_snapshot!("declared", told(1_000));
     insta::assert_snapshot!("searched", told(10));
+}
+
+/// The functions that fit are declared, in the client's order; the others are named, with a few words about each.
+#[test]
+fn of_too_many_functions_as_many_are_declared_as_fit() {
+    let tool = |at: usize| {
+        let description = format!("Does the thing number {at}. {}", "It has more to say about it. ".repeat(20));
+        serde_json::json!({"name": format!("thing_{at}"), "description": description, "parameters": {"type": "object"}})
+    };
+    let tools: Vec<_> = (0..100).map(tool).collect();
+    let toolbox = Arc::new(Toolbox::read(&serde_json::json!(tools).to_string()).expect("tools"));
+    let tokens_max = 8_000;
+    let model_tools = ModelTools::new(toolbox, BTreeSet::new(), &BTreeSet::new(), tokens_max);
+    let tools = model_tools.tools();
+    let (name, description, _) = &tools[0];
+
+    assert_eq!((*name, tools[1].0), ("execute", "search"));
+    let declared = description.matches("declare function").count();
+    assert!((20..60).contains(&declared), "{declared}");
+    assert!(description.contains(&format!("declare function thing_{}(", declared - 1)));
+    assert!(
+        description.contains(&format!(
+            "{} functions:\n- thing_{declared}: Does the thing number {declared}\n",
+            100 - declared
+        ))
+    );
+    assert!(description.len() < tokens_max * 4 + 2_000, "{}", description.len());
+    assert_eq!(model_tools.tools()[0].1, *description, "word for word, request after request");
 }

@@ -2,19 +2,36 @@
 
 use crate::text::prefix;
 
-/// A description longer than this is cut; a field's, and a tool's.
-const FIELD_BYTES_MAX: usize = 1_024;
-const TOOL_BYTES_MAX: usize = 4_096;
-
 /// The text on one line.
 pub(super) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
-    cut(&harmless(&words.join(" ")), FIELD_BYTES_MAX).trim().to_owned()
+    harmless(&words.join(" ")).trim().to_owned()
+}
+
+/// The first sentence of the text, on one line of at most `bytes_max`.
+pub(super) fn summary(text: &str, bytes_max: usize) -> String {
+    // What follows is not looked at: descriptions can be long.
+    let start = one_line(prefix(text.trim_start(), bytes_max.saturating_mul(2)));
+    let sentence = start.split_once(". ").map_or(start.as_str(), |(first, _)| first).trim_end_matches('.');
+    cut(sentence, bytes_max)
+}
+
+/// As many whole sentences of the text as fit into `bytes_max`, or else words.
+pub(super) fn sentences(text: &str, bytes_max: usize) -> &str {
+    let start = prefix(text, bytes_max);
+    if start.len() == text.len() {
+        return text;
+    }
+    let ends = |mark: &str| start.rfind(mark).map(|at| at + mark.trim_end().len());
+    let end = [".\n", ". ", "!\n", "! ", "?\n", "? ", "\n\n"].into_iter().filter_map(ends).max();
+    // A sentence that ends early would leave most of the room empty.
+    let end = end.filter(|end| *end >= bytes_max / 2).or_else(|| start.rfind(char::is_whitespace));
+    start[..end.unwrap_or(start.len())].trim_end()
 }
 
 /// The lines of the text that are not empty, without the indentation they have in common.
 pub(super) fn lines(text: &str) -> Vec<String> {
-    let text = cut(&harmless(text), TOOL_BYTES_MAX);
+    let text = harmless(text);
     let indent = |line: &&str| line.len() - line.trim_start().len();
     // The first line of a docstring begins after its quotes.
     let shared = text.lines().skip(1).filter(|line| !line.trim().is_empty()).map(|line| indent(&line)).min();

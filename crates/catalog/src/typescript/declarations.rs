@@ -17,6 +17,10 @@ use crate::tool::Tool;
 const VALUES_MAX: usize = 40;
 /// In the declaration itself.
 const WARNINGS_SHOWN_MAX: usize = 3;
+/// A shortened description has no more than this, and a line that says how to read the rest.
+const SHORTENED_BYTES_MAX: usize = 800;
+/// Of a tool that is not declared.
+const SUMMARY_BYTES_MAX: usize = 100;
 
 /// Words that no function can be declared by, though an object may have it as a property.
 /// Sorted, for binary search.
@@ -46,7 +50,26 @@ pub struct Declarations {
     functions: Arc<Vec<Function>>,
     text: OnceLock<String>,
     of_tools: Vec<OnceLock<String>>,
+    /// The first answer of [`within`](Declarations::within), which is asked again and again in the same way.
+    within: OnceLock<(Vec<ToolIndex>, [usize; 2], Arc<DeclaredTools>)>,
     warnings: OnceLock<Vec<Warning>>,
+}
+
+/// Tools that are declared together, within a budget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeclaredTools {
+    /// Their declarations.
+    pub text: String,
+    /// The tools, in the order in which they were asked for.
+    pub tools: Vec<ToolIndex>,
+}
+
+/// How much of the tool's description its declaration holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DescriptionLength {
+    Whole,
+    /// The first sentences, if it is long, and how to read the rest.
+    Shortened,
 }
 
 impl Declarations {
@@ -55,17 +78,79 @@ impl Declarations {
 
     pub(crate) fn new(tools: Arc<Vec<Tool>>, functions: Arc<Vec<Function>>) -> Declarations {
         let of_tools = tools.iter().map(|_| OnceLock::new()).collect();
-        Declarations { tools, functions, text: OnceLock::new(), of_tools, warnings: OnceLock::new() }
+        let (text, within, warnings) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Declarations { tools, functions, text, of_tools, within, warnings }
     }
 
     /// All tools: the client's functions, then a namespace for each server, in the order of their
     /// names.
     pub fn text(&self) -> &str {
         self.text.get_or_init(|| {
-            let mut blocks: Vec<FunctionDeclaration> = self.blocks().collect();
-            blocks.sort_by_key(|block| (&block.function.namespace, &block.function.identifier));
-            text(&blocks.iter().collect::<Vec<_>>())
+            let blocks: Vec<FunctionDeclaration> = self.blocks().collect();
+            text(blocks.iter().collect())
         })
+    }
+
+    /// As many of these tools as fit into `bytes_max`, those in front first. If not all of them fit, `bytes_for_rest` of it
+    /// are left free. Long descriptions are shortened where there is no room for the whole.
+    ///
+    /// # Panics
+    ///
+    /// If a tool is of another catalog.
+    pub fn within(&self, tools: &[ToolIndex], bytes_max: usize, bytes_for_rest: usize) -> Arc<DeclaredTools> {
+        let choose = || {
+            let all = self.chosen_within(tools, bytes_max);
+            let is_all = all.tools.len() == tools.len();
+            if is_all { all } else { self.chosen_within(tools, bytes_max.saturating_sub(bytes_for_rest)) }
+        };
+        let budget = [bytes_max, bytes_for_rest];
+        let (known_tools, known_budget, known) =
+            self.within.get_or_init(|| (tools.to_vec(), budget, Arc::new(choose())));
+        if known_tools == tools && *known_budget == budget { Arc::clone(known) } else { Arc::new(choose()) }
+    }
+
+    fn chosen_within(&self, tools: &[ToolIndex], bytes_max: usize) -> DeclaredTools {
+        if tools.len() == self.tools.len() && self.text().len() <= bytes_max {
+            return DeclaredTools { text: self.text().to_owned(), tools: tools.to_vec() };
+        }
+        let mut bytes_left = bytes_max.saturating_sub(Declarations::UNKNOWN_NOTE.len());
+        let mut chosen = Vec::new();
+        for tool in tools {
+            let shortened = self.block(*tool, DescriptionLength::Shortened);
+            let bytes = scopes(&[&shortened]).len();
+            if bytes <= bytes_left {
+                bytes_left -= bytes;
+                chosen.push((*tool, shortened, bytes));
+            }
+        }
+        for (tool, block, bytes) in &mut chosen {
+            let more = self.of(*tool).len().saturating_sub(*bytes);
+            if more > 0 && more <= bytes_left {
+                bytes_left -= more;
+                *block = self.block(*tool, DescriptionLength::Whole);
+            }
+        }
+        let tools = chosen.iter().map(|(tool, ..)| *tool).collect();
+        DeclaredTools { text: text(chosen.iter().map(|(_, block, _)| block).collect()), tools }
+    }
+
+    /// One tool like [`of`](Self::of), with the first sentences of a long description and how to read the rest.
+    ///
+    /// # Panics
+    ///
+    /// If the tool is of another catalog.
+    pub fn shortened(&self, tool: ToolIndex) -> String {
+        scopes(&[&self.block(tool, DescriptionLength::Shortened)])
+    }
+
+    /// What a tool is for, in a few words; empty if it has no description.
+    ///
+    /// # Panics
+    ///
+    /// If the tool is of another catalog.
+    pub fn summary(&self, tool: ToolIndex) -> String {
+        let description = self.tools[tool.0 as usize].description.as_deref().unwrap_or_default();
+        comment::summary(description, SUMMARY_BYTES_MAX)
     }
 
     /// One tool, with the types that it needs.
@@ -74,9 +159,7 @@ impl Declarations {
     ///
     /// If the tool is of another catalog.
     pub fn of(&self, tool: ToolIndex) -> &str {
-        let index = tool.0 as usize;
-        self.of_tools[index]
-            .get_or_init(|| scopes(&[&FunctionDeclaration::new(&self.functions[index], &self.tools[index])]))
+        self.of_tools[tool.0 as usize].get_or_init(|| scopes(&[&self.block(tool, DescriptionLength::Whole)]))
     }
 
     /// Schemas that are not fully shown, in the order of the tools.
@@ -95,7 +178,12 @@ impl Declarations {
     }
 
     fn blocks(&self) -> impl Iterator<Item = FunctionDeclaration<'_>> {
-        self.functions.iter().zip(&*self.tools).map(|(function, tool)| FunctionDeclaration::new(function, tool))
+        (0..self.tools.len() as u32).map(|index| self.block(ToolIndex(index), DescriptionLength::Whole))
+    }
+
+    fn block(&self, tool: ToolIndex, length: DescriptionLength) -> FunctionDeclaration<'_> {
+        let index = tool.0 as usize;
+        FunctionDeclaration::new(&self.functions[index], &self.tools[index], length)
     }
 }
 
@@ -111,7 +199,7 @@ struct FunctionDeclaration<'a> {
 }
 
 impl<'a> FunctionDeclaration<'a> {
-    fn new(function: &'a Function, tool: &Tool) -> FunctionDeclaration<'a> {
+    fn new(function: &'a Function, tool: &Tool, length: DescriptionLength) -> FunctionDeclaration<'a> {
         let mut schemas = vec![(&tool.input_schema, Kinds::OBJECT)];
         schemas.extend(tool.output_schema.iter().map(|schema| (schema, Kinds::ALL)));
         let Expressions { types, definitions, warnings } = Expressions::of(&schemas, VALUES_MAX);
@@ -121,7 +209,16 @@ impl<'a> FunctionDeclaration<'a> {
             .flat_map(|(side, warnings)| warnings.iter().map(move |reason| format!("{side} schema: {reason}")))
             .collect();
 
-        let mut lines = tool.description.as_deref().map(comment::lines).unwrap_or_default();
+        let description = tool.description.as_deref().unwrap_or_default();
+        let shown = match length {
+            DescriptionLength::Whole => description,
+            DescriptionLength::Shortened => comment::sentences(description, SHORTENED_BYTES_MAX),
+        };
+        let mut lines = comment::lines(shown);
+        if shown.len() < description.len() {
+            let (more, name) = (description.len() - shown.len(), function.expression());
+            lines.push(format!("(Cut: {more} more bytes. `await describe(\"{name}\")` returns all of it.)"));
+        }
         for (tag, doc) in [("@param args", Some(&args.doc)), ("@returns", result.map(|result| &result.doc))] {
             let new = doc.filter(|doc| !doc.is_empty() && !lines.contains(doc));
             lines.extend(new.map(|doc| format!("{tag} {doc}")));
@@ -173,9 +270,11 @@ fn takes_no_argument(input_schema: &Value) -> bool {
         })
 }
 
-fn text(order: &[&FunctionDeclaration]) -> String {
-    let note = if order.iter().any(|block| block.has_unknown_result) { Declarations::UNKNOWN_NOTE } else { "" };
-    format!("{note}{}", scopes(order))
+/// The blocks, in the order of their names.
+fn text(mut blocks: Vec<&FunctionDeclaration>) -> String {
+    blocks.sort_by_key(|block| (&block.function.namespace, &block.function.identifier));
+    let note = if blocks.iter().any(|block| block.has_unknown_result) { Declarations::UNKNOWN_NOTE } else { "" };
+    format!("{note}{}", scopes(&blocks))
 }
 
 /// The blocks, which stand in order, each in its scope.

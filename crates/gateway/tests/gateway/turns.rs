@@ -205,7 +205,7 @@ text = "{{result/data}}"
 "#;
     let model = Model::start(script).await;
     let gateway = RunningGateway::start(options(&model)).await;
-    let mut tools: Vec<Value> = (0..400).map(|number| tool(&format!("tool_{number}"), &["a", "b", "c"])).collect();
+    let mut tools: Vec<Value> = (0..1_000).map(|number| tool(&format!("tool_{number}"), &["a", "b", "c"])).collect();
     tools.push(tool("send_mail", &["to"]));
     let mut request = with(body("write to her"), &json!({"tools": tools}));
     let first = post_json(&gateway.url, &request).await.json();
