@@ -135,6 +135,20 @@ pub(crate) struct Media {
     pub kind: MediaKind,
     pub source: MediaSource,
     pub name: Option<String>,
+    /// How closely an image is looked at: `low`, `high` or `auto`, on `OpenAI`'s wires.
+    pub detail: Option<String>,
+}
+
+impl Media {
+    pub(crate) fn image(url: &str, detail: Option<&str>) -> Media {
+        let (kind, source) = (MediaKind::Image, MediaSource::of(url));
+        Media { kind, source, name: None, detail: detail.map(str::to_owned) }
+    }
+
+    pub(crate) fn file(url: &str, name: Option<&str>) -> Media {
+        let (kind, source) = (MediaKind::File, MediaSource::of(url));
+        Media { kind, source, name: name.map(str::to_owned), detail: None }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,17 +212,53 @@ pub(crate) struct RequestParams {
     pub effort: Option<ReasoningEffort>,
     pub format: Option<ResponseFormat>,
     pub user: Option<String>,
+    /// How long answers should be: `low`, `medium` or `high`.
+    pub verbosity: Option<Value>,
+    /// Fields of [`SHARED_BY_OPENAI`], as they are.
+    pub shared: Map<String, Value>,
     /// Fields that only the client's wire has. They are left out, and a response header names them.
     pub dropped: Vec<String>,
+}
+
+/// Fields that have the same name and meaning on both of `OpenAI`'s wires.
+pub(crate) const SHARED_BY_OPENAI: [&str; 6] =
+    ["metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "user"];
+
+/// Those of them that name who asks, best first.
+pub(crate) const USER_FIELDS: [&str; 2] = ["safety_identifier", "user"];
+
+impl RequestParams {
+    /// The fields of a body that both of `OpenAI`'s wires have.
+    pub(crate) fn shared_fields(body: &Map<String, Value>) -> Map<String, Value> {
+        let is_shared = |(key, value): &(&String, &Value)| SHARED_BY_OPENAI.contains(&key.as_str()) && is_set(value);
+        body.iter().filter(is_shared).map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    /// Who asks, in these fields.
+    pub(crate) fn user_in(shared: &Map<String, Value>) -> Option<String> {
+        USER_FIELDS.iter().find_map(|key| shared.get(*key)?.as_str()).map(str::to_owned)
+    }
+
+    /// Writes these fields. A client of another wire may have named a user under none of their names.
+    pub(crate) fn write_shared(&self, body: &mut Map<String, Value>) {
+        body.extend(self.shared.clone());
+        if let Some(user) = self.user.as_deref().filter(|_| RequestParams::user_in(&self.shared).is_none()) {
+            body.insert("user".to_owned(), Value::from(user));
+        }
+    }
 }
 
 /// How much a model may reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReasoningEffort {
     None,
+    Minimal,
     Low,
     Medium,
     High,
+    XHigh,
+    /// Only on Messages.
+    Max,
 }
 
 /// The format that the model's answer must have.
@@ -233,19 +283,25 @@ impl ReasoningEffort {
     pub(crate) fn parse(name: &str) -> Option<ReasoningEffort> {
         match name {
             "none" => Some(ReasoningEffort::None),
-            "minimal" | "low" => Some(ReasoningEffort::Low),
+            "minimal" => Some(ReasoningEffort::Minimal),
+            "low" => Some(ReasoningEffort::Low),
             "medium" => Some(ReasoningEffort::Medium),
-            "high" | "xhigh" | "max" => Some(ReasoningEffort::High),
+            "high" => Some(ReasoningEffort::High),
+            "xhigh" => Some(ReasoningEffort::XHigh),
+            "max" => Some(ReasoningEffort::Max),
             _ => None,
         }
     }
 
-    pub(crate) fn name(self) -> &'static str {
+    /// The name on `OpenAI`'s wires, which have nothing above `xhigh`.
+    pub(crate) fn openai_name(self) -> &'static str {
         match self {
             ReasoningEffort::None => "none",
+            ReasoningEffort::Minimal => "minimal",
             ReasoningEffort::Low => "low",
             ReasoningEffort::Medium => "medium",
             ReasoningEffort::High => "high",
+            ReasoningEffort::XHigh | ReasoningEffort::Max => "xhigh",
         }
     }
 
@@ -255,6 +311,7 @@ impl ReasoningEffort {
             0 => ReasoningEffort::None,
             1..=4_096 => ReasoningEffort::Low,
             4_097..=12_288 => ReasoningEffort::Medium,
+            // Not every model has more.
             _ => ReasoningEffort::High,
         }
     }
@@ -263,9 +320,12 @@ impl ReasoningEffort {
     pub(crate) fn budget(self) -> u64 {
         match self {
             ReasoningEffort::None => 0,
+            ReasoningEffort::Minimal => 1_024,
             ReasoningEffort::Low => 2_048,
             ReasoningEffort::Medium => 8_192,
             ReasoningEffort::High => 16_384,
+            ReasoningEffort::XHigh => 24_576,
+            ReasoningEffort::Max => 32_768,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::allowed_callers::{Extensions, ProgramDeclaration, ToolSplit};
 use crate::client_wire::{Body, CallIds, ExplicitState, HistoryReading, ParamNames, ProgramHistory, RequestSurvey};
 use crate::conversation::{Conversation, ConversationItem};
 use crate::model_history::ModelHistory;
-use crate::neutral::{ReasoningEffort, ToolDeclaration, ToolInput};
+use crate::neutral::{ReasoningEffort, ToolDeclaration, ToolInput, USER_FIELDS};
 use crate::plain_mode::{StateOpener, StoredStates};
 use crate::prompt::ModelTools;
 use crate::provider_wire::{BodyOrigin, StopSequences, TextTools};
@@ -213,15 +213,8 @@ impl RequestReader<'_> {
             .get(&tools)
             .map_err(|error| BadRequest::new(split.request_path(&error.path), error.message))?;
         let tokens_max = self.defaults.declarations_tokens_max;
-        let mut model_tools =
-            ModelTools::new(Arc::clone(&toolbox), split.direct, tokens_max).with_toolsets(split.toolsets);
-        if !split.deferred.is_empty() {
-            let declared = split.tools.iter().enumerate().filter(|(at, _)| !split.deferred.contains(at));
-            let declared: Vec<&Value> = declared.map(|(_, tool)| tool.as_ref()).collect();
-            let declared = serde_json::to_string(&declared).unwrap_or_default();
-            let declared = self.toolboxes.get(&declared).map_err(|error| BadRequest::new("tools", error.message))?;
-            model_tools = model_tools.declaring(declared, tokens_max);
-        }
+        let model_tools = ModelTools::new(Arc::clone(&toolbox), split.direct, &split.deferred, tokens_max)
+            .with_toolsets(split.toolsets);
         Ok(ProgramTools {
             toolbox,
             digest: tools_digest(&tools),
@@ -321,6 +314,7 @@ impl RequestReader<'_> {
             (params.effort > Some(ReasoningEffort::None) && carried.effort.is_none(), "reasoning effort"),
             (params.format.is_some() && carried.format.is_none(), "response format"),
             (params.user.is_some() && carried.user.is_none(), "user"),
+            (params.verbosity != carried.verbosity, "verbosity"),
         ];
         let choice = body.get("tool_choice");
         let is_choice_lost = choice.is_some_and(Value::is_object)
@@ -328,12 +322,15 @@ impl RequestReader<'_> {
             && choice.is_some_and(|choice| choice["type"] != "auto");
         let lost = lost.into_iter().chain([(is_choice_lost, "tool_choice")]);
         let lost = lost.filter(|(is_lost, _)| *is_lost).map(|(_, name)| name.to_owned());
+        // Who asks is carried under another name.
+        let is_lost = |key: &&String| !carried.shared.contains_key(*key) && !USER_FIELDS.contains(&key.as_str());
+        let shared = params.shared.keys().filter(is_lost).cloned();
         let tools = passed_tools.iter().filter(|entry| client.0.read_tool(entry).is_none());
         let tools = tools.map(|entry| {
             let name = entry.get("type").or_else(|| entry.get("name")).and_then(Value::as_str).unwrap_or("?");
             format!("tools: {name}")
         });
-        params.dropped.iter().cloned().chain(lost).chain(tools).collect()
+        params.dropped.iter().cloned().chain(shared).chain(lost).chain(tools).collect()
     }
 }
 

@@ -506,6 +506,53 @@ async fn what_the_models_wire_cannot_carry_is_told() {
     assert_eq!(asked["tools"].as_array().unwrap().len(), 1);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_both_wires_of_openai_have_is_carried_between_them() {
+    let model = Model::start("[[turn]]\ntext = \"hello\"\n").await;
+    let shared = json!({
+        "metadata": {"team": "a"}, "prompt_cache_key": "k1", "prompt_cache_retention": "24h",
+        "safety_identifier": "s1", "service_tier": "flex", "user": "u1",
+    });
+    let image = "data:image/png;base64,aGk=";
+    for effort in ["minimal", "xhigh"] {
+        let chat = json!({"reasoning_effort": effort, "verbosity": "low"});
+        let responses = json!({"reasoning": {"effort": effort}, "text": {"verbosity": "low"}});
+        let chat_image = json!({"type": "image_url", "image_url": {"url": image, "detail": "low"}});
+        let responses_image = json!({"type": "input_image", "image_url": image, "detail": "low"});
+        let pairs = [
+            (Wire::Chat, Wire::Responses, &chat, &responses, [&chat_image, &responses_image]),
+            (Wire::Responses, Wire::Chat, &responses, &chat, [&responses_image, &chat_image]),
+        ];
+        for (client, upstream, sent, expected, [sent_image, expected_image]) in pairs {
+            let gateway = RunningGateway::start(options_on(&model, upstream)).await;
+            let mut conversation = ClientConversation::new(client, &TOOLS);
+            conversation.history.push(json!({"role": "user", "content": [sent_image]}));
+            conversation.extra = shared.clone();
+            conversation.extra.as_object_mut().unwrap().extend(sent.as_object().unwrap().clone());
+            let answered = post(&conversation, &gateway.url).await;
+            assert_eq!(answered.headers.get("x-dacapo-dropped"), None, "{client} to {upstream}");
+            let asked = model.asked().remove(0);
+            for (key, value) in shared.as_object().unwrap().iter().chain(expected.as_object().unwrap()) {
+                assert_eq!(&asked[key], value, "{client} to {upstream}: {key}");
+            }
+            let history = [&asked["messages"], &asked["input"]].into_iter().find(|list| list.is_array()).unwrap();
+            assert_eq!(&history[0]["content"][0], expected_image, "{client} to {upstream}");
+        }
+    }
+    // Messages has no place for most of it.
+    let gateway = RunningGateway::start(options_on(&model, Wire::Messages)).await;
+    let mut conversation = ClientConversation::new(Wire::Chat, &TOOLS);
+    conversation.user("hi");
+    conversation.extra = shared;
+    conversation.extra["verbosity"] = json!("low");
+    let answered = post(&conversation, &gateway.url).await;
+    assert_eq!(
+        answered.headers["x-dacapo-dropped"].to_str().unwrap(),
+        "metadata, prompt_cache_key, prompt_cache_retention, service_tier, verbosity"
+    );
+    assert_eq!(model.asked()[0]["metadata"], json!({"user_id": "s1"}));
+}
+
 /// Thoughts must come back to their provider byte for byte, in front of the calls that they led to; the scripted model
 /// refuses them otherwise.
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::client_wire::ParamNames;
-use crate::neutral::{ReasoningEffort, RequestParams, ResponseFormat, is_set};
+use crate::neutral::{ReasoningEffort, RequestParams, ResponseFormat, SHARED_BY_OPENAI, is_set};
 use crate::turn::{CallsPerMessage, Delivery, ResponsePrefs, StreamUsage, ToolChoice};
 use crate::usage::TokenCounts;
 
@@ -53,7 +53,7 @@ pub(super) const NAMES: ParamNames = ParamNames {
 };
 
 /// Fields that are read elsewhere, or that have no meaning on other wires.
-const KNOWN: [&str; 19] = [
+const KNOWN: [&str; 17] = [
     "model",
     "messages",
     "tools",
@@ -68,9 +68,7 @@ const KNOWN: [&str; 19] = [
     "stop",
     "reasoning_effort",
     "response_format",
-    "user",
-    "safety_identifier",
-    "prompt_cache_key",
+    "verbosity",
     "store",
     "n",
 ];
@@ -79,12 +77,15 @@ pub(super) fn read(body: &Map<String, Value>) -> RequestParams {
     let text = |key: &str| body.get(key).and_then(Value::as_str).map(str::to_owned);
     let mut dropped: Vec<String> = body
         .iter()
-        .filter(|(key, value)| is_set(value) && !KNOWN.contains(&key.as_str()))
+        .filter(|(key, value)| {
+            is_set(value) && !KNOWN.contains(&key.as_str()) && !SHARED_BY_OPENAI.contains(&key.as_str())
+        })
         .map(|(key, _)| key.clone())
         .collect();
     if body.get("n").is_some_and(|n| n.as_u64() != Some(1) && !n.is_null()) {
         dropped.push("n".to_owned());
     }
+    let shared = RequestParams::shared_fields(body);
     RequestParams {
         model: text("model").unwrap_or_default(),
         tokens_max: ["max_completion_tokens", "max_tokens"].iter().find_map(|key| body.get(*key)?.as_u64()),
@@ -97,7 +98,9 @@ pub(super) fn read(body: &Map<String, Value>) -> RequestParams {
         },
         effort: body.get("reasoning_effort").and_then(Value::as_str).and_then(ReasoningEffort::parse),
         format: body.get("response_format").and_then(format),
-        user: text("safety_identifier").or_else(|| text("user")),
+        user: RequestParams::user_in(&shared),
+        verbosity: body.get("verbosity").filter(|value| is_set(value)).cloned(),
+        shared,
         dropped,
     }
 }
@@ -118,7 +121,7 @@ pub(super) fn write(params: &RequestParams) -> Map<String, Value> {
     set("temperature", params.temperature.map(Value::from));
     set("top_p", params.top_p.map(Value::from));
     set("stop", (!params.stops.is_empty()).then(|| json!(params.stops)));
-    set("reasoning_effort", params.effort.map(|effort| Value::from(effort.name())));
+    set("reasoning_effort", params.effort.map(|effort| Value::from(effort.openai_name())));
     set(
         "response_format",
         params.format.as_ref().map(|format| match format {
@@ -128,7 +131,8 @@ pub(super) fn write(params: &RequestParams) -> Map<String, Value> {
             }
         }),
     );
-    set("user", params.user.as_deref().map(Value::from));
+    set("verbosity", params.verbosity.clone());
+    params.write_shared(&mut body);
     body
 }
 

@@ -37,11 +37,10 @@ pub(super) fn read_result(message: &Value) -> ToolResult {
 fn content_part(part: &Value) -> MessagePart {
     let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str);
     if let Some(url) = text("/image_url/url").or_else(|| text("/image_url")) {
-        return MessagePart::Media(Media { kind: MediaKind::Image, source: MediaSource::of(url), name: None });
+        return MessagePart::Media(Media::image(url, text("/image_url/detail")));
     }
     if let Some(data) = text("/file/file_data") {
-        let name = text("/file/filename").map(str::to_owned);
-        return MessagePart::Media(Media { kind: MediaKind::File, source: MediaSource::of(data), name });
+        return MessagePart::Media(Media::file(data, text("/file/filename")));
     }
     match text("/text").or_else(|| text("/refusal")) {
         Some(text) => MessagePart::Text(text.to_owned()),
@@ -105,7 +104,13 @@ fn plain_content(parts: Vec<Value>) -> Value {
 
 fn write_media(media: &Media) -> Value {
     match media.kind {
-        MediaKind::Image => json!({"type": "image_url", "image_url": {"url": media.source.url()}}),
+        MediaKind::Image => {
+            let mut image = json!({"url": media.source.url()});
+            if let Some(detail) = &media.detail {
+                image["detail"] = Value::from(detail.as_str());
+            }
+            json!({"type": "image_url", "image_url": image})
+        }
         MediaKind::File if matches!(media.source, MediaSource::Url(_)) => {
             json!({"type": "text", "text": format!("(a file at {}, which this model cannot be given)", media.source.url())})
         }

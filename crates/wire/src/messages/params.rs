@@ -57,6 +57,7 @@ pub(super) fn read(body: &Map<String, Value>) -> RequestParams {
         format: config.and_then(|config| config.get("format")).or_else(|| body.get("output_format")).and_then(format),
         user: body.get("metadata").and_then(|metadata| metadata.get("user_id")?.as_str()).map(str::to_owned),
         dropped: unknown.map(|(key, _)| key.clone()).collect(),
+        ..RequestParams::default()
     }
 }
 

@@ -64,7 +64,7 @@ fn media(block: &Value) -> MessagePart {
         _ => None,
     };
     match source {
-        Some(source) => MessagePart::Media(Media { kind, source, name }),
+        Some(source) => MessagePart::Media(Media { kind, source, name, detail: None }),
         // A file that the provider stores; only its id is known.
         None => MessagePart::Text(block.to_string()),
     }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::fields;
 use super::tools::{self, FunctionName};
 use crate::client_wire::ParamNames;
-use crate::neutral::{ReasoningEffort, RequestParams, ResponseFormat, is_set};
+use crate::neutral::{ReasoningEffort, RequestParams, ResponseFormat, SHARED_BY_OPENAI, is_set};
 use crate::turn::{CallsPerMessage, Delivery, ResponsePrefs, StreamUsage, ToolChoice};
 use crate::usage::TokenCounts;
 
@@ -41,7 +41,7 @@ pub(super) const NAMES: ParamNames =
     ParamNames { tokens_max: &["max_output_tokens"], effort: "reasoning.effort", stops: None };
 
 /// Fields that are read elsewhere, or that have no meaning on other wires.
-const KNOWN: [&str; 21] = [
+const KNOWN: [&str; 18] = [
     "model",
     "input",
     "instructions",
@@ -55,9 +55,6 @@ const KNOWN: [&str; 21] = [
     "top_p",
     "reasoning",
     "text",
-    "user",
-    "safety_identifier",
-    "prompt_cache_key",
     "store",
     "include",
     "background",
@@ -67,15 +64,17 @@ const KNOWN: [&str; 21] = [
 
 pub(super) fn read(body: &Map<String, Value>) -> RequestParams {
     let text = |key: &str| body.get(key).and_then(Value::as_str).map(str::to_owned);
-    let unknown = body.iter().filter(|(key, value)| is_set(value) && !KNOWN.contains(&key.as_str()));
+    let is_known = |key: &str| KNOWN.contains(&key) || SHARED_BY_OPENAI.contains(&key);
+    let unknown = body.iter().filter(|(key, value)| is_set(value) && !is_known(key.as_str()));
     let mut dropped: Vec<String> = unknown.map(|(key, _)| key.clone()).collect();
-    let inner = [("text", "format"), ("reasoning", "effort")];
+    let inner = [("text", ["format", "verbosity"]), ("reasoning", ["effort", "summary"])];
     for (key, known) in inner {
         let fields = body.get(key).and_then(Value::as_object).into_iter().flatten();
-        let unknown = fields.filter(|(name, value)| !value.is_null() && *name != known && *name != "summary");
+        let unknown = fields.filter(|(name, value)| !value.is_null() && !known.contains(&name.as_str()));
         dropped.extend(unknown.map(|(name, _)| format!("{key}.{name}")));
     }
     let of = |key: &str, name: &str| body.get(key).and_then(|value| value.get(name));
+    let shared = RequestParams::shared_fields(body);
     RequestParams {
         model: text("model").unwrap_or_default(),
         tokens_max: body.get("max_output_tokens").and_then(Value::as_u64),
@@ -84,7 +83,9 @@ pub(super) fn read(body: &Map<String, Value>) -> RequestParams {
         stops: Vec::new(),
         effort: of("reasoning", "effort").and_then(Value::as_str).and_then(ReasoningEffort::parse),
         format: of("text", "format").and_then(format),
-        user: text("safety_identifier").or_else(|| text("user")),
+        user: RequestParams::user_in(&shared),
+        verbosity: of("text", "verbosity").filter(|value| is_set(value)).cloned(),
+        shared,
         dropped,
     }
 }
@@ -105,17 +106,17 @@ pub(super) fn write(params: &RequestParams) -> Map<String, Value> {
     set("max_output_tokens", params.tokens_max.map(Value::from));
     set("temperature", params.temperature.map(Value::from));
     set("top_p", params.top_p.map(Value::from));
-    set("reasoning", params.effort.map(|effort| json!({"effort": effort.name()})));
-    set(
-        "text",
-        params.format.as_ref().map(|format| match format {
-            ResponseFormat::Json => json!({"format": {"type": "json_object"}}),
-            ResponseFormat::Schema { name, schema, strict } => {
-                json!({"format": {"type": "json_schema", "name": name, "schema": schema, "strict": strict}})
-            }
-        }),
-    );
-    set("user", params.user.as_deref().map(Value::from));
+    set("reasoning", params.effort.map(|effort| json!({"effort": effort.openai_name()})));
+    let format = params.format.as_ref().map(|format| match format {
+        ResponseFormat::Json => json!({"type": "json_object"}),
+        ResponseFormat::Schema { name, schema, strict } => {
+            json!({"type": "json_schema", "name": name, "schema": schema, "strict": strict})
+        }
+    });
+    let text = [("format", format), ("verbosity", params.verbosity.clone())].into_iter();
+    let text: Map<String, Value> = text.filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+    set("text", (!text.is_empty()).then_some(Value::Object(text)));
+    params.write_shared(&mut body);
     body
 }
 

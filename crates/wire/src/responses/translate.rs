@@ -72,11 +72,10 @@ pub(super) fn read_result(item: &Value) -> ToolResult {
 fn content_part(part: &Value) -> MessagePart {
     let text = |key: &str| part.get(key).and_then(Value::as_str);
     if let Some(url) = text("image_url") {
-        return MessagePart::Media(Media { kind: MediaKind::Image, source: MediaSource::of(url), name: None });
+        return MessagePart::Media(Media::image(url, text("detail")));
     }
     if let Some(data) = text("file_data").or_else(|| text("file_url")) {
-        let name = text("filename").map(str::to_owned);
-        return MessagePart::Media(Media { kind: MediaKind::File, source: MediaSource::of(data), name });
+        return MessagePart::Media(Media::file(data, text("filename")));
     }
     match text("text").or_else(|| text("refusal")) {
         Some(text) => MessagePart::Text(text.to_owned()),
@@ -127,7 +126,10 @@ fn write_message(role: MessageRole, content: &mut Vec<Value>, items: &mut Vec<Va
 
 fn write_media(media: &Media) -> Value {
     match (media.kind, &media.source) {
-        (MediaKind::Image, source) => json!({"type": "input_image", "image_url": source.url(), "detail": "auto"}),
+        (MediaKind::Image, source) => {
+            let detail = media.detail.as_deref().unwrap_or("auto");
+            json!({"type": "input_image", "image_url": source.url(), "detail": detail})
+        }
         (MediaKind::File, MediaSource::Url(url)) => json!({"type": "input_file", "file_url": url}),
         (MediaKind::File, data) => {
             json!({"type": "input_file", "filename": media.name.as_deref().unwrap_or("file"), "file_data": data.url()})
