@@ -8,7 +8,7 @@ use dacapo_scripted::ScriptedModel;
 use dacapo_wire::{CodeMode, ProviderSide, SealingSecrets, TextTools, Wire};
 use tracing::level_filters::LevelFilter;
 
-use crate::http::{self, ApiClient, ApiClients};
+use crate::http::{self, AllowedOrigins, ApiClient, ApiClients};
 use crate::memory;
 use crate::options::{
     ClientOptions, CodeModeOptions, ConfigError, Environment, GatewayOptions, StepOptions, StoreOptions,
@@ -26,6 +26,7 @@ pub struct Config {
     /// The secret was made up at start.
     pub secret_is_random: bool,
     pub(crate) clients: ApiClients,
+    pub(crate) cors_origins: AllowedOrigins,
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) code_mode: CodeModeConfig,
     pub(crate) store: Option<StoreConfig>,
@@ -121,6 +122,7 @@ impl GatewayOptions {
             secret_is_random,
             upstreams: self.upstreams(environment, clients.is_empty(), &mut errors),
             turns_max_per_client: self.turns_max_per_client(turns_max, &clients, &mut errors),
+            cors_origins: self.cors_origins(clients.is_empty(), &mut errors),
             clients,
             code_mode: self.code_mode(&mut errors),
             store: self.store(&mut errors),
@@ -152,6 +154,21 @@ impl GatewayOptions {
             allow_unauthenticated: self.allow_unauthenticated == Some(true),
         };
         if errors.is_empty() { Ok(config) } else { Err(ConfigError(errors)) }
+    }
+
+    fn cors_origins(&self, lets_everybody_in: bool, errors: &mut Vec<String>) -> AllowedOrigins {
+        let origins = AllowedOrigins::new(&self.cors_origins).unwrap_or_else(|wrong| {
+            errors.push(format!("cors_origins: `{wrong}` is not an origin; write it like https://app.example.com"));
+            AllowedOrigins::default()
+        });
+        if origins.has_any() && lets_everybody_in {
+            errors.push(
+                "cors_origins: with `*` and no [[client]] every web page could use your models; name the origins, or \
+                 add clients (`dacapo key` makes one)"
+                    .to_owned(),
+            );
+        }
+        origins
     }
 
     /// With several clients, one may have half of the turns.
@@ -391,6 +408,7 @@ impl Config {
             secret: Some(if self.secret_is_random { "(random)" } else { HIDDEN }.to_owned()),
             secrets_old: vec![HIDDEN.to_owned(); self.secrets_old],
             allow_unauthenticated: self.allow_unauthenticated.then_some(true),
+            cors_origins: self.cors_origins.list().to_vec(),
             body_bytes_max: Some(self.body_bytes_max),
             body_values_max: Some(self.body_values_max),
             memory_bytes_max: self.memory_bytes_max,

@@ -3,19 +3,23 @@
 mod auth;
 mod body;
 mod connections;
+mod content_encoding;
 mod deadline;
 mod errors;
 mod exit;
 mod headers;
 pub(crate) mod json_size;
+mod other_routes;
 mod request;
 mod threads;
+mod web_pages;
 
 pub(crate) use auth::{ApiClient, ApiClients, hex};
 pub use auth::{key_sha256, random_hex};
 pub(crate) use deadline::TurnDeadline;
 pub(crate) use errors::TurnError;
 pub(crate) use headers::{forwarded, returned};
+pub(crate) use web_pages::AllowedOrigins;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -25,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use axum::routing::{get, post};
 use bytes::Bytes;
 use dacapo_catalog::BYTES_PER_TOKEN;
@@ -100,19 +104,30 @@ pub async fn serve(
 }
 
 fn routes(server: GatewayServer) -> Router {
-    Router::new()
+    let routes = Router::new()
         .route("/v1/chat/completions", post(|state, request| complete(ClientSide::CHAT, state, request)))
-        .route("/v1/responses", post(|state, request| complete(ClientSide::RESPONSES, state, request)))
+        .route(
+            "/v1/responses",
+            post(|state, request| complete(ClientSide::RESPONSES, state, request)).get(other_routes::no_websockets),
+        )
+        .route("/v1/responses/{id}", get(other_routes::stored_response).delete(other_routes::delete_response))
+        .route("/v1/responses/{id}/cancel", post(other_routes::cancel_response))
         .route("/v1/messages", post(|state, request| complete(ClientSide::MESSAGES, state, request)))
         .route("/v1/messages/count_tokens", post(count_tokens))
-        .route("/v1/models", get(models))
+        .route("/v1/completions", post(other_routes::legacy_completion))
+        .route("/v1/models", get(other_routes::models))
+        .route("/v1/models/{*id}", get(other_routes::model))
         .route("/v1/step", post(step))
+        .route("/", get(|| async { "Da Capo: see POST /v1/chat/completions, /v1/responses and /v1/messages\n" }))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .fallback(not_found)
         .method_not_allowed_fallback(not_allowed)
-        .layer(axum::middleware::map_response_with_state(server.clone(), close_while_stopping))
-        .with_state(server)
+        .layer(axum::middleware::map_response_with_state(server.clone(), close_while_stopping));
+    if server.gateway.config.cors_origins.is_empty() {
+        return routes.with_state(server);
+    }
+    routes.layer(axum::middleware::from_fn_with_state(server.clone(), web_pages::let_in)).with_state(server)
 }
 
 async fn complete(client: ClientSide, State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
@@ -125,12 +140,6 @@ async fn count_tokens(State(server): State<GatewayServer>, request: Request<Body
     let open = server.open_request(Some(Wire::Messages), request.headers());
     let counted = server.count_tokens(request, open.observer()).await;
     exit::respond(open, ClientSide::MESSAGES, counted.map(|count| Exit::json(&count)))
-}
-
-async fn models(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
-    let open = server.open_request(None, request.headers());
-    let models = server.models(request).await;
-    exit::respond(open, ClientSide::CHAT, models.map(|models| Exit::json(&models)))
 }
 
 async fn step(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
@@ -173,7 +182,18 @@ async fn not_found(State(server): State<GatewayServer>, uri: Uri, headers: Heade
     exit::respond(server.open_request(None, &headers), client_of(&uri), Err(error))
 }
 
-async fn not_allowed(State(server): State<GatewayServer>, uri: Uri, headers: HeaderMap) -> Response<Body> {
+/// The router says in `allow` which methods there are.
+async fn not_allowed(
+    State(server): State<GatewayServer>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response<Body> {
+    if method == Method::OPTIONS {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        return response;
+    }
     let message = format!("{} does not take this method", uri.path());
     let error = TurnError::refused(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", message);
     exit::respond(server.open_request(None, &headers), client_of(&uri), Err(error))
@@ -305,7 +325,7 @@ impl GatewayServer {
             let message = "the step function is switched off here (step.enabled of the gateway); `dacapo step` runs it";
             return Err(TurnError::refused(StatusCode::NOT_FOUND, "not_found_error", message));
         }
-        let body = self.body(&client, body).await?;
+        let body = self.body(&client, &parts.headers, body).await?;
         let _turn = self.take_turn(&client)?;
         let tenant = Arc::clone(&client);
         let stepped = self.gateway.run_programs(&client, move |gateway, should_continue| {
@@ -318,13 +338,6 @@ impl GatewayServer {
             gateway.stepper.step(&request, should_continue).map_err(TurnError::from)
         });
         self.turn_deadline().limit(async { stepped.await? }).await
-    }
-
-    async fn models(&self, request: Request<Body>) -> Result<Value, TurnError> {
-        let (parts, _) = request.into_parts();
-        // Every upstream is asked, so it counts as a turn.
-        let _turn = self.take_turn(&self.admit(&parts)?)?;
-        Ok(self.gateway.upstreams.models(&parts.headers).await)
     }
 
     fn turn_deadline(&self) -> TurnDeadline {

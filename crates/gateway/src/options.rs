@@ -25,6 +25,8 @@ pub struct GatewayOptions {
     pub secrets_old: Vec<String>,
     /// Listen beyond loopback although every client is let in.
     pub allow_unauthenticated: Option<bool>,
+    /// Whose web pages may use it; `*` stands for all.
+    pub cors_origins: Vec<String>,
     pub body_bytes_max: Option<usize>,
     /// JSON values in a body: a tree takes more memory than its text.
     pub body_values_max: Option<usize>,

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use dacapo_runner::matches_pattern;
 use dacapo_scripted::{ReplyEnding, ScriptedModel};
-use dacapo_wire::{ClientSide, Delivery, ProviderSide, TextTools};
+use dacapo_wire::{ClientSide, Delivery, ProviderSide, TextTools, Wire};
 use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
 
@@ -45,6 +45,11 @@ impl Endpoint {
         let provider = ProviderSide::of(client.wire())
             .ok_or_else(|| TurnError::bug("a request passes through on a wire that no model is asked on"))?;
         Ok(Endpoint::completion(provider, model, Delivery::Whole))
+    }
+
+    /// Text completions, which came before Chat Completions.
+    pub(crate) fn text_completion() -> Endpoint {
+        Endpoint { provider: ProviderSide::CHAT, path: Cow::Borrowed("/completions"), kind: EndpointKind::Completion }
     }
 
     /// `None` if the provider does not count tokens.
@@ -101,6 +106,12 @@ impl Upstream {
             retries_max: 2,
             retry_wait_max: Duration::from_secs(10),
         }
+    }
+
+    /// Whether it may have the format that came before Chat Completions.
+    pub(crate) fn has_text_completions(&self) -> bool {
+        matches!(self.kind, UpstreamKind::Http { .. })
+            && self.providers.iter().any(|provider| provider.wire() == Wire::Chat)
     }
 
     /// The wire on which it is asked for a client: the client's own, if it speaks that.

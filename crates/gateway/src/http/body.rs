@@ -3,19 +3,21 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 
 use super::GatewayServer;
+use super::content_encoding::ContentCoding;
 use super::errors::TurnError;
 use crate::quota::{QuotaShare, SpentBy};
 
 impl GatewayServer {
     /// The body of a client's request. No turn is taken before it is complete, so that clients who send slowly keep
     /// nobody else from a turn.
-    pub(crate) async fn body(&self, client: &Arc<str>, body: Body) -> Result<Bytes, TurnError> {
+    pub(crate) async fn body(&self, client: &Arc<str>, headers: &HeaderMap, body: Body) -> Result<Bytes, TurnError> {
         let gateway = &self.gateway;
+        let codings = ContentCoding::of(headers)?;
         gateway.check_memory()?;
         if gateway.turns.is_spent() {
             return Err(self.too_many_turns(SpentBy::AllClients));
@@ -23,7 +25,7 @@ impl GatewayServer {
         let _counted = gateway.bodies.take(client, 1).map_err(too_many_bodies)?;
         let bytes = gateway.body_bytes.take(client, 0).map_err(too_many_bodies)?;
         let timeout = gateway.config.body_timeout;
-        tokio::time::timeout(timeout, self.read_body(body, bytes)).await.unwrap_or_else(|_elapsed| {
+        tokio::time::timeout(timeout, self.read_body(body, codings, bytes)).await.unwrap_or_else(|_elapsed| {
             let message = format!(
                 "the body did not arrive within {} s (timeouts.body_seconds of the gateway); send it faster, or less",
                 timeout.as_secs()
@@ -32,7 +34,12 @@ impl GatewayServer {
         })
     }
 
-    async fn read_body(&self, body: Body, mut bytes: QuotaShare) -> Result<Bytes, TurnError> {
+    async fn read_body(
+        &self,
+        body: Body,
+        codings: Vec<ContentCoding>,
+        mut bytes: QuotaShare,
+    ) -> Result<Bytes, TurnError> {
         let bytes_max = self.gateway.config.body_bytes_max;
         let mut pieces = body.into_data_stream();
         let mut first = Bytes::new();
@@ -55,7 +62,17 @@ impl GatewayServer {
             whole.extend_from_slice(&std::mem::take(&mut first));
             whole.extend_from_slice(&piece);
         }
-        Ok(if whole.is_empty() { first } else { whole.freeze() })
+        let mut body = if whole.is_empty() { first } else { whole.freeze() };
+        if codings.is_empty() {
+            return Ok(body);
+        }
+        let decoded = tokio::task::spawn_blocking(move || {
+            for coding in codings.into_iter().rev() {
+                body = coding.decode(&body, bytes_max, &mut bytes)?;
+            }
+            Ok(body)
+        });
+        decoded.await.map_err(|error| TurnError::Internal(error.to_string()))?
     }
 
     /// A turn, if there is one left.
@@ -79,7 +96,7 @@ impl GatewayServer {
     }
 }
 
-fn too_many_bodies(spent: SpentBy) -> TurnError {
+pub(super) fn too_many_bodies(spent: SpentBy) -> TurnError {
     match spent {
         SpentBy::AllClients => overloaded(
             "too many requests are being sent at this moment (bodies_bytes_max of the gateway); try again in a second"

@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use dacapo_wire::{AuthHeader, BadRequest, CodeMode, ProviderSide, Turn};
 
 use super::errors::TurnError;
+use super::web_pages::AllowedOrigins;
 use crate::key_mask::KeyMask;
 use crate::observe::{Event, Observer};
 use crate::upstream::{RequestContext, Secret};
@@ -125,14 +126,15 @@ pub(crate) fn mode(headers: &HeaderMap) -> Result<Option<CodeMode>, TurnError> {
 
 /// Whether the request comes from a web page of another host, or names a host that is not this machine (DNS
 /// rebinding).
-pub(crate) fn is_foreign(parts: &Parts) -> bool {
+pub(crate) fn is_foreign(parts: &Parts, allowed: &AllowedOrigins) -> bool {
     let is_local = |host: &str| {
         let name = host.strip_prefix('[').and_then(|rest| rest.split(']').next());
         let name = name.unwrap_or_else(|| host.rsplit_once(':').map_or(host, |(name, _)| name));
         name == "localhost" || name.ends_with(".localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
     };
     let text = |name: HeaderName| parts.headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let origin = text(header::ORIGIN).map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
+    let origin = text(header::ORIGIN).filter(|_| allowed.allowed(&parts.headers).is_none());
+    let origin = origin.map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
     // A request for a proxy names its host in the address as well, and there it counts for more.
     let hosts = text(header::HOST).into_iter().chain(parts.uri.host());
     origin.into_iter().chain(hosts).any(|host| !is_local(host))

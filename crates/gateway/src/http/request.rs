@@ -56,7 +56,7 @@ impl GatewayServer {
         let gateway = &self.gateway;
         let (mut parts, body) = request.into_parts();
         let tenant = self.admit(&parts)?;
-        let mut body = self.body(&tenant, body).await?;
+        let mut body = self.body(&tenant, &parts.headers, body).await?;
         let permit = self.take_turn(&tenant)?;
         let header = headers::mode(&parts.headers)?;
         let values_max = gateway.config.body_values_max;
@@ -107,8 +107,10 @@ impl GatewayServer {
     /// but web pages of other hosts are not.
     pub(crate) fn admit(&self, parts: &Parts) -> Result<Arc<str>, TurnError> {
         let config = &self.gateway.config;
-        if config.clients.is_empty() && config.listen.ip().is_loopback() && headers::is_foreign(parts) {
-            let message = "a web page of another host may not use this; configure a [[client]] for it";
+        let is_open = config.clients.is_empty() && config.listen.ip().is_loopback();
+        if is_open && headers::is_foreign(parts, &config.cors_origins) {
+            let message = "a web page of another host may not use this; configure a [[client]] for it, or name it in \
+                           cors_origins";
             return Err(TurnError::refused(StatusCode::FORBIDDEN, "permission_error", message));
         }
         config.clients.admit(&parts.headers, Instant::now()).map(Arc::from)

@@ -19,6 +19,7 @@ const KEYS: &[&str] = &[
     "secret",
     "secrets_old",
     "allow_unauthenticated",
+    "cors_origins",
     "body_bytes_max",
     "body_values_max",
     "memory_bytes_max",
@@ -55,7 +56,7 @@ const KEYS: &[&str] = &[
 const TEXTS: &[&str] = &["listen", "secret", "log", "code_mode.default", "store.kind", "store.url"];
 
 /// Keys whose values are lists of texts, with commas between them.
-const LISTS: &[&str] = &["secrets_old"];
+const LISTS: &[&str] = &["secrets_old", "cors_origins"];
 
 /// Variables of ours that are no settings of the gateway: of the build and the tests, of other commands, and the one that
 /// names the file.

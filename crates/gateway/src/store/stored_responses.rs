@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use dacapo_wire::{ClientSide, UnopenedStates, Wire};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Store;
@@ -93,7 +93,10 @@ impl StoredTurn {
             return Ok(());
         };
         let items: Vec<&Value> = self.sent.iter().chain(output).collect();
-        let kept = json!({"previous": self.previous, "items": items});
+        // The output stands among the items.
+        let around: Map<String, Value> =
+            response.as_object().into_iter().flatten().filter(|(key, _)| *key != "output").map(owned).collect();
+        let kept = json!({"previous": self.previous, "items": items, "sent": self.sent.len(), "response": around});
         store.put_text(tenant, &response_name(id), &kept.to_string()).await?;
         for item in output {
             if let Some(id) = item["id"].as_str() {
@@ -102,6 +105,41 @@ impl StoredTurn {
         }
         Ok(())
     }
+}
+
+fn owned((key, value): (&String, &Value)) -> (String, Value) {
+    (key.clone(), value.clone())
+}
+
+/// A response that is kept, as it was sent.
+pub(crate) async fn read(
+    store: &Store,
+    tenant: &str,
+    id: &str,
+    unopened: &UnopenedStates,
+) -> Result<Option<Value>, TurnError> {
+    let text = store.get_texts(tenant, &[response_name(id)], unopened).await?.remove(0);
+    let Some(mut kept) = text.and_then(|text| serde_json::from_str::<Value>(&text).ok()) else { return Ok(None) };
+    let Value::Object(mut response) = kept["response"].take() else { return Ok(None) };
+    let sent = kept["sent"].as_u64().and_then(|sent| usize::try_from(sent).ok()).unwrap_or_default();
+    let output = match kept["items"].take() {
+        Value::Array(items) => items.into_iter().skip(sent).collect(),
+        _ => Vec::new(),
+    };
+    response.insert("output".to_owned(), Value::Array(output));
+    response.insert("previous_response_id".to_owned(), kept["previous"].take());
+    Ok(Some(Value::Object(response)))
+}
+
+/// Overwrites a response and its items, so that nothing of them can be read. Later responses that build on it cannot be
+/// continued.
+pub(crate) async fn delete(store: &Store, tenant: &str, response: &Value) -> Result<(), TurnError> {
+    let items = response["output"].as_array().into_iter().flatten();
+    let names = items.filter_map(|item| item["id"].as_str()).map(item_name);
+    for name in names.chain(response["id"].as_str().map(response_name)) {
+        store.put_text(tenant, &name, "").await?;
+    }
+    Ok(())
 }
 
 /// Items of ours that are referred to stand again where the reference was.

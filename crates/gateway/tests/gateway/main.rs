@@ -1,6 +1,8 @@
 //! The gateway over real HTTP.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[expect(dead_code, reason = "`bench -- soak` uses more of it")]
+
 mod account;
 mod client_conversation;
 mod common;
@@ -9,9 +11,9 @@ mod never_twice;
 mod overload;
 mod pairs;
 mod quirks;
-#[expect(dead_code, reason = "`bench -- soak` uses more of it")]
 mod random_client;
 mod random_clients;
+mod routes;
 mod scenarios;
 mod service;
 mod silence;

@@ -83,13 +83,13 @@ fn a_chat_model_is_asked_in_its_own_words() {
     body["truncation"] = json!("auto");
     body["tool_choice"] = json!("required");
     let turn = turn(ProviderSide::CHAT, body);
-    assert_eq!(turn.dropped, ["truncation", "text.verbosity"]);
+    assert_eq!(turn.dropped, ["truncation"]);
     let mut asked = asked(&turn, "");
     asked["tools"] = Value::Null;
     assert_eq!(
         asked,
         json!({
-            "model": "m", "max_completion_tokens": 100, "reasoning_effort": "low", "response_format": {"type": "json_object"},
+            "model": "m", "max_completion_tokens": 100, "reasoning_effort": "minimal", "verbosity": "low", "response_format": {"type": "json_object"},
             "messages": [
                 {"role": "system", "content": "Be brief."},
                 {"role": "user", "content": "How is the weather in Oslo?"},
