@@ -14,8 +14,9 @@ use axum::http::HeaderMap;
 use dacapo_catalog::BYTES_PER_TOKEN;
 use dacapo_replay::{ANSWER_TOKENS_DEFAULT, CompletedCall, ShouldContinue, StepError};
 use dacapo_wire::{
-    AnswerParts, ConversationItem, Intent, ModelHistory, ModelMessage, ModelResponse, ProgramFinished, ProgramMode,
-    ProgramName, ResponseMeta, RunState, Sealer, ToolChoice, ToolChoiceOverride, ToolsSearched, Turn, TurnUsage,
+    AnswerParts, ConversationItem, Intent, ItemIds, ModelHistory, ModelMessage, ModelResponse, ProgramFinished,
+    ProgramMode, ProgramName, ResponseMeta, RunState, Sealer, ToolChoice, ToolChoiceOverride, ToolsSearched, Turn,
+    TurnUsage,
 };
 use serde_json::Value;
 
@@ -96,13 +97,16 @@ pub(crate) enum TurnEnd {
 impl TurnRunner {
     pub(crate) fn new(
         gateway: Arc<Gateway>,
-        turn: Turn,
+        mut turn: Turn,
         mut context: RequestContext,
         tenant: Tenant,
         stream: Option<EventStream>,
         deadline: TurnDeadline,
         observer: Observer,
     ) -> TurnRunner {
+        if tenant.stored_turn.is_some() {
+            turn.item_ids = ItemIds::Names;
+        }
         let encoder = turn.encoder(call_deltas(&context.headers));
         let sink = ResponseSink::new(stream, encoder, gateway.config.keep_alive);
         // It names the client's request; the requests to models are other ones.

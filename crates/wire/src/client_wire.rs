@@ -93,6 +93,8 @@ pub(crate) struct ClientCapabilities {
     pub failures: FailureMark,
     /// What the ids of responses begin with.
     pub response_id_prefix: &'static str,
+    /// What the ids of calls begin with.
+    pub call_id_prefix: &'static str,
     pub params: ParamNames,
 }
 

@@ -20,6 +20,16 @@ pub struct EncoderOptions {
     pub mode: ProgramMode,
     pub stream_usage: StreamUsage,
     pub call_deltas: CallDeltas,
+    pub item_ids: ItemIds,
+}
+
+/// What the ids of items are for, on Responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ItemIds {
+    /// A client may send back nothing else, so that they carry the items.
+    Carriers,
+    /// The items are stored under them, so that they can be short.
+    Names,
 }
 
 /// How a tool call is streamed on Chat Completions. Some clients read only whole calls; the loop in `OpenAI`'s guide

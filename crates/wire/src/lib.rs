@@ -44,10 +44,12 @@ pub use conversation::{
     BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, HistoryGap, IssuedCall, LostCalls,
     ProgramBlock, SentCall, SentOutcome, WireCall,
 };
-pub use decoder::{DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError};
+pub use decoder::{
+    DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError, error_message,
+};
 pub use encoder::{
-    AnswerParts, ApiError, CallDeltas, CallsIssued, EncoderOptions, ProgramFinished, ProgramName, ProgramProgress,
-    ProgramStarted, ResponseEncoder, ToolsSearched,
+    AnswerParts, ApiError, CallDeltas, CallsIssued, EncoderOptions, ItemIds, ProgramFinished, ProgramName,
+    ProgramProgress, ProgramStarted, ResponseEncoder, ToolsSearched,
 };
 pub use ids::{BASE62, GivenRecord, RunId};
 pub use model_history::ModelHistory;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::allowed_callers::{Extensions, ProgramDeclaration, ToolSplit};
 use crate::client_wire::{Body, CallIds, ExplicitState, HistoryReading, ParamNames, ProgramHistory, RequestSurvey};
 use crate::conversation::{Conversation, ConversationItem};
+use crate::encoder::ItemIds;
 use crate::model_history::ModelHistory;
 use crate::neutral::{ReasoningEffort, ToolDeclaration, ToolInput, USER_FIELDS};
 use crate::plain_mode::{StateOpener, StoredStates};
@@ -258,6 +259,7 @@ impl RequestReader<'_> {
             search_tool: None,
             text_tools,
             execute_input,
+            item_ids: ItemIds::Carriers,
         }
     }
 

@@ -13,8 +13,11 @@ use crate::ids::RunId;
 use crate::numbers::{put, take};
 use crate::sealing_key::{self, SealPurpose, SealingKey, UnsealError};
 use crate::state::{CallRef, RunState};
+use crate::wire::ClientSide;
 
 const PREFIX: &str = "dc1_";
+/// What ids of providers begin with. Some clients replace ids that do not, so short ids may begin with it as well.
+const PROVIDER_PREFIXES: [&str; 2] = ["call_", "toolu_"];
 /// Decompressed. There is room for the largest program that the step function accepts, and for its reasoning.
 const STATE_BYTES_MAX: usize = 1 << 20;
 const CALLS_MAX: usize = 100_000;
@@ -77,17 +80,17 @@ impl Sealer {
 
     /// Whether an id has the prefix of the gateway's ids. Only [`Sealer::unseal`] tells whether it is genuine.
     pub fn is_own_id(id: &str) -> bool {
-        id.starts_with(PREFIX)
+        without_provider_prefix(id).starts_with(PREFIX)
     }
 
     /// Whether it has the form of an id that carries a state.
     pub(crate) fn is_sealed(id: &str) -> bool {
-        Sealer::is_own_id(id) && id.len() >= SIBLING_CHARS_MAX
+        id.starts_with(PREFIX) && id.len() >= SIBLING_CHARS_MAX
     }
 
     /// Run and round of a short id.
     pub(crate) fn run_and_round(id: &str) -> Option<(RunId, u32)> {
-        match sibling(id.strip_prefix(PREFIX).filter(|_| id.len() < SIBLING_CHARS_MAX)?)? {
+        match sibling(id)? {
             Unsealed::Sibling { run, round, .. } => Some((run, round)),
             Unsealed::Round { .. } => None,
         }
@@ -102,22 +105,30 @@ impl Sealer {
             let sealed = self.key().seal(SealPurpose::CallId, variant, &content);
             format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(sealed))
         });
-        let siblings = calls.iter().skip(1).map(|call| sibling_id(run, round.number, call.call));
-        std::iter::once(first).chain(siblings).collect()
+        std::iter::once(first).chain(Sealer::siblings(run, round.number, calls)).collect()
     }
 
-    /// Short ids for all calls, for a state that a store keeps under its run and round.
-    pub fn short(run: RunId, round: u32, calls: &[CallRef]) -> Vec<String> {
-        calls.iter().map(|call| sibling_id(run, round, call.call)).collect()
+    /// Short ids for all calls, for a state that a store keeps under its run and round. They begin like those of the
+    /// client's provider.
+    pub fn short(client: ClientSide, run: RunId, round: u32, calls: &[CallRef]) -> Vec<String> {
+        let prefix = client.0.capabilities().call_id_prefix;
+        calls.iter().map(|call| format!("{prefix}{}", sibling_id(run, round, call.call))).collect()
+    }
+
+    /// Ids of the calls of a round that carry no state.
+    pub(crate) fn siblings(run: RunId, round: u32, calls: &[CallRef]) -> impl Iterator<Item = String> {
+        calls.iter().skip(1).map(move |call| sibling_id(run, round, call.call))
     }
 
     /// An error for anything that no server with one of these secrets made for this tenant.
     pub fn unseal(&self, id: &str) -> Result<Unsealed, UnsealError> {
-        let text = id.strip_prefix(PREFIX).ok_or(UnsealError::Foreign)?;
-        if id.len() < SIBLING_CHARS_MAX {
-            return sibling(text).ok_or(UnsealError::Damaged);
+        if !Sealer::is_own_id(id) {
+            return Err(UnsealError::Foreign);
         }
-        let sealed = decode(text)?;
+        if id.len() < SIBLING_CHARS_MAX {
+            return sibling(id).ok_or(UnsealError::Damaged);
+        }
+        let sealed = decode(id.strip_prefix(PREFIX).ok_or(UnsealError::Damaged)?)?;
         let content = sealing_key::open(&self.keys, SealPurpose::CallId, &sealed)?;
         // Only a release with another format of the content, or a defect of ours, can have sealed what is not read here.
         round(&content).ok_or(UnsealError::Foreign)
@@ -197,7 +208,13 @@ fn sibling_id(run: RunId, round: u32, call: CallIndex) -> String {
     format!("{PREFIX}{run}_{round}_{}", call.0)
 }
 
-fn sibling(text: &str) -> Option<Unsealed> {
+fn without_provider_prefix(id: &str) -> &str {
+    PROVIDER_PREFIXES.iter().find_map(|prefix| id.strip_prefix(prefix)).unwrap_or(id)
+}
+
+/// Reads a short id.
+fn sibling(id: &str) -> Option<Unsealed> {
+    let text = without_provider_prefix(id).strip_prefix(PREFIX).filter(|_| id.len() < SIBLING_CHARS_MAX)?;
     let (run, numbers) = text.split_at_checked(RunId::CHARS)?;
     let (round, call) = numbers.strip_prefix('_')?.split_once('_')?;
     let number = |text: &str| text.parse().ok().filter(|number: &u32| number.to_string() == text);

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::client_wire::ExplicitState;
 use crate::conversation::Conversation;
-use crate::encoder::{CallDeltas, EncoderOptions, ResponseEncoder};
+use crate::encoder::{CallDeltas, EncoderOptions, ItemIds, ResponseEncoder};
 use crate::ids::UnsealedCallId;
 use crate::model_history::ModelHistory;
 use crate::model_message::{CallFormat, ModelMessage};
@@ -122,6 +122,7 @@ pub struct Turn {
     pub(crate) text_tools: BTreeSet<String>,
     /// Whether the model writes programs as plain text.
     pub(crate) execute_input: TextTools,
+    pub item_ids: ItemIds,
 }
 
 impl Turn {
@@ -144,7 +145,8 @@ impl Turn {
 
     pub fn encoder(&self, call_deltas: CallDeltas) -> Box<dyn ResponseEncoder> {
         let ResponsePrefs { delivery, stream_usage, .. } = self.prefs;
-        let options = EncoderOptions { provider: self.provider, delivery, mode: self.mode, stream_usage, call_deltas };
+        let (provider, mode, item_ids) = (self.provider, self.mode, self.item_ids);
+        let options = EncoderOptions { provider, delivery, mode, stream_usage, call_deltas, item_ids };
         self.client.0.encoder(options, &self.body, self.toolbox())
     }
 

@@ -145,7 +145,7 @@ impl TurnRunner {
             if let Some(store) = &self.gateway.store {
                 let run = state.run();
                 store.put(&self.tenant.name, run, round.number, &ids[0]).await?;
-                ids = Sealer::short(run, round.number, &refs);
+                ids = Sealer::short(self.turn.client, run, round.number, &refs);
             }
             ids
         } else {

@@ -1,8 +1,6 @@
 //! The gateway over real HTTP.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[expect(dead_code, reason = "`bench -- soak` uses more of it")]
-
 mod account;
 mod client_conversation;
 mod common;
@@ -11,6 +9,7 @@ mod never_twice;
 mod overload;
 mod pairs;
 mod quirks;
+#[expect(dead_code, reason = "`bench -- soak` uses more of it")]
 mod random_client;
 mod random_clients;
 mod routes;

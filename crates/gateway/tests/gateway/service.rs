@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dacapo_gateway::{Environment, Gateway, GatewayOptions, StopRequest, key_sha256, serve};
+use dacapo_wire::Wire;
 use serde_json::json;
 use tokio::net::TcpListener;
 
+use crate::client_conversation::ClientConversation;
 use crate::common::{Model, RunningGateway, options, post_json, post_to, post_with, tool};
 
 const SCRIPT: &str = r#"
@@ -521,7 +523,7 @@ async fn with_a_store_ids_are_short_and_clients_may_clip_them() {
         let mut request = ask("calls");
         let message = post_json(first, &request).await.json()["choices"][0]["message"].clone();
         let id = message["tool_calls"][0]["id"].as_str().unwrap().to_owned();
-        assert!(id.starts_with("dc1_") && id.len() < 40, "{id}");
+        assert!(id.starts_with("call_dc1_") && id.len() < 40, "{id}");
         let messages = request["messages"].as_array_mut().unwrap();
         messages.push(message);
         messages.push(json!({"role": "tool", "tool_call_id": id, "content": "found"}));
@@ -537,6 +539,36 @@ async fn with_a_store_ids_are_short_and_clients_may_clip_them() {
     drop(redis);
     let gone = post_json(&replicas[0].url, &ask("calls")).await;
     assert_eq!((gone.status, gone.headers["retry-after"].to_str().unwrap()), (503, "1"));
+}
+
+/// Some clients, such as Agno, replace ids that are longer, or do not begin like those of their provider.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_store_ids_look_like_those_of_the_clients_provider() {
+    let model = Model::start(SCRIPT).await;
+    let mut keeping = options(&model);
+    keeping.store.kind = Some("memory".to_owned());
+    let gateway = RunningGateway::start(keeping).await;
+    for (wire, prefix) in [(Wire::Chat, "call_"), (Wire::Responses, "call_"), (Wire::Messages, "toolu_")] {
+        let mut conversation = ClientConversation::new(wire, &[("web_search", &["query"])]);
+        conversation.extra = json!({"store": true});
+        if wire == Wire::Messages {
+            conversation.extra = json!({});
+        }
+        conversation.user("calls");
+        let (path, body) = conversation.request();
+        let first = post_to(&format!("{}{path}", gateway.url), &body).await;
+        let calls = conversation.read_response(&first.text).calls;
+        assert!(calls[0].id.starts_with(prefix) && calls[0].id.len() <= 40, "{}", calls[0].id);
+        for item in first.json()["output"].as_array().into_iter().flatten() {
+            let id = item["id"].as_str().unwrap();
+            assert!(id.starts_with("fc_") && id.len() <= 40, "{id}");
+        }
+        conversation.answer(&calls[0], "found", false);
+        let (_, body) = conversation.request();
+        let text = post_to(&format!("{}{path}", gateway.url), &body).await.text;
+        let answered = conversation.read_response(&text);
+        assert_eq!(answered.text, r#"{"status":"success","data":"found"}"#, "{wire}");
+    }
 }
 
 /// Everything that is stored, by name.

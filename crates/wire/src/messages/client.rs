@@ -38,6 +38,7 @@ impl ClientWire for Messages {
             failures: FailureMark::Field,
             response_id_prefix: RESPONSE_ID_PREFIX,
             params: params::NAMES,
+            call_id_prefix: "toolu_",
         }
     }
 

@@ -42,6 +42,7 @@ impl ClientWire for Responses {
             failures: FailureMark::Text,
             response_id_prefix: RESPONSE_ID_PREFIX,
             params: params::NAMES,
+            call_id_prefix: "call_",
         }
     }
 

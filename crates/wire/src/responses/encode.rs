@@ -11,7 +11,7 @@ use super::output::ResponseOutput;
 use super::{events, fields, item_ids};
 use crate::decoder::{ModelResponse, ResponseDelta, ResponseMeta};
 use crate::encoder::{
-    AnswerParts, CallsIssued, EncoderOptions, ProgramFinished, ProgramStarted, ResponseEncoder, ToolsSearched,
+    AnswerParts, CallsIssued, EncoderOptions, ItemIds, ProgramFinished, ProgramStarted, ResponseEncoder, ToolsSearched,
 };
 use crate::ids::short_id;
 use crate::model_message::ModelCall;
@@ -71,7 +71,10 @@ impl ResponsesEncoder {
         ResponsesEncoder {
             out: ResponseOutput::new(options.delivery, RequestEcho::of(body)),
             toolbox: Some(Arc::clone(toolbox)),
-            sent_items: SentItems::of(body),
+            sent_items: match options.item_ids {
+                ItemIds::Carriers => SentItems::of(body),
+                ItemIds::Names => SentItems::Whole,
+            },
             ..ResponsesEncoder::new(options)
         }
     }

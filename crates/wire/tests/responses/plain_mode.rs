@@ -135,7 +135,7 @@ fn programs_and_direct_calls_stay_in_their_order() {
     state.model_messages[0].reasoning = Reasoning::default();
     let direct = |id: &str| json!({"type": "function_call", "call_id": id, "name": "ask", "arguments": "{}"});
     let sealed = sealer().seal(&state, &RoundHeader::default(), &[CallRef::from(&call(0))]).remove(0);
-    let short = Sealer::short(state.run(), 0, &[CallRef::from(&call(0))]).remove(0);
+    let short = Sealer::short(ClientSide::RESPONSES, state.run(), 0, &[CallRef::from(&call(0))]).remove(0);
     for id in [&sealed, &short] {
         let function = json!({"type": "function_call", "call_id": id, "name": "get_weather", "arguments": "{}"});
         let before = [question(), direct("c1"), output("c1", "1")];
