@@ -46,6 +46,7 @@ pub use dacapo_catalog::{
     ToolsError, read_tools,
 };
 pub use dacapo_sandbox::{LogLevel, SandboxError, ShouldContinue};
+pub use dacapo_script::unescaped as unescaped_program;
 pub use journal::{Answer, ArgsDigest, CallIndex, Journal, JournalEntry, JsonText};
 pub use journal_format::JournalFormatError;
 pub use limits::{Limit, Limits};

@@ -102,12 +102,8 @@ fn limit_kind(limit: Limit, limits: &Limits) -> ErrorKind {
 }
 
 fn limit_message(limit: Limit, limits: &Limits) -> String {
-    let value = limits.get(limit);
-    format!(
-        "the program exceeded the limit `{limit}` of {value}; {}, or raise `limits.{limit}` (at most {})",
-        limit.advice(),
-        limit.range().end()
-    )
+    // The model reads this, and only the operator can raise a limit.
+    format!("the program exceeded the limit `{limit}` of {}; {}", limits.get(limit), limit.advice())
 }
 
 pub(crate) fn syntax(diagnostic: Diagnostic) -> Box<ProgramFailure> {

@@ -182,7 +182,7 @@ impl Runner {
                     0 => "while it computed".to_owned(),
                     calls => format!("while it waited for {calls} of its calls"),
                 };
-                let advice = "do less in one program, or raise `dacapo.limits.wall_seconds` in the configuration";
+                let advice = "do less in one program, or split the work into several";
                 (StopKind::Limit, format!("the program was stopped after {seconds} s, {waiting}; {advice}"))
             }
             StopReason::Cancelled => (StopKind::Cancelled, "the program was cancelled".to_owned()),

@@ -47,6 +47,14 @@ enum CompileError {
     Program(SourceError),
 }
 
+impl CompileError {
+    fn into_error(self) -> SourceError {
+        match self {
+            CompileError::Syntax(error) | CompileError::Program(error) => error,
+        }
+    }
+}
+
 pub(crate) fn compile(source: &str, mapping: Mapping) -> Result<CompiledScript, Diagnostic> {
     let diagnose = |error: SourceError| Diagnostic::of(error, source);
     let blocks = fence::blocks(source);
@@ -59,6 +67,14 @@ pub(crate) fn compile(source: &str, mapping: Mapping) -> Result<CompiledScript, 
             Err(CompileError::Syntax(_)) => {}
         }
     }
+    // A closing fence whose opening one was left out.
+    if let [stray] = blocks.as_slice()
+        && !starts_fenced
+        && source[stray.content.clone()].trim_matches(is_blank).is_empty()
+    {
+        let before = fence::blank_outside(source, &(0..stray.opening));
+        return compile_text(&before, mapping, &[]).map_err(|refusal| diagnose(refusal.into_error()));
+    }
     if let Some(second) = blocks.get(1) {
         return Err(diagnose(SourceError {
             offset: second.opening,
@@ -66,9 +82,8 @@ pub(crate) fn compile(source: &str, mapping: Mapping) -> Result<CompiledScript, 
         }));
     }
     let content = blocks.first().map_or(0..source.len(), |block| block.content.clone());
-    compile_text(&fence::blank_outside(source, &content), mapping, &[]).map_err(|refusal| match refusal {
-        CompileError::Syntax(error) | CompileError::Program(error) => diagnose(error),
-    })
+    compile_text(&fence::blank_outside(source, &content), mapping, &[])
+        .map_err(|refusal| diagnose(refusal.into_error()))
 }
 
 fn is_blank(c: char) -> bool {

@@ -14,6 +14,7 @@
 
 mod diagnostic;
 mod entry;
+mod escapes;
 mod fence;
 mod front_end;
 mod globals;
@@ -23,6 +24,7 @@ mod position;
 mod source_map;
 
 pub use diagnostic::Diagnostic;
+pub use escapes::unescaped;
 pub use globals::STANDARD_GLOBALS;
 pub use position::{SourcePosition, code_frame};
 pub use source_map::SourceMap;

@@ -166,3 +166,13 @@ fn javascript_that_is_not_typescript_is_accepted() {
     assert_eq!(body("return a<b>(c);"), "return a(c);\n");
     assert_eq!(body("const f = async <T>(a: T) => a;\nreturn f(1)"), "const f = async (a) => a;\nreturn f(1);\n");
 }
+
+#[test]
+fn a_closing_fence_without_an_opening_one_is_left_out() {
+    assert_eq!(body("const a = await f();\nreturn a;\n```"), "const a = await f();\nreturn a;\n");
+    assert_eq!(body("return 1;\n```\n\n"), "return 1;\n");
+    // One that opens something is not.
+    assert!(prepare("return 1;\n```\nand so on").is_err());
+    let error = prepare("return 1 +;\n```").unwrap_err();
+    assert_eq!((error.at.line, error.at.column), (1, 11), "{error}");
+}

@@ -1,6 +1,6 @@
 //! A model's response, and how it is decoded.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::ids::RunId;
 use crate::model_message::ModelMessage;
@@ -109,6 +109,52 @@ pub enum StreamError {
     NotJson(String),
     /// The provider reports an error, in the form in which it would have come instead of a stream.
     Provider(Value),
+}
+
+impl SseEvent {
+    /// The data. An event that is named `error` may hold plain text.
+    pub(crate) fn json(&self) -> Result<Value, StreamError> {
+        match serde_json::from_str(&self.data) {
+            Ok(data) => Ok(data),
+            Err(_) if self.is_error() => Ok(Value::from(self.data.trim())),
+            Err(error) => Err(StreamError::NotJson(error.to_string())),
+        }
+    }
+
+    pub(crate) fn is_error(&self) -> bool {
+        self.name.as_deref() == Some("error")
+    }
+}
+
+/// What an error says, in whichever form a server writes it; `None` if it says nothing.
+///
+/// ```
+/// use serde_json::json;
+/// let message = |body| dacapo_wire::error_message(&body);
+/// assert_eq!(message(json!({"error": {"message": "busy"}})).as_deref(), Some("busy"));
+/// assert_eq!(message(json!({"detail": [{"msg": "field required"}]})).as_deref(), Some("field required"));
+/// assert_eq!(message(json!({"error": {}})), None);
+/// ```
+pub fn error_message(error: &Value) -> Option<String> {
+    match error {
+        Value::String(text) => Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned),
+        Value::Array(errors) => errors.iter().find_map(error_message),
+        Value::Object(fields) => {
+            const KEYS: [&str; 7] = ["message", "error", "detail", "msg", "errors", "error_message", "reason"];
+            KEYS.iter().find_map(|key| error_message(fields.get(*key)?))
+        }
+        _ => None,
+    }
+}
+
+/// An error of a server, with its message where clients of every wire look for it.
+pub(crate) fn provider_error(data: Value) -> Value {
+    if data.pointer("/error/message").is_some_and(Value::is_string) {
+        return data;
+    }
+    let message = error_message(&data).unwrap_or_else(|| data.to_string());
+    let code = data.get("code").or_else(|| data.pointer("/error/code"));
+    json!({"error": {"message": message, "type": "server_error", "param": null, "code": code}})
 }
 
 /// Decodes a streamed response.

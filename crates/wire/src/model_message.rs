@@ -1,6 +1,7 @@
 //! A message of the model, and what it means.
 
 use dacapo_catalog::shorten;
+use dacapo_replay::unescaped_program;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -338,7 +339,9 @@ impl ModelCall {
             }
             Err(_) => Some(written.to_owned()),
         };
-        code.filter(|code| !code.trim().is_empty()).ok_or_else(|| ModelMistake::NoCode { found: quoted(written) })
+        let code = code.filter(|code| !code.trim().is_empty());
+        let code = code.ok_or_else(|| ModelMistake::NoCode { found: quoted(written) })?;
+        Ok(unescaped_program(&code).unwrap_or(code))
     }
 
     fn query(&self) -> Option<SearchQuery> {

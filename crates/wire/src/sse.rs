@@ -87,16 +87,25 @@ impl SseReader {
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
             "event" => self.name = Some(value.to_owned()),
-            "data" => match &mut self.data {
-                None => self.data = Some(value.to_owned()),
-                Some(data) => {
-                    data.push('\n');
-                    data.push_str(value);
-                }
-            },
+            // Some servers write an error as a field of its own.
+            "error" => {
+                self.name = Some("error".to_owned());
+                self.add_data(value);
+            }
+            "data" => self.add_data(value),
             _ => {}
         }
         None
+    }
+
+    fn add_data(&mut self, value: &str) {
+        match &mut self.data {
+            None => self.data = Some(value.to_owned()),
+            Some(data) => {
+                data.push('\n');
+                data.push_str(value);
+            }
+        }
     }
 
     fn end_event(&mut self) -> Option<SseEvent> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dacapo_replay::Toolbox;
-use dacapo_wire::{CallReply, ModelCall, ModelMessage, ModelTools};
+use dacapo_wire::{CallReply, Intent, ModelCall, ModelMessage, ModelTools};
 
 #[test]
 fn a_message_that_was_made_fit_stays_as_it_is() {
@@ -38,4 +38,26 @@ fn a_search_that_asks_for_a_wrong_number_is_told_so() {
     for wrong in ["0", "51", "-1", "\"5\""] {
         assert_eq!(search(&format!(r#", "limit": {wrong}"#)), CallReply::Text(error.to_owned()), "{wrong}");
     }
+}
+
+#[test]
+fn a_program_that_was_escaped_twice_is_understood() {
+    let toolbox = Toolbox::read(r#"[{"name": "get_weather"}]"#).expect("a tool");
+    let model_tools = ModelTools::new(Arc::new(toolbox), BTreeSet::new(), &BTreeSet::new(), 1_000);
+    let program = |arguments: &str| {
+        let calls =
+            vec![ModelCall { name: "execute".to_owned(), arguments: arguments.to_owned(), ..ModelCall::default() }];
+        match (ModelMessage { calls, ..ModelMessage::default() }).intent(&model_tools) {
+            Intent::Program { code, .. } => code,
+            other => panic!("{other:?}"),
+        }
+    };
+    let meant = "const sky = await get_weather({ city: \"Oslo\" });\nreturn sky.split(\"\\n\");";
+    let once = serde_json::to_string(meant).expect("a string");
+    let twice = serde_json::to_string(&once[1..once.len() - 1]).expect("a string");
+    assert_eq!(program(&format!("{{\"code\": {twice}}}")), meant);
+    assert_eq!(program(&format!("{{\"code\": {once}}}")), meant);
+    // What is a program as it stands stays as it is.
+    let line = r#"return "a\nb".split(/\n/);"#;
+    assert_eq!(program(&serde_json::json!({"code": line}).to_string()), line);
 }

@@ -3,9 +3,10 @@
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
+use dacapo_catalog::shorten;
 use dacapo_replay::StepError;
 use dacapo_runner::StoreError;
-use dacapo_wire::{ApiError, BadRequest, ClientSide, Wire};
+use dacapo_wire::{ApiError, BadRequest, ClientSide, Wire, error_message};
 use serde_json::Value;
 
 use crate::observe::{REQUEST_ID_HEADER, RequestId};
@@ -136,6 +137,8 @@ impl TurnError {
 }
 
 const INTERNAL: &str = "server_error";
+/// Of an upstream's error that is no JSON.
+const PLAIN_TEXT_CHARS_MAX: usize = 300;
 const STORE_UNREACHABLE: &str = "the store of running programs and responses cannot be reached; try again";
 const INVALID: &str = "invalid_request_error";
 
@@ -148,9 +151,8 @@ impl UpstreamError {
             return body.clone();
         }
         let text = |key: &str| error.and_then(|error| error.get(key)).and_then(Value::as_str);
-        let plain = error.and_then(Value::as_str);
-        let message =
-            text("message").or(plain).map_or_else(|| format!("the upstream answered {}", self.status), str::to_owned);
+        let message = body.as_ref().and_then(error_message).or_else(|| self.plain_text());
+        let message = message.unwrap_or_else(|| format!("the upstream answered {}", self.status));
         let kind = text("type").unwrap_or("upstream_error");
         client.error_body(&ApiError {
             status: self.status.as_u16(),
@@ -159,6 +161,15 @@ impl UpstreamError {
             param: text("param"),
             code: text("code"),
         })
+    }
+}
+
+impl UpstreamError {
+    /// The start of a body that is a sentence for people, not a page.
+    fn plain_text(&self) -> Option<String> {
+        let text = std::str::from_utf8(&self.body).ok()?.trim();
+        let is_sentence = !text.is_empty() && !text.starts_with(['<', '{', '[']);
+        is_sentence.then(|| format!("the upstream answered {}: {}", self.status, shorten(text, PLAIN_TEXT_CHARS_MAX)))
     }
 }
 

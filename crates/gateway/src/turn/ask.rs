@@ -64,6 +64,12 @@ impl TurnRunner {
             meta.id = stored.response_id(&meta.id);
         }
         meta.created = meta.created.or(self.responded_at);
+        if meta.model.is_empty() {
+            self.turn.model().clone_into(&mut meta.model);
+            if !meta.fields.is_empty() {
+                meta.fields.insert("model".to_owned(), Value::from(self.turn.model()));
+            }
+        }
         meta
     }
 
@@ -146,6 +152,7 @@ impl TurnRunner {
 
 /// The status of an error that came without one: in a stream, or with a success.
 fn status_of(body: &Value) -> StatusCode {
+    let code = body.pointer("/error/code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
     let status = match body.pointer("/error/type").and_then(Value::as_str).unwrap_or_default() {
         "invalid_request_error" => 400,
         "authentication_error" => 401,
@@ -153,7 +160,8 @@ fn status_of(body: &Value) -> StatusCode {
         "not_found_error" => 404,
         "rate_limit_error" | "tokens" | "requests" => 429,
         "overloaded_error" => 529,
-        _ => 502,
+        // Some servers have the status as a code.
+        _ => code.filter(|code| (400..600).contains(code)).unwrap_or(502),
     };
     StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY)
 }

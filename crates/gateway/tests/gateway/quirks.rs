@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::common::{HttpResponse, Model, RunningGateway, options, post_json, tool};
+use crate::client_conversation::{ClientConversation, events};
+use crate::common::{HttpResponse, Model, RunningGateway, options, post_json, post_to, tool};
+use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
 /// Asks, answers the calls, and asks again: what the client hears first and last.
@@ -197,4 +199,124 @@ async fn what_a_provider_tells_of_its_own_tools_comes_beside_the_message() {
     let choice = post_json(&gateway.url, &body).await.json()["choices"][0].clone();
     assert_eq!((&choice["message"], &choice["messages"]), (&messages[2], &messages));
     assert_eq!(model.asked()[0]["tools"][1], connector);
+}
+
+/// The events of llama.cpp's server: without indexes, and without a model until the end.
+fn llama_stream(items: &Value) -> String {
+    let mut events = Vec::new();
+    let response = json!({"id": "resp_1", "object": "response", "status": "in_progress"});
+    events.push(json!({"type": "response.created", "response": response}));
+    events.push(json!({"type": "response.in_progress", "response": response}));
+    for item in items.as_array().unwrap() {
+        let id = &item["id"];
+        let mut started = item.clone();
+        match item["type"].as_str().unwrap() {
+            "message" => {
+                started["content"] = json!([]);
+                events.push(json!({"type": "response.output_item.added", "item": started}));
+                let part = json!({"type": "output_text", "text": ""});
+                events.push(json!({"type": "response.content_part.added", "item_id": id, "part": part}));
+                for word in item["content"][0]["text"].as_str().unwrap().split_inclusive(' ') {
+                    events.push(json!({"type": "response.output_text.delta", "item_id": id, "delta": word}));
+                }
+            }
+            _ => {
+                started["arguments"] = json!("");
+                events.push(json!({"type": "response.output_item.added", "item": started}));
+                let (id, delta) = (&item["call_id"], &item["arguments"]);
+                events.push(json!({"type": "response.function_call_arguments.delta", "item_id": id, "delta": delta}));
+            }
+        }
+        events.push(json!({"type": "response.output_item.done", "item": item}));
+    }
+    let usage = json!({"input_tokens": 1, "output_tokens": 1, "total_tokens": 2});
+    let response = json!({"id": "resp_1", "object": "response", "status": "completed", "model": "", "output": items, "usage": usage});
+    events.push(json!({"type": "response.completed", "response": response}));
+    let event = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap());
+    events.iter().map(event).collect()
+}
+
+fn raw_turn(raw: &str, when: &str) -> String {
+    format!("[[turn]]\nwhen = {{ {when} }}\nraw = '''{raw}'''\ncontent_type = \"text/event-stream\"\n\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn responses_streams_without_indexes_are_understood() {
+    let program = json!({"code": "return await web_search({ query: 'x' });"}).to_string();
+    let call = json!([{"type": "function_call", "call_id": "fc_1", "name": "execute", "arguments": program, "status": "completed"}]);
+    let text = json!({"type": "output_text", "text": "It is found."});
+    let answer =
+        json!([{"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [text]}]);
+    let script =
+        raw_turn(&llama_stream(&call), "after = \"user\"") + &raw_turn(&llama_stream(&answer), "after = \"tool\"");
+    let model = Model::start(&script).await;
+    let mut options = options(&model);
+    options.upstreams[0].wires = Some(vec!["responses".to_owned()]);
+    let gateway = RunningGateway::start(options).await;
+    for wire in Wire::ALL {
+        let mut conversation = ClientConversation::new(wire, &[("web_search", &["query"])]);
+        conversation.extra = json!({"stream": true});
+        conversation.user("What is it?");
+        let send = async |conversation: &ClientConversation| {
+            let (path, body) = conversation.request();
+            post_to(&format!("{}{path}", gateway.url), &body).await.text
+        };
+        let called = send(&conversation).await;
+        let calls = conversation.read_response(&called).calls;
+        assert_eq!(calls.len(), 1, "{wire}: {called}");
+        conversation.answer(&calls[0], "found", false);
+        let answered = send(&conversation).await;
+        assert_eq!(conversation.read_response(&answered).text, "It is found.", "{wire}");
+        let model = events(&answered).iter().find_map(|event| {
+            ["/model", "/response/model", "/message/model"].iter().find_map(|at| event.pointer(at).cloned())
+        });
+        assert_eq!(model, Some(json!("m")), "{wire}: the model that was asked for");
+    }
+}
+
+/// However a server writes an error, its message reaches the client, and its status where there is one.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_error_says_is_never_lost() {
+    let told = "the model ran out of memory";
+    let shapes = [
+        ("named", format!("event: error\ndata: {}\n\n", json!({"message": told, "code": 500})), 502),
+        ("text", format!("event: error\ndata: {told}\n\n"), 502),
+        ("plain", format!("data: {}\n\n", json!({"error": told})), 502),
+        (
+            "coded",
+            format!("data: {}\n\n", json!({"error": {"code": 503, "message": told, "type": "unavailable"}})),
+            503,
+        ),
+        ("detail", format!("event: error\ndata: {}\n\n", json!({"detail": [{"msg": told}]})), 502),
+        ("field", format!("error: {}\n\n", json!({"code": 500, "message": told})), 502),
+    ];
+    let script: String = shapes.iter().map(|(name, raw, _)| raw_turn(raw, &format!("user = \"{name}\""))).collect();
+    let model = Model::start(&script).await;
+    for upstream in Wire::ALL {
+        let mut options = options(&model);
+        options.upstreams[0].wires = Some(vec![upstream.name().to_owned()]);
+        let gateway = RunningGateway::start(options).await;
+        for wire in Wire::ALL {
+            for (name, _, status) in &shapes {
+                let mut conversation = ClientConversation::new(wire, &[("web_search", &["query"])]);
+                conversation.extra = json!({"stream": true});
+                conversation.user(name);
+                let (path, body) = conversation.request();
+                let answered = post_to(&format!("{}{path}", gateway.url), &body).await;
+                let pair = format!("{name}: {wire} client, {upstream} model: {}", answered.text);
+                assert_eq!(answered.status, *status, "{pair}");
+                assert_eq!(answered.json()["error"]["message"], told, "{pair}");
+            }
+        }
+    }
+    // A body that is no JSON, for a client on another wire.
+    let model =
+        Model::start("[[turn]]\nraw = \"upstream connect error\"\nstatus = 503\ncontent_type = \"text/plain\"").await;
+    let mut options = options(&model);
+    options.upstreams[0].wires = Some(vec!["chat".to_owned()]);
+    let gateway = RunningGateway::start(options).await;
+    let body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
+    let answered = post_to(&format!("{}/messages", gateway.url), &body).await;
+    let expected = "the upstream answered 503 Service Unavailable: upstream connect error";
+    assert_eq!(answered.json()["error"]["message"], expected);
 }

@@ -140,6 +140,7 @@ impl FleetServer {
     async fn keep_connected(&self, endpoint: &ServerEndpoint) {
         let options = &self.context.options;
         let mut failures = 0;
+        let mut warned_of = None;
         let mut start_permit = self.wait_to_start().await;
         loop {
             let started = Instant::now();
@@ -158,7 +159,13 @@ impl FleetServer {
             let wait = options.retry_wait(failures);
             let reason = first_line(&self.context.mask.text(reason));
             let last_stderr_line = self.stderr.last(&self.context.mask);
-            tracing::warn!(server = self.name, reason, last_stderr_line, "an MCP server is not available");
+            // It is tried again and again, and most often fails for the same reason: a command that is not installed.
+            if was_up || warned_of.as_ref() != Some(&reason) {
+                tracing::warn!(server = self.name, reason, last_stderr_line, "an MCP server is not available");
+            } else {
+                tracing::debug!(server = self.name, reason, last_stderr_line, "an MCP server is still not available");
+            }
+            warned_of = Some(reason.clone());
             self.link.send_replace(LinkState::Down(Outage { reason, since: now, retry_at: Some(now + wait), was_up }));
             tokio::select! {
                 () = sleep(wait) => {}

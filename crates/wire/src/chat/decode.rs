@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::fields;
 use crate::decoder::{
-    DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError,
+    DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError, provider_error,
 };
 use crate::model_message::{CallExtra, ModelCall};
 use crate::neutral::selected_fields;
@@ -86,10 +86,9 @@ impl ResponseDecoder for ChatDecoder {
             self.is_done = true;
             return Ok(ResponseDelta::default());
         }
-        let chunk: Value =
-            serde_json::from_str(&event.data).map_err(|error| StreamError::NotJson(error.to_string()))?;
-        if chunk.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(StreamError::Provider(chunk));
+        let chunk = event.json()?;
+        if event.is_error() || chunk.get("error").is_some_and(|error| !error.is_null()) {
+            return Err(StreamError::Provider(provider_error(chunk)));
         }
         Ok(self.decode_chunk(chunk))
     }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields;
 use crate::decoder::{
-    DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError,
+    DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError, provider_error,
 };
 use crate::model_message::ModelCall;
 use crate::neutral::selected_fields;
@@ -84,13 +84,15 @@ struct PartialBlock {
 
 impl ResponseDecoder for MessagesDecoder {
     fn decode_event(&mut self, event: &SseEvent) -> Result<ResponseDelta, StreamError> {
-        let event: Value =
-            serde_json::from_str(&event.data).map_err(|error| StreamError::NotJson(error.to_string()))?;
+        let is_error = event.is_error();
+        let event = event.json()?;
         let kind = fields::kind(&event).to_owned();
         let index = event.get("index").and_then(Value::as_u64);
         Ok(match kind.as_str() {
-            "error" => return Err(StreamError::Provider(event)),
-            "" if event.get("error").is_some_and(|error| !error.is_null()) => return Err(StreamError::Provider(event)),
+            kind if is_error || kind == "error" => return Err(StreamError::Provider(provider_error(event))),
+            "" if event.get("error").is_some_and(|error| !error.is_null()) => {
+                return Err(StreamError::Provider(provider_error(event)));
+            }
             "" | "ping" => ResponseDelta::default(),
             "message_start" => {
                 self.start_message(event);

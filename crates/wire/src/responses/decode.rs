@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields;
 use crate::decoder::{
-    DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError,
+    DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError, error_message,
 };
 use crate::model_message::{ModelCall, ModelMessage};
 use crate::neutral::selected_fields;
@@ -20,7 +20,7 @@ pub(super) fn decode_response(body: Value) -> Result<ModelResponse, String> {
         return Err("the model's answer is no object".to_owned());
     };
     if response.get("status").is_some_and(|status| status == "failed") {
-        let message = response.get("error").map(|error| fields::text_of(error, "message")).unwrap_or_default();
+        let message = response.get("error").and_then(error_message).unwrap_or_default();
         return Err(format!("the model's answer failed: {message}"));
     }
     let Some(Value::Array(output)) = response.shift_remove("output") else {
@@ -102,6 +102,8 @@ fn is_plain_text(message: &Value) -> bool {
 pub(super) struct ResponsesDecoder {
     meta: Option<ResponseMeta>,
     kinds: BTreeMap<u64, StreamedItemKind>,
+    /// Indexes of items, by their ids: some servers send only these.
+    indexes: BTreeMap<String, u64>,
     /// Index of the message that the last text delta belonged to.
     last_message: Option<u64>,
     /// Items that are complete.
@@ -147,17 +149,16 @@ impl ResponseDecoder for ResponsesDecoder {
         if event.data.trim() == "[DONE]" {
             return Ok(ResponseDelta::default());
         }
-        let mut data: Value =
-            serde_json::from_str(&event.data).map_err(|error| StreamError::NotJson(error.to_string()))?;
+        let mut data = event.json()?;
         let kind = match fields::text_of(&data, "type") {
             "" => event.name.clone().unwrap_or_default(),
             kind => kind.to_owned(),
         };
         if kind == "error" || data.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(StreamError::Provider(error(data.get("error").unwrap_or(&data))));
+            return Err(StreamError::Provider(error(&data)));
         }
         match kind.as_str() {
-            "response.failed" => Err(StreamError::Provider(error(&data["response"]["error"]))),
+            "response.failed" => Err(StreamError::Provider(error(&data["response"]))),
             "response.completed" | "response.incomplete" => {
                 if let Some(Value::Object(response)) = data.get_mut("response").map(Value::take) {
                     self.meta.get_or_insert_with(|| meta(&response));
@@ -190,13 +191,35 @@ impl ResponseDecoder for ResponsesDecoder {
             // Some providers leave the output out of the last event.
             _ => self.items.into_values().collect(),
         };
-        Some(model_response(response, output, self.meta?))
+        let mut meta = self.meta?;
+        if meta.model.is_empty() {
+            response.get("model").and_then(Value::as_str).unwrap_or_default().clone_into(&mut meta.model);
+        }
+        Some(model_response(response, output, meta))
     }
 }
 
 impl ResponsesDecoder {
-    fn decode_item(&mut self, event: &str, data: Value) -> ResponseDelta {
-        let Some(index) = data.get("output_index").and_then(Value::as_u64) else {
+    /// The index of the item that an event belongs to. Servers such as llama.cpp leave it out; it is added then.
+    fn index(&mut self, event: &str, data: &mut Value) -> Option<u64> {
+        if let Some(index) = data.get("output_index").and_then(Value::as_u64) {
+            return Some(index);
+        }
+        let item = data.get("item").unwrap_or(&Value::Null);
+        let ids = [fields::text_of(item, "id"), fields::call_id(item), fields::text_of(data, "item_id")];
+        let id = ids.into_iter().find(|id| !id.is_empty())?.to_owned();
+        let next = self.kinds.last_key_value().map_or(0, |(last, _)| last + 1);
+        let index = *self.indexes.entry(id).or_insert(next);
+        data["output_index"] = Value::from(index);
+        let inner = if event.contains("summary") { "summary_index" } else { "content_index" };
+        if !event.starts_with("response.output_item") && data.get(inner).is_none() {
+            data[inner] = Value::from(0);
+        }
+        Some(index)
+    }
+
+    fn decode_item(&mut self, event: &str, mut data: Value) -> ResponseDelta {
+        let Some(index) = self.index(event, &mut data) else {
             return ResponseDelta { native: Some(data), ..ResponseDelta::default() };
         };
         let item = data.get("item");
@@ -238,9 +261,10 @@ impl ResponsesDecoder {
 }
 
 /// An error in the form in which it would have come instead of a stream.
-fn error(error: &Value) -> Value {
+fn error(data: &Value) -> Value {
+    let error = data.get("error").filter(|error| error.is_object()).unwrap_or(data);
     let text = |key: &str| error.get(key).filter(|value| value.is_string());
-    let message = text("message").cloned().unwrap_or_else(|| Value::from("the model's answer failed"));
+    let message = error_message(data).unwrap_or_else(|| "the model's answer failed".to_owned());
     let kind = text("type").filter(|kind| *kind != "error").or_else(|| text("code")).cloned();
     json!({"error": {
         "message": message,
