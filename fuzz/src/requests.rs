@@ -65,7 +65,7 @@ fn read(client: ClientSide, provider: ProviderSide, body: &[u8], header: Option<
         unopened: &unopened,
         toolboxes: &TOOLBOXES,
     };
-    match reader.read(client, json.clone()) {
+    match reader.read(client, json.clone()).map(|read| read.parsed) {
         Err(error) => assert!(!error.param.is_empty() && !error.message.is_empty(), "{error:?}"),
         Ok(ParsedRequest::PassThrough(changed)) => check_ids(provider.wire(), &changed.unwrap_or(json)),
         Ok(ParsedRequest::Turn(turn)) => check_turn(&turn),

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use axum::routing::{get, post};
 use bytes::Bytes;
 use dacapo_catalog::BYTES_PER_TOKEN;
@@ -132,8 +132,13 @@ fn routes(server: GatewayServer) -> Router {
 
 async fn complete(client: ClientSide, State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
     let open = server.open_request(Some(client.wire()), request.headers());
-    let exit = server.complete(client, request, open.observer()).await;
-    exit::respond(open, client, exit)
+    let observer = open.observer();
+    let exit = server.complete(client, request, observer.clone()).await;
+    let mut response = exit::respond(open, client, exit);
+    // Whatever became of the request: who wonders why there are no programs reads it here.
+    let mode = observer.mode().and_then(|mode| HeaderValue::try_from(mode.to_string()).ok());
+    response.headers_mut().extend(mode.map(|mode| (HeaderName::from_static(headers::MODE), mode)));
+    response
 }
 
 async fn count_tokens(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {

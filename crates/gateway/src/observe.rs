@@ -3,7 +3,7 @@
 mod events;
 mod log;
 
-pub(crate) use events::{Event, ProgramEnd, RequestMode, RequestOutcome};
+pub(crate) use events::{Event, ProgramEnd, RequestOutcome};
 pub(crate) use log::Log;
 
 use std::fmt::Debug;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
-use dacapo_wire::Wire;
+use dacapo_wire::{AppliedMode, Wire};
 
 /// Takes the events of all requests, in the order in which they happen within each.
 pub(crate) trait EventConsumer: Debug + Send + Sync {
@@ -33,7 +33,7 @@ pub(crate) struct RequestInfo {
 pub(crate) struct RequestSummary {
     pub client: String,
     pub model: String,
-    pub mode: Option<RequestMode>,
+    pub mode: Option<AppliedMode>,
     /// The last upstream that was asked.
     pub upstream: String,
 }
@@ -105,6 +105,11 @@ impl Observer {
 
     pub(crate) fn request_id(&self) -> &RequestId {
         &self.request.id
+    }
+
+    /// How code mode applies, once the request has been read.
+    pub(crate) fn mode(&self) -> Option<AppliedMode> {
+        self.request.lock().mode
     }
 }
 

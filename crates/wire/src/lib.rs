@@ -10,6 +10,7 @@
 //! Nothing here does I/O, reads a clock or runs a program. Start reading at [`RequestReader::read`].
 
 mod allowed_callers;
+mod applied_mode;
 mod call_digests;
 mod chat;
 mod client_wire;
@@ -38,6 +39,7 @@ mod unopened_states;
 mod usage;
 mod wire;
 
+pub use applied_mode::{AppliedMode, OffReason};
 pub use call_digests::CallDigests;
 pub use client_wire::EntryAuthor;
 pub use conversation::{
@@ -58,7 +60,7 @@ pub use plain_mode::StoredStates;
 pub use prompt::{ModelTools, PROMPT_VERSION, print_prompt};
 pub use provider_wire::{AuthHeader, ProviderCapabilities, StopSequences, StreamedDeltas, TextTools};
 pub use reasoning::Reasoning;
-pub use request::{BadRequest, CodeMode, CodeModeDefaults, ParsedRequest, RequestReader};
+pub use request::{BadRequest, CodeMode, CodeModeDefaults, ParsedRequest, ReadRequest, RequestReader};
 pub use seal::{RoundHeader, Sealer, Unsealed};
 pub use sealing_key::{SealingSecrets, UnsealError};
 pub use sse::{SseError, SseEvent, SseReader};

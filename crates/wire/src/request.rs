@@ -7,6 +7,7 @@ use dacapo_replay::{Toolbox, Toolboxes};
 use serde_json::{Map, Value};
 
 use crate::allowed_callers::{Extensions, ProgramDeclaration, ToolSplit};
+use crate::applied_mode::{AppliedMode, OffReason};
 use crate::client_wire::{Body, CallIds, ExplicitState, HistoryReading, ParamNames, ProgramHistory, RequestSurvey};
 use crate::conversation::{Conversation, ConversationItem};
 use crate::encoder::ItemIds;
@@ -110,6 +111,13 @@ pub enum ParsedRequest {
     Turn(Box<Turn>),
 }
 
+/// A request, and how code mode applies to it.
+#[derive(Debug)]
+pub struct ReadRequest {
+    pub parsed: ParsedRequest,
+    pub mode: AppliedMode,
+}
+
 const CODE_MODE: &str = "code_mode";
 
 /// A request without code mode, as far as it has been looked at.
@@ -133,7 +141,7 @@ struct ProgramTools {
 
 impl RequestReader<'_> {
     /// Reads a request body.
-    pub fn read(&self, client: ClientSide, body: Value) -> Result<ParsedRequest, BadRequest> {
+    pub fn read(&self, client: ClientSide, body: Value) -> Result<ReadRequest, BadRequest> {
         let Value::Object(mut body) = body else {
             return Err(BadRequest::new("body", "must be a JSON object"));
         };
@@ -157,24 +165,37 @@ impl RequestReader<'_> {
             ));
         }
         if is_native {
-            return Ok(ParsedRequest::PassThrough((switch == Extensions::Found).then_some(Value::Object(body))));
+            let parsed = ParsedRequest::PassThrough((switch == Extensions::Found).then_some(Value::Object(body)));
+            return Ok(ReadRequest { parsed, mode: AppliedMode::Native });
         }
-        let is_off = mode == CodeMode::Off || split.tools.is_empty() && !is_declared || incompatible.is_some();
+        let off = match (mode, incompatible) {
+            (CodeMode::Off, _) if switch == Extensions::Found => Some(OffReason::Body),
+            (CodeMode::Off, _) if self.header.is_some() => Some(OffReason::Header),
+            (CodeMode::Off, _) => Some(OffReason::Configuration),
+            (_, Some(key)) => Some(OffReason::Field(key)),
+            (_, None) if split.tools.is_empty() && !is_declared => Some(OffReason::NoTools),
+            (_, None) => None,
+        };
         if has_programs && !is_declared {
             if mode == CodeMode::Off {
                 return Err(BadRequest::new(CODE_MODE, "is off, but the history has programs"));
             }
-        } else if is_off {
+        } else if let Some(reason) = off {
             let marked_tools = split.extensions;
-            return self.without_code_mode(client, PlainRequest { body, survey, marked_tools, switch });
+            let parsed = self.without_code_mode(client, PlainRequest { body, survey, marked_tools, switch })?;
+            return Ok(ReadRequest { parsed, mode: AppliedMode::Off(reason) });
         }
         // A conversation that began in plain mode stays in it, unless call ids carry the state in both modes.
         let may_start =
             survey.call_ids == CallIds::Ordinary || client.0.capabilities().explicit_state == ExplicitState::CallIds;
         let is_explicit = has_programs || is_declared || mode == CodeMode::Explicit && may_start;
-        let mode = if is_explicit { ProgramMode::Explicit } else { ProgramMode::Plain };
+        let (mode, applied) = if is_explicit {
+            (ProgramMode::Explicit, AppliedMode::Explicit)
+        } else {
+            (ProgramMode::Plain, AppliedMode::Plain)
+        };
         let tools = self.program_tools(split)?;
-        self.with_code_mode(client, body, mode, tools)
+        Ok(ReadRequest { parsed: self.with_code_mode(client, body, mode, tools)?, mode: applied })
     }
 
     /// The first field whose guarantee a program cannot give.

@@ -35,7 +35,7 @@ fn turn_of(messages: &Value, stored: &StoredStates, unopened: &UnopenedStates) -
         unopened,
         toolboxes: &toolboxes,
     };
-    match reader.read(ClientSide::CHAT, serde_json::from_str(&body).expect("JSON")) {
+    match reader.read(ClientSide::CHAT, serde_json::from_str(&body).expect("JSON")).map(|read| read.parsed) {
         Ok(ParsedRequest::Turn(turn)) => turn,
         other => panic!("{other:?}"),
     }

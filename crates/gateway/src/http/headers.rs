@@ -114,13 +114,16 @@ pub(crate) fn about_request(headers: &HeaderMap) -> HeaderMap {
     kept.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// The value of `x-dacapo-mode`.
+/// Switches code mode in a request, and says in a response how it applied.
+pub(super) const MODE: &str = "x-dacapo-mode";
+
+/// How a request switches code mode.
 pub(crate) fn mode(headers: &HeaderMap) -> Result<Option<CodeMode>, TurnError> {
-    let Some(value) = headers.get("x-dacapo-mode") else { return Ok(None) };
+    let Some(value) = headers.get(MODE) else { return Ok(None) };
     let mode = value.to_str().ok().and_then(|text| CodeMode::parse(text.trim()));
     mode.map(Some).ok_or_else(|| {
         let message = "must be off, plain, explicit or native".to_owned();
-        TurnError::BadRequest(BadRequest { param: "x-dacapo-mode".to_owned(), message })
+        TurnError::BadRequest(BadRequest { param: MODE.to_owned(), message })
     })
 }
 

@@ -7,12 +7,12 @@ use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{Request, StatusCode};
 use bytes::Bytes;
-use dacapo_wire::{BadRequest, ClientSide, ParsedRequest, ProgramMode, RequestReader, StoredStates, UnopenedStates};
+use dacapo_wire::{BadRequest, ClientSide, ParsedRequest, ReadRequest, RequestReader, StoredStates, UnopenedStates};
 use serde_json::Value;
 
 use super::errors::TurnError;
 use super::{GatewayServer, headers, json_size, threads};
-use crate::observe::{Event, Observer, RequestMode};
+use crate::observe::{Event, Observer};
 use crate::quota::QuotaShare;
 use crate::store::stored_responses::StoredTurn;
 use crate::turn::Tenant;
@@ -89,14 +89,7 @@ impl GatewayServer {
             let (sealer, stored, unopened) = (&sealer, &stored, &*unopened);
             RequestReader { provider, header, defaults, sealer, stored, unopened, toolboxes }.read(client, json)
         });
-        let parsed = parsed.await??;
-        let mode = match &parsed {
-            ParsedRequest::Turn(turn) if turn.model_tools.is_on() => match turn.mode {
-                ProgramMode::Plain => RequestMode::Plain,
-                ProgramMode::Explicit => RequestMode::Explicit,
-            },
-            ParsedRequest::Turn(_) | ParsedRequest::PassThrough(_) => RequestMode::Off,
-        };
+        let ReadRequest { parsed, mode } = parsed.await??;
         observer.emit(&Event::RequestRead { client: &tenant.name, model: &model, mode });
         let query = parts.uri.query().map_or_else(String::new, |query| format!("?{query}"));
         let context = RequestContext { headers: parts.headers, query, client };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use dacapo_runner::StoreError;
-use dacapo_wire::{TurnUsage, UnopenedStates, Wire};
+use dacapo_wire::{AppliedMode, TurnUsage, UnopenedStates, Wire};
 
 /// Something that happened to a request. Nothing in it is secret: no key, program, argument or answer.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(crate) enum Event<'a> {
         /// The configured client's name; empty if everybody is let in.
         client: &'a str,
         model: &'a str,
-        mode: RequestMode,
+        mode: AppliedMode,
     },
     /// The model's wire cannot carry these parameters and tools.
     ParamsDropped {
@@ -64,25 +64,6 @@ pub(crate) enum Event<'a> {
     RequestEnded {
         outcome: RequestOutcome,
     },
-}
-
-/// How code mode applies to a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RequestMode {
-    Plain,
-    Explicit,
-    /// Forwarded, or translated for a model on another wire.
-    Off,
-}
-
-impl RequestMode {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            RequestMode::Plain => "plain",
-            RequestMode::Explicit => "explicit",
-            RequestMode::Off => "off",
-        }
-    }
 }
 
 /// How a program ended.

@@ -1,9 +1,9 @@
 //! Events as log lines: one at `info` for the end of every request, faults at `error`, the others at `debug`.
 
 use axum::http::StatusCode;
-use dacapo_wire::{TurnUsage, UnopenedReason, UnsealError, Wire};
+use dacapo_wire::{AppliedMode, TurnUsage, UnopenedReason, UnsealError, Wire};
 
-use super::{Event, EventConsumer, RequestInfo, RequestMode, RequestOutcome};
+use super::{Event, EventConsumer, RequestInfo, RequestOutcome};
 
 /// Writes events to the log.
 #[derive(Debug)]
@@ -14,7 +14,14 @@ impl EventConsumer for Log {
         let request_id = request.id.as_str();
         match event {
             Event::RequestRead { client, model, mode } => {
-                tracing::debug!(request_id, client, model, mode = mode.name(), "request read");
+                tracing::debug!(
+                    request_id,
+                    client,
+                    model,
+                    mode = mode.name(),
+                    mode_reason = mode.reason(),
+                    "request read"
+                );
             }
             Event::ParamsDropped { client, provider, dropped } => {
                 tracing::warn!(request_id, %client, %provider, ?dropped, "the model's wire cannot carry these");
@@ -62,7 +69,8 @@ fn log_end(request: &RequestInfo, outcome: &RequestOutcome) {
         client = summary.client,
         wire = request.wire.map(Wire::name),
         model = summary.model,
-        mode = summary.mode.map(RequestMode::name),
+        mode = summary.mode.map(AppliedMode::name),
+        mode_reason = summary.mode.and_then(AppliedMode::reason),
         upstream = summary.upstream,
         status = status.map(|status| status.as_u16()),
         outcome = name,

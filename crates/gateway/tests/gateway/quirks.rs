@@ -210,22 +210,19 @@ fn llama_stream(items: &Value) -> String {
     for item in items.as_array().unwrap() {
         let id = &item["id"];
         let mut started = item.clone();
-        match item["type"].as_str().unwrap() {
-            "message" => {
-                started["content"] = json!([]);
-                events.push(json!({"type": "response.output_item.added", "item": started}));
-                let part = json!({"type": "output_text", "text": ""});
-                events.push(json!({"type": "response.content_part.added", "item_id": id, "part": part}));
-                for word in item["content"][0]["text"].as_str().unwrap().split_inclusive(' ') {
-                    events.push(json!({"type": "response.output_text.delta", "item_id": id, "delta": word}));
-                }
+        if item["type"] == "message" {
+            started["content"] = json!([]);
+            events.push(json!({"type": "response.output_item.added", "item": started}));
+            let part = json!({"type": "output_text", "text": ""});
+            events.push(json!({"type": "response.content_part.added", "item_id": id, "part": part}));
+            for word in item["content"][0]["text"].as_str().unwrap().split_inclusive(' ') {
+                events.push(json!({"type": "response.output_text.delta", "item_id": id, "delta": word}));
             }
-            _ => {
-                started["arguments"] = json!("");
-                events.push(json!({"type": "response.output_item.added", "item": started}));
-                let (id, delta) = (&item["call_id"], &item["arguments"]);
-                events.push(json!({"type": "response.function_call_arguments.delta", "item_id": id, "delta": delta}));
-            }
+        } else {
+            started["arguments"] = json!("");
+            events.push(json!({"type": "response.output_item.added", "item": started}));
+            let (id, delta) = (&item["call_id"], &item["arguments"]);
+            events.push(json!({"type": "response.function_call_arguments.delta", "item_id": id, "delta": delta}));
         }
         events.push(json!({"type": "response.output_item.done", "item": item}));
     }
@@ -279,7 +276,7 @@ async fn responses_streams_without_indexes_are_understood() {
 async fn what_an_error_says_is_never_lost() {
     let told = "the model ran out of memory";
     let shapes = [
-        ("named", format!("event: error\ndata: {}\n\n", json!({"message": told, "code": 500})), 502),
+        ("named", format!("event: error\ndata: {}\n\n", json!({"message": told, "code": 500})), 500),
         ("text", format!("event: error\ndata: {told}\n\n"), 502),
         ("plain", format!("data: {}\n\n", json!({"error": told})), 502),
         (
@@ -288,7 +285,7 @@ async fn what_an_error_says_is_never_lost() {
             503,
         ),
         ("detail", format!("event: error\ndata: {}\n\n", json!({"detail": [{"msg": told}]})), 502),
-        ("field", format!("error: {}\n\n", json!({"code": 500, "message": told})), 502),
+        ("field", format!("error: {}\n\n", json!({"code": 500, "message": told})), 500),
     ];
     let script: String = shapes.iter().map(|(name, raw, _)| raw_turn(raw, &format!("user = \"{name}\""))).collect();
     let model = Model::start(&script).await;

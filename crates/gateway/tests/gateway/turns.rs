@@ -261,3 +261,29 @@ async fn requests_that_make_no_sense_are_told_where() {
     }
     assert_eq!(model.asked().len(), 0);
 }
+
+/// Whoever wonders why a request has no programs reads it in the response.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_says_which_mode_it_had_and_why() {
+    let model = Model::start("[[turn]]\ntext = \"hello\"\n").await;
+    let mut options = options(&model);
+    options.code_mode.models = [("plain-*".to_owned(), "off".to_owned())].into();
+    let gateway = RunningGateway::start(options).await;
+    let with_tools = with(body("hi"), &json!({"tools": [search()]}));
+    let off = ("x-dacapo-mode", "off");
+    let cases = [
+        (with_tools.clone(), [].as_slice(), "plain"),
+        (with(with_tools.clone(), &json!({"stream": true})), &[], "plain"),
+        (with(with_tools.clone(), &json!({"code_mode": {"explicit": true}})), &[], "explicit"),
+        (with(with_tools.clone(), &json!({"stop": ["END"]})), &[], "off; reason=stop"),
+        (with(with_tools.clone(), &json!({"n": 2, "stream": true})), &[], "off; reason=n"),
+        (with(with_tools.clone(), &json!({"code_mode": false})), &[], "off; reason=code_mode"),
+        (with_tools.clone(), &[off], "off; reason=x-dacapo-mode"),
+        (with(with_tools, &json!({"model": "plain-1"})), &[], "off; reason=configuration"),
+        (json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}), &[], "off; reason=no-tools"),
+    ];
+    for (request, headers, expected) in cases {
+        let answered = post_with(&gateway.url, &request, headers).await;
+        assert_eq!(answered.headers["x-dacapo-mode"].to_str().unwrap(), expected, "{request}");
+    }
+}

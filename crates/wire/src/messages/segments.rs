@@ -173,7 +173,8 @@ impl<'a> MessagesHistoryReader<'a> {
         if issued.is_empty() {
             return None;
         }
-        let ids: Vec<String> = iter::once(sealed.to_owned()).chain(Sealer::siblings(run, header.number, &issued)).collect();
+        let ids: Vec<String> =
+            iter::once(sealed.to_owned()).chain(Sealer::siblings(run, header.number, &issued)).collect();
         let is_in_order = |(at, call): (usize, &HistoryCall)| {
             ids.iter().position(|id| *id == call.id).is_none_or(|position| position == at)
         };

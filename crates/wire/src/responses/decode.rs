@@ -270,6 +270,6 @@ fn error(data: &Value) -> Value {
         "message": message,
         "type": kind.unwrap_or_else(|| Value::from("server_error")),
         "param": text("param"),
-        "code": text("code"),
+        "code": error.get("code").filter(|code| code.is_string() || code.is_number()),
     }})
 }

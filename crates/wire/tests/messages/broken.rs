@@ -70,7 +70,7 @@ fn nothing_that_is_broken_breaks_us() {
         };
         for body in mutants(&history) {
             StoredStates::referred_to(ClientSide::MESSAGES, &body);
-            if let Ok(ParsedRequest::Turn(turn)) = reader.read(ClientSide::MESSAGES, body) {
+            if let Ok(ParsedRequest::Turn(turn)) = reader.read(ClientSide::MESSAGES, body).map(|read| read.parsed) {
                 ask(&turn);
             }
         }

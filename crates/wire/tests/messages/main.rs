@@ -36,7 +36,7 @@ fn read_for(provider: ProviderSide, body: Value) -> ParsedRequest {
         unopened: &UnopenedStates::default(),
         toolboxes: &toolboxes,
     };
-    reader.read(ClientSide::MESSAGES, body).expect("a request in order")
+    reader.read(ClientSide::MESSAGES, body).expect("a request in order").parsed
 }
 
 fn turn_for(provider: ProviderSide, body: Value) -> Box<Turn> {

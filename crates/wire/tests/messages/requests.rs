@@ -133,7 +133,9 @@ fn a_history_goes_to_another_wire_and_one_from_there_comes_here() {
     messages.as_array_mut().expect("a list").insert(4, json!({"role": "system", "content": "Be nice."}));
     let body = json!({"model": "m", "messages": messages, "tools": [tool], "temperature": 1.5,
         "reasoning_effort": "high", "parallel_tool_calls": false, "stop": null});
-    let Ok(ParsedRequest::Turn(turn)) = reader.read(ClientSide::CHAT, body) else { panic!("a turn") };
+    let Ok(ParsedRequest::Turn(turn)) = reader.read(ClientSide::CHAT, body).map(|read| read.parsed) else {
+        panic!("a turn")
+    };
     let asked = ask(&turn);
     assert_eq!(
         (&asked["system"], &asked["max_tokens"]),

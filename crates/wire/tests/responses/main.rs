@@ -45,6 +45,7 @@ fn read_with(
         toolboxes: &toolboxes,
     }
     .read(client, body)
+    .map(|read| read.parsed)
 }
 
 fn turn(provider: ProviderSide, body: Value) -> Box<Turn> {
