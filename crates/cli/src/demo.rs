@@ -12,7 +12,6 @@ mod report;
 mod scenario;
 mod screen;
 mod shipping;
-mod text_style;
 mod tokens;
 
 use std::io::{self, Write};
@@ -24,7 +23,7 @@ use serde_json::{Value, json};
 use self::demo_server::DemoServer;
 use self::report::ScenarioReport;
 use self::screen::Screen;
-use self::text_style::TextStyler;
+use crate::text_style::TextStyler;
 
 /// Play six conversations in code mode, and count what they cost; needs no key and no network
 #[derive(Debug, clap::Args)]

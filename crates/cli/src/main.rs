@@ -4,12 +4,14 @@ mod answers;
 mod demo;
 mod key;
 mod mcp;
+mod replay;
 mod run;
 mod search;
 mod serve;
 mod servers;
 mod step;
 mod stop;
+mod text_style;
 mod tools;
 mod types;
 mod wrong_usage;
@@ -35,6 +37,7 @@ enum Command {
     Step(step::StepArgs),
     Types(types::TypesOptions),
     Search(search::SearchOptions),
+    Replay(replay::ReplayOptions),
     Key(key::KeyOptions),
 }
 
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Step(options) => step::step(&options),
         Command::Types(options) => types::types(&options),
         Command::Search(options) => search::search(&options),
+        Command::Replay(options) => replay::replay(&options),
         Command::Key(options) => key::key(&options),
     };
     outcome.unwrap_or_else(|error| {

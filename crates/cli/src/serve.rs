@@ -43,6 +43,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "FILE")]
     script: Option<String>,
 
+    /// Record the last conversations, in memory, for the inspector page, and print its address
+    #[arg(long)]
+    inspect: bool,
+
     /// Print the configuration that is in force, with secrets hidden, and stop
     #[arg(long)]
     print_config: bool,
@@ -101,6 +105,9 @@ fn configuration(
     if let Some(listen) = &options.listen {
         settings.listen = Some(listen.clone());
     }
+    if options.inspect {
+        settings.inspector.enabled = Some(true);
+    }
     if options.upstream.is_some() || options.script.is_some() {
         settings.upstreams.insert(
             0,
@@ -132,6 +139,9 @@ async fn listen(config: Config) -> anyhow::Result<()> {
     let stop = stop_request()?;
     let address = listener.local_addr()?;
     let gateway = Gateway::new(config)?;
+    if let Some(token) = gateway.inspector_token() {
+        writeln!(io::stderr(), "dacapo records conversations; see them at http://{address}/#token={token}")?;
+    }
     writeln!(io::stderr(), "dacapo listens on http://{address}/v1")?;
     dacapo_gateway::serve(gateway, listener, stop).await?;
     Ok(())

@@ -10,9 +10,10 @@ use tracing::level_filters::LevelFilter;
 
 use crate::http::{self, AllowedOrigins, ApiClient, ApiClients};
 use crate::memory;
+use crate::observe::RecorderLimits;
 use crate::options::{
-    ClientOptions, CodeModeOptions, ConfigError, Environment, GatewayOptions, StepOptions, StoreOptions,
-    TimeoutOptions, UpstreamOptions, WarmOptions,
+    ClientOptions, CodeModeOptions, ConfigError, Environment, GatewayOptions, InspectorOptions, StepOptions,
+    StoreOptions, TimeoutOptions, UpstreamOptions, WarmOptions,
 };
 use crate::store::StoreConfig;
 use crate::upstream::{Secret, Upstream, UpstreamKind, UpstreamSource};
@@ -50,6 +51,8 @@ pub struct Config {
     pub(crate) keep_alive: Duration,
     pub log: LevelFilter,
     pub(crate) step_endpoint: StepEndpoint,
+    /// Set if conversations are recorded.
+    pub(crate) recorder: Option<RecorderLimits>,
     has_demo_model: bool,
     allow_unauthenticated: bool,
 }
@@ -79,6 +82,9 @@ const HIDDEN: &str = "(hidden)";
 /// Conversations rest for a night in the middle of a program, not for a week.
 const STORE_TTL_S: u64 = 86_400;
 const STORE_BYTES_MAX: usize = 256 << 20;
+/// Conversations that the inspector keeps by default.
+const CONVERSATIONS_MAX: usize = 100;
+const RECORDED_BYTES_MAX: usize = 64 << 20;
 /// What a program may return by default: the model has to read it.
 const OUTPUT_BYTES: u64 = 128 << 10;
 
@@ -150,6 +156,7 @@ impl GatewayOptions {
                 Some(false) => StepEndpoint::Off,
                 Some(true) | None => StepEndpoint::Served,
             },
+            recorder: self.recorder(listen, &mut errors),
             has_demo_model,
             allow_unauthenticated: self.allow_unauthenticated == Some(true),
         };
@@ -169,6 +176,32 @@ impl GatewayOptions {
             );
         }
         origins
+    }
+
+    /// Recording shows what clients say, so it is for one's own machine.
+    fn recorder(&self, listen: SocketAddr, errors: &mut Vec<String>) -> Option<RecorderLimits> {
+        let InspectorOptions { enabled, conversations_max, bytes_max, force } = &self.inspector;
+        let conversations_max = conversations_max.unwrap_or(CONVERSATIONS_MAX);
+        let limits = RecorderLimits {
+            conversations_max: positive("inspector.conversations_max", conversations_max, errors),
+            bytes_max: positive("inspector.bytes_max", bytes_max.unwrap_or(RECORDED_BYTES_MAX), errors),
+            is_forced: *force == Some(true),
+        };
+        if *enabled != Some(true) {
+            return None;
+        }
+        if !limits.is_forced && !self.clients.is_empty() {
+            errors.push(
+                "inspector.enabled: clients are configured, and their conversations would be recorded; set \
+                 inspector.force = true if they know"
+                    .to_owned(),
+            );
+        } else if !limits.is_forced && !listen.ip().is_loopback() {
+            errors.push(format!(
+                "inspector.enabled: {listen} can be reached by others; set inspector.force = true if that is meant"
+            ));
+        }
+        Some(limits)
     }
 
     /// With several clients, one may have half of the turns.
@@ -377,7 +410,7 @@ impl GatewayOptions {
         }
     }
 
-    fn limits(&self, errors: &mut Vec<String>) -> Limits {
+    pub(crate) fn limits(&self, errors: &mut Vec<String>) -> Limits {
         let mut limits = Limits::default();
         limits.set(Limit::OutputBytes, OUTPUT_BYTES).expect("it is within its range");
         for (name, value) in &self.limits {
@@ -441,6 +474,12 @@ impl Config {
                 connect_seconds: Some(self.connect_timeout.as_secs()),
                 idle_seconds: Some(self.idle_timeout.as_secs()),
                 keep_alive_seconds: Some(self.keep_alive.as_secs()),
+            },
+            inspector: InspectorOptions {
+                enabled: Some(self.recorder.is_some()),
+                conversations_max: self.recorder.map(|limits| limits.conversations_max),
+                bytes_max: self.recorder.map(|limits| limits.bytes_max),
+                force: self.recorder.filter(|limits| limits.is_forced).map(|_| true),
             },
             step: StepOptions { enabled: Some(self.step_endpoint == StepEndpoint::Served) },
             store: match &self.store {

@@ -12,7 +12,7 @@ use dacapo_wire::{CodeModeDefaults, TextTools};
 use crate::config::Config;
 use crate::http::TurnError;
 use crate::memory::{MemoryBudget, MemoryVerdict};
-use crate::observe::{EventConsumer, Log};
+use crate::observe::{EventConsumer, Log, Recorder, RecorderEvents};
 use crate::quota::SharedQuota;
 use crate::step_slots::{StepSlots, Tenancy};
 use crate::store::Store;
@@ -36,6 +36,8 @@ pub struct Gateway {
     /// What has arrived of them.
     pub(crate) body_bytes: Arc<SharedQuota>,
     pub(crate) memory: MemoryBudget,
+    /// Set if conversations are recorded for the inspector page.
+    pub(crate) recorder: Option<Arc<Recorder>>,
     /// The consumers of events.
     pub(crate) consumers: Arc<[Box<dyn EventConsumer>]>,
 }
@@ -76,6 +78,11 @@ impl Gateway {
                 "address space is limited (`ulimit -v`), so fewer programs are kept in memory"
             );
         }
+        let recorder = config.recorder.map(Recorder::new);
+        let mut consumers: Vec<Box<dyn EventConsumer>> = vec![Box::new(Log)];
+        if let Some(recorder) = &recorder {
+            consumers.push(Box::new(RecorderEvents(Arc::clone(recorder))));
+        }
         Ok(Gateway {
             stepper,
             toolboxes: Toolboxes::default(),
@@ -86,9 +93,15 @@ impl Gateway {
             bodies: SharedQuota::new(turns_max * BODIES_PER_TURN, per_client_max * BODIES_PER_TURN),
             body_bytes: SharedQuota::new(config.bodies_bytes_max, body_bytes_per_client_max),
             memory: MemoryBudget::new(config.memory_bytes_max),
-            consumers: Arc::from([Box::new(Log) as Box<dyn EventConsumer>]),
+            consumers: consumers.into(),
+            recorder,
             config,
         })
+    }
+
+    /// A token that lets one browser see recorded conversations: the inspector page takes it as `/#token=…`.
+    pub fn inspector_token(&self) -> Option<String> {
+        self.recorder.as_ref()?.token()
     }
 
     /// Runs programs of a client on a thread that may block, when it is the client's turn. They are interrupted when

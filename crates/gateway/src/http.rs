@@ -8,8 +8,10 @@ mod deadline;
 mod errors;
 mod exit;
 mod headers;
+mod inspector;
 pub(crate) mod json_size;
 mod other_routes;
+mod recordings;
 mod request;
 mod threads;
 mod web_pages;
@@ -118,7 +120,13 @@ fn routes(server: GatewayServer) -> Router {
         .route("/v1/models", get(other_routes::models))
         .route("/v1/models/{*id}", get(other_routes::model))
         .route("/v1/step", post(step))
-        .route("/", get(|| async { "Da Capo: see POST /v1/chat/completions, /v1/responses and /v1/messages\n" }))
+        .route("/", get(inspector::page))
+        .route("/inspect/explain", post(inspector::explain))
+        .route("/inspect/what-if", post(inspector::what_if))
+        .route("/inspect/session", get(recordings::session).post(recordings::open_session))
+        .route("/inspect/tokens", post(recordings::new_token))
+        .route("/inspect/conversations", get(recordings::watch).delete(recordings::forget_all))
+        .route("/inspect/conversations/{number}", get(recordings::conversation))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .fallback(not_found)
@@ -222,6 +230,9 @@ impl GatewayServer {
     ) -> Result<Exit, TurnError> {
         let ClientRequest { parsed, body, model, context, tenant, permit } =
             self.read(client, request, &observer).await?;
+        if let Some(recorder) = &self.gateway.recorder {
+            recorder.request(observer.request_id(), &tenant.name, client.wire(), &body);
+        }
         let deadline = self.turn_deadline();
         match parsed {
             ParsedRequest::PassThrough(changed) => {

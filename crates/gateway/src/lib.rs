@@ -9,6 +9,7 @@
 mod config;
 mod gateway;
 mod http;
+mod inspect;
 mod key_mask;
 mod memory;
 mod observe;
@@ -23,4 +24,9 @@ pub use config::Config;
 pub use dacapo_wire::print_prompt;
 pub use gateway::{Gateway, StartError};
 pub use http::{StopRequest, key_sha256, random_hex, serve};
+pub use inspect::{
+    AnsweredWith, Attempt, BlockExplanation, CallExplanation, ContextTokens, ConversationExplanation, Explanation,
+    Inspection, InspectionSettings, ItemExplanation, ItemKind, ModelCalls, ModelReads, Point, ProgramText,
+    ReplayStatus, ReplayVerdict, StopAfter, UnopenedState, inspector_page,
+};
 pub use options::{ClientOptions, ConfigError, Environment, GatewayOptions, LoadedOptions, UpstreamOptions};

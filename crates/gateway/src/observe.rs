@@ -1,10 +1,12 @@
-//! What happens to requests, as a stream of events. Whatever shows it to people consumes the stream: today the log.
+//! What happens to requests, as a stream of events. Whatever shows it to people consumes the stream: the log, and the recorder of the inspector.
 
 mod events;
 mod log;
+mod recorder;
 
 pub(crate) use events::{Event, ProgramEnd, RequestOutcome};
 pub(crate) use log::Log;
+pub(crate) use recorder::{RecordedConversation, Recorder, RecorderEvents, RecorderLimits};
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -75,7 +77,7 @@ const REQUEST_ID_CHARS_MAX: usize = 128;
 
 impl RequestId {
     /// The client's own id, if it sent one that can be logged, or a new one.
-    fn of(headers: &HeaderMap) -> RequestId {
+    pub(crate) fn of(headers: &HeaderMap) -> RequestId {
         let is_usable = |id: &&str| {
             !id.is_empty() && id.len() <= REQUEST_ID_CHARS_MAX && id.bytes().all(|byte| byte.is_ascii_graphic())
         };

@@ -47,6 +47,7 @@ pub struct GatewayOptions {
     pub timeouts: TimeoutOptions,
     pub store: StoreOptions,
     pub step: StepOptions,
+    pub inspector: InspectorOptions,
     pub limits: BTreeMap<String, u64>,
     #[serde(rename = "client")]
     pub clients: Vec<ClientOptions>,
@@ -91,6 +92,17 @@ pub struct TimeoutOptions {
 pub struct StepOptions {
     /// Whether `POST /v1/step` is served.
     pub enabled: Option<bool>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct InspectorOptions {
+    /// Whether conversations are recorded, in memory, for the inspector page.
+    pub enabled: Option<bool>,
+    pub conversations_max: Option<usize>,
+    pub bytes_max: Option<usize>,
+    /// Record also where clients are configured, or others can reach the gateway.
+    pub force: Option<bool>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -178,6 +190,13 @@ impl GatewayOptions {
 }
 
 impl LoadedOptions {
+    /// The options, for whoever needs no more than them.
+    pub fn checked(self) -> Result<GatewayOptions, ConfigError> {
+        let in_settings = self.in_settings.iter().map(|(source, mistake)| format!("{source}: {}", mistake.message));
+        let mistakes: Vec<String> = self.mistakes.iter().cloned().chain(in_settings).collect();
+        if mistakes.is_empty() { Ok(self.options) } else { Err(ConfigError(mistakes)) }
+    }
+
     /// Checks everything at once.
     pub fn resolve(self, environment: &Environment) -> Result<Config, ConfigError> {
         let LoadedOptions { options, mut mistakes, in_settings, .. } = self;

@@ -5,6 +5,7 @@ mod history_replay;
 mod program;
 mod sink;
 
+pub(crate) use self::history_replay::{ClientCalls, HistoryReplay, ReplayTrace};
 pub(crate) use self::sink::EventStream;
 
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use dacapo_wire::{
 };
 use serde_json::Value;
 
-use self::history_replay::{ClientCalls, HistoryEnd, HistoryReplay};
+use self::history_replay::HistoryEnd;
 use self::program::{NextStep, WaitingProgram};
 use self::sink::{ResponseSink, call_deltas};
 use crate::gateway::{Gateway, now_ms};
@@ -150,6 +151,9 @@ impl TurnRunner {
     async fn respond_to_end(&mut self) -> Result<Option<Value>, TurnError> {
         self.respond().await?;
         let (events, body) = self.sink.end(&self.usage);
+        if let (Some(recorder), Some(body)) = (&self.gateway.recorder, &body) {
+            recorder.response(self.observer.request_id(), body);
+        }
         if let (Some(stored), Some(store), Some(body)) = (self.tenant.stored_turn.take(), &self.gateway.store, &body) {
             stored.keep(store, &self.tenant.name, body).await?;
         }
@@ -345,6 +349,7 @@ fn history_replay<'a>(gateway: &'a Gateway, turn: &'a Turn, should_continue: Sho
         },
         limits: &gateway.config.limits,
         should_continue,
+        trace: None,
     }
 }
 

@@ -31,6 +31,11 @@ impl UnopenedStates {
         self.lock().values().filter(|other| **other == reason).count()
     }
 
+    /// All of them: ids, or names in the store, and why they cannot be opened.
+    pub fn list(&self) -> Vec<(String, UnopenedReason)> {
+        self.lock().iter().map(|(id, reason)| (id.clone(), *reason)).collect()
+    }
+
     /// Whether every state could be opened.
     pub fn is_empty(&self) -> bool {
         self.lock().is_empty()

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::conversation::{DemoCall, DemoEvent};
 use super::report::{CostComparison, ScenarioReport};
-use super::text_style::{TextStyle, TextStyler, bytes, clip, clip_line, grouped, plural, times, wrap};
+use crate::text_style::{TextStyle, TextStyler, bytes, clip, clip_line, grouped, plural, times, wrap};
 
 pub(crate) struct Screen<W: Write> {
     pub out: W,

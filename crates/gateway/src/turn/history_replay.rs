@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::observe::ProgramEnd;
 
 /// Runs the programs of one turn.
-pub(super) struct HistoryReplay<'a> {
+pub(crate) struct HistoryReplay<'a> {
     pub client: ClientSide,
     pub stepper: &'a Stepper,
     pub model_tools: &'a ModelTools,
@@ -24,18 +24,28 @@ pub(super) struct HistoryReplay<'a> {
     pub client_calls: ClientCalls,
     pub limits: &'a Limits,
     pub should_continue: ShouldContinue<'a>,
+    /// Set if somebody wants to explain the conversation.
+    pub trace: Option<&'a dyn ReplayTrace>,
+}
+
+/// Is told what a replay does.
+pub(crate) trait ReplayTrace {
+    /// An item of the conversation is written; the model's history has this many entries before it.
+    fn item(&self, at: usize, entries: usize);
+    /// A program is run, with a record of completed calls.
+    fn program(&self, program: &Program, record: &[CompletedCall]);
 }
 
 /// Whether the client takes tool calls (`tool_choice`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ClientCalls {
+pub(crate) enum ClientCalls {
     Taken,
     Refused,
 }
 
 /// Who continues after a history.
 #[derive(Debug)]
-pub(super) enum HistoryEnd {
+pub(crate) enum HistoryEnd {
     Model(Inherited),
     /// The last program waits for these calls.
     Waiting {
@@ -46,7 +56,7 @@ pub(super) enum HistoryEnd {
 
 /// What the rest of the turn needs to know of the programs before.
 #[derive(Debug, Default)]
-pub(super) struct Inherited {
+pub(crate) struct Inherited {
     /// Set if the last program has just finished, with answers of this request.
     pub finished: Option<FinishedProgram>,
     /// Calls of programs that failed or were abandoned since the model's last answer to the user, oldest first. The next
@@ -55,7 +65,7 @@ pub(super) struct Inherited {
 }
 
 #[derive(Debug)]
-pub(super) struct FinishedProgram {
+pub(crate) struct FinishedProgram {
     /// The result as the model reads it.
     pub shown: Value,
     /// Size of all answers that the program got.
@@ -85,7 +95,7 @@ const TOO_SLOW: &str = "running it again took too long";
 
 impl HistoryReplay<'_> {
     /// Writes a conversation into the model's history, and says who continues.
-    pub(super) fn write(
+    pub(crate) fn write(
         &self,
         conversation: &Conversation,
         history: &mut ModelHistory,
@@ -94,6 +104,9 @@ impl HistoryReplay<'_> {
         let items = &conversation.items;
         for (at, item) in items.iter().enumerate() {
             inherited.finished = None;
+            if let Some(trace) = self.trace {
+                trace.item(at, history.entries().len());
+            }
             match item {
                 ConversationItem::Entry(entry) => {
                     if self.is_final_answer(entry, items.get(at + 1)) {
@@ -351,6 +364,9 @@ impl HistoryReplay<'_> {
         journal: &Journal,
         record: &[CompletedCall],
     ) -> Result<ProgramRun, StepError> {
+        if let Some(trace) = self.trace {
+            trace.program(&program, record);
+        }
         let mut request = StepRequest::new(program, Arc::clone(self.model_tools.toolbox()));
         request.journal = journal.clone();
         request.reuse = record.to_vec();

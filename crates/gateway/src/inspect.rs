@@ -1,0 +1,89 @@
+//! Explains saved conversations: what is in a request, and what its programs did.
+//!
+//! A request holds everything that its programs depend on, and the step function is pure. So [`Inspection::explain`] runs
+//! each program again, answer by answer, and reports every point on the way. It does no I/O and executes no call.
+
+mod block;
+mod context;
+mod conversation;
+mod explanation;
+mod input;
+mod page;
+mod what_if;
+
+pub use explanation::{
+    AnsweredWith, Attempt, BlockExplanation, CallExplanation, ContextTokens, ConversationExplanation, Explanation,
+    ItemExplanation, ItemKind, ModelCalls, ModelReads, Point, ProgramText, ReplayStatus, ReplayVerdict, UnopenedState,
+};
+pub use page::inspector_page;
+pub(crate) use page::{CONTENT_SECURITY_POLICY, SERVED_PAGE};
+
+use dacapo_replay::{Limits, ShouldContinue, Stepper, Toolboxes};
+use dacapo_wire::{CodeMode, CodeModeDefaults, SealingSecrets, TextTools, Wire};
+
+use crate::options::{ConfigError, GatewayOptions};
+
+/// What is needed to explain conversations.
+#[derive(Clone, Copy)]
+pub struct Inspection<'a> {
+    pub stepper: &'a Stepper,
+    pub toolboxes: &'a Toolboxes,
+    /// Open sealed ids.
+    pub secrets: &'a SealingSecrets,
+    /// Clients whose ids may be opened; the empty name is that of a gateway without configured clients.
+    pub clients: &'a [String],
+    pub limits: &'a Limits,
+    pub defaults: CodeModeDefaults,
+    /// The wire of the requests, if they are not to be looked at for it.
+    pub wire: Option<Wire>,
+    /// Which program to stop after so many answers: the last one, if it has no number.
+    pub stop: Option<StopAfter>,
+    pub should_continue: ShouldContinue<'a>,
+}
+
+impl std::fmt::Debug for Inspection<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inspection").field("clients", &self.clients).field("stop", &self.stop).finish_non_exhaustive()
+    }
+}
+
+/// Where to stop a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StopAfter {
+    /// The program's number in its conversation, from 1.
+    pub block: Option<usize>,
+    pub answers: usize,
+}
+
+/// What an inspection takes from the gateway's settings.
+#[derive(Debug)]
+pub struct InspectionSettings {
+    pub secrets: SealingSecrets,
+    pub has_secret: bool,
+    pub clients: Vec<String>,
+    pub limits: Limits,
+}
+
+impl InspectionSettings {
+    /// Reads secrets, clients and limits. Whatever else is configured does not matter.
+    pub fn of(options: &GatewayOptions) -> Result<InspectionSettings, ConfigError> {
+        let mut errors = Vec::new();
+        let limits = options.limits(&mut errors);
+        if !errors.is_empty() {
+            return Err(ConfigError(errors));
+        }
+        let old = options.secrets_old.iter().map(String::as_str);
+        let names = options.clients.iter().map(|client| client.name.clone());
+        Ok(InspectionSettings {
+            secrets: SealingSecrets::new(options.secret.as_deref().unwrap_or_default(), old),
+            has_secret: options.secret.is_some() || !options.secrets_old.is_empty(),
+            clients: std::iter::once(String::new()).chain(names).collect(),
+            limits,
+        })
+    }
+
+    /// What holds for requests that say nothing about code mode.
+    pub fn defaults() -> CodeModeDefaults {
+        CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 4_000, execute_input: TextTools::No }
+    }
+}

@@ -1,0 +1,368 @@
+//! One program, run again answer by answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use dacapo_catalog::BYTES_PER_TOKEN;
+use dacapo_replay::{
+    Answer, ArgsDigest, Call, CompletedCall, ErrorKind, JournalEntry, JsonText, Limit, Limits, Outcome, Program,
+    ProgramFailure, RecordedOutcome, Step, StepRequest, Toolbox,
+};
+use dacapo_wire::{CallRound, ExpectedCall, Intent, IssuedCall, ModelTools, ProgramBlock};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::Inspection;
+use super::explanation::{
+    AnsweredWith, Attempt, BlockExplanation, CallExplanation, ModelReads, Point, ProgramText, ReplayStatus,
+    ReplayVerdict,
+};
+
+/// With more answers, a point stands for several.
+const POINTS_MAX: usize = 1_000;
+
+/// A program that was run to the last of its answers.
+#[derive(Default)]
+pub(super) struct Played {
+    pub points: Vec<Point>,
+    pub end: Option<Step>,
+    /// The calls that it made, with the number of answers that it had then.
+    pub issued: BTreeMap<u32, (usize, Call)>,
+    /// The answers that it got, in order.
+    pub settled: Vec<JournalEntry>,
+}
+
+impl Played {
+    pub(super) fn failure(&self) -> Option<&ProgramFailure> {
+        match &self.end.as_ref()?.outcome {
+            Outcome::Finished { result: Err(failure) } => Some(failure),
+            _ => None,
+        }
+    }
+
+    fn add(&mut self, step: Step) {
+        let waiting = match &step.outcome {
+            Outcome::Paused { calls } => calls.as_slice(),
+            Outcome::Finished { .. } => &[],
+        };
+        let answers = self.settled.len();
+        let known = self.issued.last_key_value().map_or(0, |(last, _)| last + 1);
+        // Calls are numbered in issue order, so the new ones are at the end.
+        for call in waiting.iter().rev().take_while(|call| call.call.0 >= known) {
+            self.issued.insert(call.call.0, (answers, call.clone()));
+        }
+        self.points.push(Point {
+            answers,
+            finished: matches!(step.outcome, Outcome::Finished { .. }),
+            waiting: waiting.len(),
+            logs: step.logs.len(),
+            fuel: step.usage.fuel,
+            memory_bytes: step.usage.memory_bytes,
+        });
+        self.end = Some(step);
+    }
+
+    fn waiting(&self) -> &[Call] {
+        match self.end.as_ref().map(|end| &end.outcome) {
+            Some(Outcome::Paused { calls }) => calls,
+            _ => &[],
+        }
+    }
+}
+
+/// A program as far as a history tells of it.
+struct RecordedProgram {
+    entries: Vec<JournalEntry>,
+    calls: Vec<CallExplanation>,
+    gap: Option<(ReplayStatus, String)>,
+}
+
+impl Inspection<'_> {
+    /// Runs a program with recorded answers, then with those that `next` finds for calls that wait.
+    pub(super) fn play(
+        &self,
+        mut request: StepRequest,
+        entries: Vec<JournalEntry>,
+        mut next: impl FnMut(&[Call]) -> Option<JournalEntry>,
+    ) -> Played {
+        let stride = entries.len().div_ceil(POINTS_MAX).max(1);
+        let mut entries = entries.into_iter();
+        let mut played = Played::default();
+        loop {
+            let Ok(step) = self.stepper.step(&request, self.should_continue) else {
+                played.end = None;
+                return played;
+            };
+            played.add(step);
+            if matches!(played.failure(), Some(failure) if is_diverged(failure)) {
+                return played;
+            }
+            let mut taken: Vec<JournalEntry> = entries.by_ref().take(stride).collect();
+            if taken.is_empty() {
+                taken.extend(next(played.waiting()));
+            }
+            if taken.is_empty() {
+                return played;
+            }
+            for entry in taken {
+                request.journal.push(entry.clone());
+                played.settled.push(entry);
+            }
+        }
+    }
+
+    /// Explains a program of a conversation. `given` is the record that it was run with, if it could be run.
+    pub(super) fn block(
+        &self,
+        number: usize,
+        block: &ProgramBlock,
+        model_tools: &ModelTools,
+        given: &BTreeMap<String, Vec<CompletedCall>>,
+    ) -> BlockExplanation {
+        let program = block.state.waiting();
+        let record = given.get(&program.id).cloned();
+        let RecordedProgram { mut entries, mut calls, gap } = recorded_program(block);
+        let is_stopped = match self.stop {
+            Some(stop) if stop.block.is_none_or(|of| of == number) && entries.len() > stop.answers => {
+                entries.truncate(stop.answers);
+                true
+            }
+            _ => false,
+        };
+        let is_orphaned = block.state.record.is_some() && record.is_none();
+        let reuse = record.unwrap_or_default();
+        let answered = entries.len();
+        let request = self.request(&program, model_tools.toolbox(), &reuse);
+        let played = self.play(request, entries, |_| None);
+        for call in &mut calls {
+            if let Some((issued, made)) = played.issued.get(&call.call) {
+                call.issued = Some(*issued);
+                call.args.get_or_insert_with(|| made.args.clone());
+            }
+            if call.settled.is_some_and(|place| place > answered) {
+                (call.settled, call.answer, call.bytes) = (None, None, 0);
+            }
+        }
+        let verdict = if is_orphaned {
+            let message = "calls of an earlier program that it relied on are not in the conversation any more";
+            ReplayVerdict { status: ReplayStatus::Orphaned, message: message.to_owned(), call: None }
+        } else {
+            verdict(block, &played, gap, is_stopped)
+        };
+        let mut explained = explained(number, &program, played, calls, &reuse, self.limits);
+        block.run.as_str().clone_into(&mut explained.run);
+        explained.attempts = self.attempts(block, model_tools, given);
+        explained.replay = verdict;
+        explained
+    }
+
+    pub(super) fn request(&self, program: &Program, toolbox: &Arc<Toolbox>, reuse: &[CompletedCall]) -> StepRequest {
+        StepRequest::new(program.clone(), Arc::clone(toolbox))
+            .with_reuse(reuse.to_vec())
+            .with_limits(self.limits.clone())
+    }
+
+    /// Programs before this one in the same turn.
+    fn attempts(
+        &self,
+        block: &ProgramBlock,
+        model_tools: &ModelTools,
+        given: &BTreeMap<String, Vec<CompletedCall>>,
+    ) -> Vec<Attempt> {
+        let Some((_, before)) = block.state.model_messages.split_last() else { return Vec::new() };
+        let attempt = |(at, message): (usize, &dacapo_wire::ModelMessage)| {
+            let Intent::Program { code, .. } = message.intent(model_tools) else { return None };
+            let program = block.state.program(at, &code);
+            let reuse = given.get(&program.id).map_or(&[][..], Vec::as_slice);
+            let request = self.request(&program, model_tools.toolbox(), reuse);
+            let end = self.stepper.step(&request, self.should_continue).ok();
+            Some(Attempt { program: program_text(&program), end })
+        };
+        before.iter().enumerate().filter_map(attempt).collect()
+    }
+}
+
+pub(super) fn explained(
+    number: usize,
+    program: &Program,
+    played: Played,
+    calls: Vec<CallExplanation>,
+    reuse: &[CompletedCall],
+    limits: &Limits,
+) -> BlockExplanation {
+    let answer_bytes: usize = calls.iter().filter(|call| call.settled.is_some()).map(|call| call.bytes).sum();
+    let result = played.end.as_ref().and_then(|end| match &end.outcome {
+        Outcome::Finished { .. } => serde_json::to_string(&end.outcome).ok(),
+        Outcome::Paused { .. } => None,
+    });
+    let tokens = |bytes: usize| (bytes / BYTES_PER_TOKEN) as u64;
+    let kept_out = result.as_ref().map_or(0, |result| tokens(answer_bytes.saturating_sub(result.len())));
+    BlockExplanation {
+        number,
+        run: program.id.clone(),
+        program: program_text(program),
+        attempts: Vec::new(),
+        calls,
+        points: played.points,
+        end: played.end,
+        reuse: reuse.iter().filter_map(reused_call).collect(),
+        limits: Limit::ALL.iter().map(|limit| (limit.name(), limits.get(*limit))).collect(),
+        tokens: ModelReads {
+            answers: tokens(answer_bytes),
+            result: tokens(result.map_or(0, |text| text.len())),
+            kept_out,
+        },
+        replay: ReplayVerdict { status: ReplayStatus::Exact, message: String::new(), call: None },
+    }
+}
+
+fn program_text(program: &Program) -> ProgramText {
+    ProgramText {
+        code: program.code.clone(),
+        id: program.id.clone(),
+        seed: program.seed.clone(),
+        started_at: program.started_at_ms,
+    }
+}
+
+/// A completed call as a step request takes it; `None` if not enough is known of it.
+fn reused_call(call: &CompletedCall) -> Option<Value> {
+    let RecordedOutcome::Ok(ok) = &call.outcome else { return None };
+    let ok: Value = serde_json::from_str(ok.as_str()).ok()?;
+    Some(json!({"tool": call.tool()?, "args": call.args()?, "ok": ok}))
+}
+
+pub(super) fn answered_with(answer: &Answer) -> (AnsweredWith, usize) {
+    let raw =
+        |json: &JsonText| RawValue::from_string(json.as_str().to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned());
+    match answer {
+        Answer::Ok(json) => (AnsweredWith::Ok(raw(json)), json.as_str().len()),
+        Answer::Error { message, data } => {
+            let bytes = message.len() + data.as_ref().map_or(0, |data| data.as_str().len());
+            (AnsweredWith::Error { message: message.clone(), data: data.as_ref().map(raw) }, bytes)
+        }
+    }
+}
+
+pub(super) fn is_diverged(failure: &ProgramFailure) -> bool {
+    matches!(failure.kind, ErrorKind::Diverged { .. })
+}
+
+/// Reads calls and answers out of a history, also where the program could not go on with them.
+fn recorded_program(block: &ProgramBlock) -> RecordedProgram {
+    let mut args: BTreeMap<u32, Option<Value>> = BTreeMap::new();
+    for sent in block.sent_calls() {
+        args.insert(sent.index().0, sent.args());
+    }
+    let mut recorded = RecordedProgram { entries: Vec::new(), calls: Vec::new(), gap: None };
+    let mut journal = dacapo_replay::Journal::default();
+    let mut known = BTreeSet::new();
+    for (round, number) in block.rounds.iter().zip(0..) {
+        if recorded.gap.is_none() && round.number != number {
+            let message = format!("round {} is not in the conversation any more", number + 1);
+            recorded.gap = Some((ReplayStatus::Trimmed, message));
+        }
+        if recorded.gap.is_none() && round.answered.is_some_and(|before| before != journal.fingerprint()) {
+            let message = if number == 0 {
+                "the program was sent with other answers than the conversation has".to_owned()
+            } else {
+                format!("an answer in round {number} was changed after the program had gone on")
+            };
+            recorded.gap = Some((ReplayStatus::Edited, message));
+        }
+        let is_trimmed = matches!(recorded.gap, Some((ReplayStatus::Trimmed, _)));
+        let answers = answers(round);
+        let unanswered = round.calls.iter().filter(|call| call.answer.is_none()).map(|call| (call, None));
+        for (call, answer) in answers.into_iter().map(|(call, answer)| (call, Some(answer))).chain(unanswered) {
+            let index = call.expected.index().0;
+            if !known.insert(index) {
+                continue;
+            }
+            let mut explained = CallExplanation {
+                call: index,
+                round: round.number as usize + 1,
+                tool: call.tool.clone(),
+                args: args.get(&index).cloned().flatten(),
+                issued: None,
+                settled: None,
+                answer: None,
+                bytes: 0,
+            };
+            if let Some(answer) = answer {
+                let (answered, bytes) = answered_with(answer);
+                (explained.answer, explained.bytes) = (Some(answered), bytes);
+                let entry = entry(call, answer.clone());
+                journal.push(entry.clone());
+                // After a gap nothing can be given to the program.
+                if !is_trimmed {
+                    recorded.entries.push(entry);
+                    explained.settled = Some(recorded.entries.len());
+                }
+            }
+            recorded.calls.push(explained);
+        }
+    }
+    recorded.calls.sort_by_key(|call| (call.round, call.call));
+    recorded
+}
+
+/// The calls that were answered, in the order of their answers.
+fn answers(round: &CallRound) -> Vec<(&IssuedCall, &Answer)> {
+    let mut answers: Vec<(usize, &IssuedCall, &Answer)> =
+        round.calls.iter().filter_map(|call| call.answer.as_ref().map(|(at, answer)| (*at, call, answer))).collect();
+    answers.sort_by_key(|(at, ..)| *at);
+    answers.into_iter().map(|(_, call, answer)| (call, answer)).collect()
+}
+
+fn entry(call: &IssuedCall, answer: Answer) -> JournalEntry {
+    match &call.expected {
+        ExpectedCall::Digest(expected) => JournalEntry::with_digest(expected.call, &call.tool, expected.args, answer),
+        ExpectedCall::Args(index, args) => JournalEntry::new(*index, &call.tool, Some(args), answer),
+    }
+}
+
+fn verdict(
+    block: &ProgramBlock,
+    played: &Played,
+    gap: Option<(ReplayStatus, String)>,
+    is_stopped: bool,
+) -> ReplayVerdict {
+    let of = |status, message: String, call| ReplayVerdict { status, message, call };
+    let Some(end) = &played.end else {
+        return of(ReplayStatus::Interrupted, "running it again took too long".to_owned(), None);
+    };
+    let diverged = played.failure().filter(|failure| is_diverged(failure));
+    let at = diverged.and_then(|_| played.settled.last()).map(|entry| entry.call.0);
+    if let Some((status, message)) = gap {
+        return of(status, message, at);
+    }
+    if let Some(failure) = diverged {
+        return of(ReplayStatus::Diverged, failure.message.clone(), at);
+    }
+    if is_stopped {
+        return of(ReplayStatus::Stopped, format!("stopped after {} answers", played.settled.len()), None);
+    }
+    if let Some(result) = &block.result {
+        let now = serde_json::to_value(&end.outcome).unwrap_or_default();
+        let then = ["status", "data"].map(|key| result.get(key));
+        if now["status"] != "finished" || then != ["status", "data"].map(|key| now["result"].get(key)) {
+            return of(ReplayStatus::Diverged, "it now ends otherwise than the conversation says".to_owned(), None);
+        }
+    }
+    let last = block.rounds.last().map_or(&[][..], |round| round.calls.as_slice());
+    let is_as_then = |call: &IssuedCall| {
+        let expected = match &call.expected {
+            ExpectedCall::Digest(expected) => expected.args,
+            ExpectedCall::Args(_, args) => ArgsDigest::of_args(args),
+        };
+        let made = played.issued.get(&call.expected.index().0);
+        made.is_some_and(|(_, made)| made.tool == call.tool && made.args_digest() == expected)
+    };
+    match last.iter().find(|call| call.answer.is_none() && !is_as_then(call)) {
+        Some(call) => {
+            let index = call.expected.index();
+            of(ReplayStatus::Diverged, format!("{index} is not the one that was sent to the client"), Some(index.0))
+        }
+        None => of(ReplayStatus::Exact, String::new(), None),
+    }
+}
