@@ -144,6 +144,7 @@ fn ids(code: &str, round: u32) -> Vec<String> {
         started_at_ms: 1_767_225_600_000,
         tools: [0; 8],
         record: None,
+        context: None,
         model_messages: vec![ModelMessage { calls: vec![call], ..ModelMessage::default() }],
         at: 0,
         code: code.to_owned(),

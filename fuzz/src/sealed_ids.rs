@@ -140,6 +140,7 @@ fn state(input: &mut Unstructured<'_>) -> Result<RunState> {
         started_at_ms: input.arbitrary()?,
         tools: input.arbitrary()?,
         record: None,
+        context: None,
         model_messages,
         at,
         code,

@@ -310,6 +310,7 @@ impl GatewayOptions {
                         Some(true) => TextTools::ForPrograms,
                         _ => TextTools::No,
                     },
+                    hold_text_chars: options.hold_text_chars,
                     key_from: options.api_key_env,
                     script_from: options.script,
                     retries_max: options.retries_max.unwrap_or(default.retries_max),
@@ -379,7 +380,7 @@ impl GatewayOptions {
             default,
             models,
             declarations_tokens_max: options.declarations_tokens_max.unwrap_or(16_000),
-            hold_text_chars: options.hold_text_chars.unwrap_or(300),
+            hold_text_chars: options.hold_text_chars.unwrap_or(0),
             attempts_max: options.attempts_max.unwrap_or(5),
             model_calls_max: options.model_calls_max.unwrap_or(20),
         }
@@ -512,6 +513,7 @@ impl Config {
                 .iter()
                 .map(|upstream| UpstreamOptions {
                     custom_execute: (upstream.execute_input == TextTools::ForPrograms).then_some(true),
+                    hold_text_chars: upstream.hold_text_chars,
                     wires: Some(upstream.providers.iter().map(|provider| provider.wire().name().to_owned()).collect()),
                     name: upstream.name.clone(),
                     models: upstream.models.clone(),

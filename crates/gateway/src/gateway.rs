@@ -145,6 +145,12 @@ impl Gateway {
         }
     }
 
+    /// How much text of a model's stream is held back until it is known that no program follows.
+    pub(crate) fn hold_text_chars(&self, model: &str) -> usize {
+        let of_upstream = self.upstreams.of(model).ok().and_then(|upstream| upstream.hold_text_chars);
+        of_upstream.unwrap_or(self.config.code_mode.hold_text_chars)
+    }
+
     /// What holds for a model where a request says nothing.
     pub(crate) fn defaults(&self, model: &str) -> CodeModeDefaults {
         let code_mode = &self.config.code_mode;

@@ -134,6 +134,8 @@ pub struct UpstreamOptions {
     pub wires: Option<Vec<String>>,
     /// Offer `execute` as a custom tool, on Responses: programs need no escaping then.
     pub custom_execute: Option<bool>,
+    /// Replaces `code_mode.hold_text_chars` for its models.
+    pub hold_text_chars: Option<usize>,
     pub base_url: Option<String>,
     /// The environment variable that holds the key.
     pub api_key_env: Option<String>,

@@ -46,6 +46,8 @@ pub(crate) struct TurnRunner {
     observer: Observer,
     /// Of the last upstream response.
     returned: HeaderMap,
+    /// Of the last request to a model, estimated.
+    request_tokens: u64,
     /// When an upstream responded, by its own clock, in seconds since 1970.
     responded_at: Option<u64>,
     /// Whether a program of this request has finished with success.
@@ -125,6 +127,7 @@ impl TurnRunner {
             deadline,
             observer,
             returned: HeaderMap::new(),
+            request_tokens: 0,
             responded_at: None,
             has_run: false,
             end: TurnEnd::Answer,
@@ -176,13 +179,8 @@ impl TurnRunner {
             HistoryEnd::Waiting { round, calls } => {
                 let block = live.ok_or_else(|| TurnError::bug("no program waits"))?;
                 self.usage.programs += 1;
-                let meta = ResponseMeta::resumed(
-                    turn.client,
-                    block.run,
-                    round.number,
-                    block.state.started_at_ms,
-                    turn.model(),
-                );
+                self.usage.carried = block.state.context;
+                let meta = ResponseMeta::resumed(turn.client, &block.state, round.number, turn.model());
                 self.sink.meta(&self.own_meta(meta));
                 let program = ProgramName::Known(&block.id);
                 let waiting = WaitingProgram { program, state: &block.state, round, calls };
@@ -195,9 +193,7 @@ impl TurnRunner {
                     self.usage.tokens_kept_out += estimated_tokens(kept_out);
                     self.observer.emit(&Event::ProgramFinished { end: finished.end });
                     if turn.mode == ProgramMode::Explicit {
-                        let (run, round) = (block.run, block.next_round());
-                        let meta =
-                            ResponseMeta::resumed(turn.client, run, round, block.state.started_at_ms, turn.model());
+                        let meta = ResponseMeta::resumed(turn.client, &block.state, block.next_round(), turn.model());
                         self.sink.meta(&self.own_meta(meta));
                         let program = ProgramName::Known(&block.id);
                         let finished = ProgramFinished { program, state: &block.state, shown: &finished.shown };
@@ -255,8 +251,8 @@ impl TurnRunner {
                     self.attempts += u32::from(response.message.is_mistaken(model_tools));
                     let message = response.message.clone().normalized(model_tools, &self.progress.model_messages);
                     self.sink.meta(&response.meta);
-                    self.sink.preamble(&response).await?;
                     self.show_searches(&response).await?;
+                    self.sink.preamble(&response).await?;
                     self.reply(message).await?;
                 }
                 Intent::Program { at, code } => {

@@ -79,6 +79,8 @@ pub(crate) struct Upstream {
     pub providers: Vec<ProviderSide>,
     /// Whether its models write programs as plain text, on Responses.
     pub execute_input: TextTools,
+    /// Replaces the setting of code mode.
+    pub hold_text_chars: Option<usize>,
     pub kind: UpstreamKind,
     pub source: UpstreamSource,
     /// What the configuration named, for people to read.
@@ -101,6 +103,7 @@ impl Upstream {
                 UpstreamKind::Scripted(_) => ProviderSide::ALL.to_vec(),
             },
             execute_input: TextTools::No,
+            hold_text_chars: None,
             kind,
             source: UpstreamSource::Configured,
             retries_max: 2,

@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::ids::RunId;
 use crate::model_message::ModelMessage;
 use crate::reasoning::Reasoning;
 use crate::sse::SseEvent;
+use crate::state::RunState;
+use crate::usage::ContextTokens;
 use crate::wire::{ClientSide, Wire};
 
 /// The fields of a response around its content.
@@ -16,6 +17,8 @@ pub struct ResponseMeta {
     /// When the provider says that it responded, in seconds since 1970.
     pub created: Option<u64>,
     pub model: String,
+    /// What the model reads, if that is known when the response begins.
+    pub context: Option<ContextTokens>,
     /// The wire that `fields` belong to.
     pub wire: Wire,
     /// All fields of the response, those above among them, without its content and usage.
@@ -24,10 +27,10 @@ pub struct ResponseMeta {
 
 impl ResponseMeta {
     /// For a request that continues a program without asking a model.
-    pub fn resumed(client: ClientSide, run: RunId, round: u32, started_at_ms: u64, model: &str) -> ResponseMeta {
-        let id = format!("{}{run}-{round}", client.0.capabilities().response_id_prefix);
-        let (created, wire) = (Some(started_at_ms / 1000), client.wire());
-        ResponseMeta { id, created, model: model.to_owned(), wire, fields: Map::new() }
+    pub fn resumed(client: ClientSide, state: &RunState, round: u32, model: &str) -> ResponseMeta {
+        let id = format!("{}{}-{round}", client.0.capabilities().response_id_prefix, state.run());
+        let (created, context) = (Some(state.started_at_ms / 1000), state.context);
+        ResponseMeta { id, created, model: model.to_owned(), context, wire: client.wire(), fields: Map::new() }
     }
 
     /// The id with the prefix that clients of another wire expect.

@@ -21,6 +21,16 @@ pub struct EncoderOptions {
     pub stream_usage: StreamUsage,
     pub call_deltas: CallDeltas,
     pub item_ids: ItemIds,
+    /// How much text a stream holds back until it is known that no program follows.
+    pub hold_text_chars: usize,
+}
+
+impl EncoderOptions {
+    /// Whether the client is shown the text that stands before a program. Text that a stream held back is not.
+    pub(crate) fn shows_preamble(&self, response: &ModelResponse) -> bool {
+        let text = response.message.text.as_deref().unwrap_or_default();
+        !self.delivery.is_streamed() || text.chars().count() > self.hold_text_chars
+    }
 }
 
 /// What the ids of items are for, on Responses.
@@ -166,17 +176,15 @@ pub trait ResponseEncoder: Send + Sync + std::fmt::Debug {
     /// A program has finished. Only for explicit clients.
     fn program_finished(&mut self, finished: &ProgramFinished<'_>) -> Vec<SseEvent>;
 
-    /// Reasoning and server-tool calls before a search or a program. The model is asked again in the same request, so
-    /// this is not the end of the message.
-    fn preamble(&mut self, _: &ModelResponse) -> Vec<SseEvent> {
-        Vec::new()
-    }
+    /// What a response has before a search, a mistake or a program: text, reasoning and server-tool calls. It is not the
+    /// end of the client's message: calls follow, or more of the model. What was streamed already is not sent again.
+    fn preamble(&mut self, response: &ModelResponse) -> Vec<SseEvent>;
 
     fn tools_searched(&mut self, _: &ToolsSearched<'_>) -> Vec<SseEvent> {
         Vec::new()
     }
 
-    /// The response ends with tool calls of a program.
+    /// The response ends with tool calls of a program. What the model wrote before it has been sent as a preamble.
     fn calls_issued(&mut self, issued: &CallsIssued<'_>) -> Vec<SseEvent>;
 
     /// The response ends with what the model wrote. If the model streamed, its deltas have been sent already.

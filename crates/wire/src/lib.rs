@@ -69,5 +69,5 @@ pub use turn::{
     CallsPerMessage, Delivery, ProgramMode, ResponsePrefs, StreamUsage, ToolChoice, ToolChoiceOverride, Turn,
 };
 pub use unopened_states::{UnopenedReason, UnopenedStates};
-pub use usage::TurnUsage;
+pub use usage::{ContextTokens, TurnUsage};
 pub use wire::{ClientSide, ProviderSide, Wire};

@@ -80,11 +80,6 @@ impl Reasoning {
         self.0.iter().any(|part| !matches!(part, ProviderReasoning::ChatFields(_)))
     }
 
-    /// Reasoning text that people can read, where the provider has a field for it.
-    pub(crate) fn chat_text(&self) -> &str {
-        self.chat_fields().and_then(|fields| fields.get(CHAT_FIELDS[0])?.as_str()).unwrap_or_default()
-    }
-
     pub(crate) fn items(&self) -> &[Value] {
         let items = self.0.iter().find_map(|part| match part {
             ProviderReasoning::ResponseItems(items) => Some(items.as_slice()),

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::ids::{GivenRecord, RunId, short_id};
 use crate::model_message::{ModelCall, ModelMessage};
 use crate::prompt::EXECUTE;
+use crate::usage::ContextTokens;
 
 /// The part of a run's state that is the same in every round.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +21,8 @@ pub struct RunState {
     pub tools: [u8; 8],
     /// The record of completed calls that the program was given; `None` if it was empty.
     pub record: Option<GivenRecord>,
+    /// What the model had read when it wrote the program, if its provider says so.
+    pub context: Option<ContextTokens>,
     /// The model's messages of this turn: searches, mistakes, programs without calls. The last one holds the program
     /// that waits.
     pub model_messages: Vec<ModelMessage>,
@@ -52,6 +55,8 @@ struct StateHeader<'a> {
     tools: u64,
     #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
     record: Option<String>,
+    #[serde(rename = "u", default, skip_serializing_if = "Option::is_none")]
+    context: Option<ContextTokens>,
     #[serde(rename = "p", default, skip_serializing_if = "is_zero")]
     at: usize,
     #[serde(rename = "m")]
@@ -76,6 +81,7 @@ impl RunState {
             started_at_ms: RunState::STARTED_AT_DEFAULT_MS,
             tools: [0; 8],
             record: None,
+            context: None,
             model_messages: vec![model_message],
             at: 0,
             code: code.to_owned(),
@@ -123,6 +129,7 @@ impl RunState {
             started_at_ms: self.started_at_ms,
             tools: u64::from_le_bytes(self.tools),
             record: self.record.as_ref().map(GivenRecord::to_string),
+            context: self.context,
             at: self.at,
             model_messages,
         };
@@ -151,6 +158,7 @@ impl RunState {
             started_at_ms: header.started_at_ms,
             tools: header.tools.to_le_bytes(),
             record,
+            context: header.context,
             model_messages,
             at: header.at,
             code,

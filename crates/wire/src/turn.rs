@@ -41,6 +41,8 @@ pub struct ResponsePrefs {
     pub stream_usage: StreamUsage,
     pub calls: CallsPerMessage,
     pub tool_choice: ToolChoice,
+    /// How much text a stream holds back until it is known that no program follows.
+    pub hold_text_chars: usize,
 }
 
 /// Whether a response is streamed.
@@ -144,9 +146,10 @@ impl Turn {
     }
 
     pub fn encoder(&self, call_deltas: CallDeltas) -> Box<dyn ResponseEncoder> {
-        let ResponsePrefs { delivery, stream_usage, .. } = self.prefs;
+        let ResponsePrefs { delivery, stream_usage, hold_text_chars, .. } = self.prefs;
         let (provider, mode, item_ids) = (self.provider, self.mode, self.item_ids);
-        let options = EncoderOptions { provider, delivery, mode, stream_usage, call_deltas, item_ids };
+        let options =
+            EncoderOptions { provider, delivery, mode, stream_usage, call_deltas, item_ids, hold_text_chars };
         self.client.0.encoder(options, &self.body, self.toolbox())
     }
 

@@ -50,6 +50,7 @@ fn sealed_id() -> String {
         started_at_ms: 1_767_225_600_000,
         tools: [0; 8],
         record: None,
+        context: None,
         model_messages: vec![ModelMessage { calls: vec![call], ..ModelMessage::default() }],
         at: 0,
         code: code.to_owned(),

@@ -67,6 +67,7 @@ fn state(code: &str) -> RunState {
         started_at_ms: 1_767_225_600_000,
         tools: [7, 1, 129, 30, 4, 255, 0, 66],
         record: None,
+        context: None,
         model_messages: vec![ModelMessage { calls, ..ModelMessage::default() }],
         at: 0,
         code: code.to_owned(),

@@ -59,11 +59,13 @@ impl DemoConversation {
             conversation.requests += 1;
             let mut response = demo_server.complete(&messages, &scenario.tools).await?;
             for exchange in demo_server.exchanges() {
-                observed.add(&exchange.usage, 1);
+                let tokens = |name: &str| exchange.usage[name].as_u64().unwrap_or_default();
+                observed.add(1, tokens("prompt_tokens"), tokens("completion_tokens"));
                 conversation.record(exchange);
             }
-            let usage = &response["usage"];
-            conversation.cost.add(usage, usage["dacapo"]["model_calls"].as_u64().unwrap_or_default());
+            let sums = &response["usage"]["dacapo"];
+            let sum = |name: &str| sums[name].as_u64().unwrap_or_default();
+            conversation.cost.add(sum("model_calls"), sum("input_tokens"), sum("output_tokens"));
             let message = response.pointer_mut("/choices/0/message").map(Value::take);
             let message = message.context("the gateway's answer has no message")?;
             responses += &message.to_string();
@@ -146,10 +148,10 @@ impl DemoCall {
 }
 
 impl Cost {
-    fn add(&mut self, usage: &Value, model_calls: u64) {
+    fn add(&mut self, model_calls: u64, context_tokens: u64, completion_tokens: u64) {
         self.model_calls += model_calls;
-        self.context_tokens += usage["prompt_tokens"].as_u64().unwrap_or_default();
-        self.completion_tokens += usage["completion_tokens"].as_u64().unwrap_or_default();
+        self.context_tokens += context_tokens;
+        self.completion_tokens += completion_tokens;
     }
 }
 

@@ -114,6 +114,17 @@ pub(crate) fn about_request(headers: &HeaderMap) -> HeaderMap {
     kept.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
+/// The value of `x-dacapo-hold-text-chars`.
+pub(crate) fn hold_text_chars(headers: &HeaderMap) -> Result<Option<usize>, TurnError> {
+    const NAME: &str = "x-dacapo-hold-text-chars";
+    let Some(value) = headers.get(NAME) else { return Ok(None) };
+    let chars = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+    chars.map(Some).ok_or_else(|| {
+        let message = "must be a number of characters; 0 holds nothing back".to_owned();
+        TurnError::BadRequest(BadRequest { param: NAME.to_owned(), message })
+    })
+}
+
 /// Switches code mode in a request, and says in a response how it applied.
 pub(super) const MODE: &str = "x-dacapo-mode";
 

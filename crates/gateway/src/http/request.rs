@@ -59,6 +59,7 @@ impl GatewayServer {
         let mut body = self.body(&tenant, &parts.headers, body).await?;
         let permit = self.take_turn(&tenant)?;
         let header = headers::mode(&parts.headers)?;
+        let hold_text_chars = headers::hold_text_chars(&parts.headers)?;
         let values_max = gateway.config.body_values_max;
         let mut json: Value = off_thread(body.clone(), body.len(), move |body| {
             json_size::check_values(&body, values_max)?;
@@ -89,7 +90,10 @@ impl GatewayServer {
             let (sealer, stored, unopened) = (&sealer, &stored, &*unopened);
             RequestReader { provider, header, defaults, sealer, stored, unopened, toolboxes }.read(client, json)
         });
-        let ReadRequest { parsed, mode } = parsed.await??;
+        let ReadRequest { mut parsed, mode } = parsed.await??;
+        if let ParsedRequest::Turn(turn) = &mut parsed {
+            turn.prefs.hold_text_chars = hold_text_chars.unwrap_or_else(|| gateway.hold_text_chars(&model));
+        }
         observer.emit(&Event::RequestRead { client: &tenant.name, model: &model, mode });
         let query = parts.uri.query().map_or_else(String::new, |query| format!("?{query}"));
         let context = RequestContext { headers: parts.headers, query, client };

@@ -3,7 +3,8 @@
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use dacapo_wire::{
-    DeltaKind, Intent, ModelResponse, ResponseMeta, SseReader, StreamError, StreamedDeltas, ToolChoiceOverride,
+    ContextTokens, DeltaKind, Intent, ModelResponse, ResponseMeta, SseReader, StreamError, StreamedDeltas,
+    ToolChoiceOverride,
 };
 use futures_util::StreamExt;
 use serde_json::Value;
@@ -22,6 +23,7 @@ impl TurnRunner {
     /// Asks the model with the history as it is now.
     pub(super) async fn ask(&mut self, choice_override: ToolChoiceOverride) -> Result<ModelResponse, TurnError> {
         let body = Bytes::from(self.turn.model_request(&self.history, choice_override).to_string());
+        self.request_tokens = super::estimated_tokens(body.len());
         let upstreams = &self.gateway.upstreams;
         let (model, provider) = (self.turn.model(), self.turn.provider);
         let upstream = upstreams.of(model)?;
@@ -70,6 +72,9 @@ impl TurnRunner {
                 meta.fields.insert("model".to_owned(), Value::from(self.turn.model()));
             }
         }
+        // Messages has the figure in the first event of a stream, where other wires have it in the last. Until then it is
+        // an estimate.
+        meta.context.get_or_insert(ContextTokens { input: self.request_tokens, ..ContextTokens::default() });
         meta
     }
 
@@ -82,7 +87,7 @@ impl TurnRunner {
     ) -> Result<ModelResponse, TurnError> {
         let provider = self.turn.provider;
         let no_calls = choice_override == ToolChoiceOverride::NoCalls;
-        let hold_chars = if no_calls { 0 } else { self.gateway.config.code_mode.hold_text_chars };
+        let hold_chars = if no_calls { 0 } else { self.turn.prefs.hold_text_chars };
         let mut reader = SseReader::default();
         let mut decoder = provider.decoder();
         let mut held = Vec::new();

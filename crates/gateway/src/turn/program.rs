@@ -60,6 +60,7 @@ impl TurnRunner {
             started_at_ms: self.progress.started_at_ms,
             tools: self.turn.tools_digest,
             record: GivenRecord::of(&self.progress.given_record, self.turn.toolbox().catalog()),
+            context: self.usage.context(self.turn.provider),
             model_messages,
             at,
             code,

@@ -165,10 +165,12 @@ impl ClientConversation {
             args: serde_json::from_str(call["function"]["arguments"].as_str().unwrap()).unwrap(),
             caller: None,
         };
-        self.history.extend(choice["messages"].as_array().cloned().unwrap_or_else(|| vec![message.clone()]));
+        let messages = choice["messages"].as_array().cloned().unwrap_or_else(|| vec![message.clone()]);
+        let text = messages.iter().filter_map(|message| message["content"].as_str()).collect();
+        self.history.extend(messages);
         ClientResponse {
             calls: message["tool_calls"].as_array().into_iter().flatten().map(call).collect(),
-            text: message["content"].as_str().unwrap_or_default().to_owned(),
+            text,
             end: choice["finish_reason"].as_str().unwrap_or_default().to_owned(),
             usage: body["usage"].clone(),
         }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod account;
+mod agents;
 mod client_conversation;
 mod common;
 mod interleaved;

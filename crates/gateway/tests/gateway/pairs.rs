@@ -13,8 +13,8 @@ use crate::scenarios::fence;
 #[derive(Debug)]
 enum Line {
     User(String),
-    /// Calls of one round with what the client's tools say.
-    Round(Vec<Expected>),
+    /// What the model says before its calls, and the calls of one round with what the client's tools say.
+    Round(String, Vec<Expected>),
     Answer(String),
 }
 
@@ -28,13 +28,14 @@ struct Expected {
 
 fn read(story: &str) -> Vec<Line> {
     let mut lines = Vec::new();
-    let mut round = Vec::new();
+    let (mut says, mut round) = (String::new(), Vec::new());
     for line in story.lines() {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "user" => lines.push(Line::User(rest.to_owned())),
             "answer" => lines.push(Line::Answer(rest.to_owned())),
-            "round" => lines.push(Line::Round(std::mem::take(&mut round))),
+            "says" => rest.clone_into(&mut says),
+            "round" => lines.push(Line::Round(std::mem::take(&mut says), std::mem::take(&mut round))),
             "call" => {
                 let (name, rest) = rest.split_once(' ').unwrap();
                 let (args, said) = rest.split_once(" = ").or_else(|| rest.split_once(" ! ")).unwrap();
@@ -58,8 +59,9 @@ async fn play_story(conversation: &mut ClientConversation, url: &str, story: &[L
                 assert_eq!((response.calls.len(), &response.text), (0, text));
                 assert!(response.usage["dacapo"]["model_calls"].as_u64().unwrap() > 0, "{}", response.usage);
             }
-            Line::Round(expected) => {
+            Line::Round(says, expected) => {
                 let response = send(conversation, url).await;
+                assert_eq!(response.text, *says);
                 let actual: Vec<(&str, &Value)> = response.calls.iter().map(|call| (&*call.name, &call.args)).collect();
                 let wanted: Vec<(&str, &Value)> = expected.iter().map(|call| (&*call.name, &call.args)).collect();
                 assert_eq!(actual, wanted);

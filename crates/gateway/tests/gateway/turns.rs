@@ -44,11 +44,9 @@ text = "Here you are."
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn text_is_passed_on_as_it_arrives_and_a_remark_before_a_program_is_kept_back() {
+async fn text_is_passed_on_as_it_arrives_also_before_a_program() {
     let model = Model::start(SCRIPT).await;
-    let mut options = options(&model);
-    options.code_mode.hold_text_chars = Some(40);
-    let gateway = RunningGateway::start(options).await;
+    let gateway = RunningGateway::start(options(&model)).await;
 
     let asked = Instant::now();
     let client = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
@@ -58,16 +56,26 @@ async fn text_is_passed_on_as_it_arrives_and_a_remark_before_a_program_is_kept_b
     let mut first_text_at = None;
     while let Some(piece) = pieces.next().await {
         let piece = String::from_utf8_lossy(&piece.unwrap()).into_owned();
-        if piece.contains("nobody") {
+        if piece.contains("This") {
             first_text_at.get_or_insert(asked.elapsed());
         }
     }
     // Relative to each other: the first words came while the last were not yet said.
     assert!(first_text_at.unwrap() + Duration::from_millis(400) < asked.elapsed(), "{first_text_at:?}");
 
-    let streamed = post_json(&gateway.url, &with(body("preamble"), &json!({"stream": true}))).await;
-    let message = &streamed.streamed()["choices"][0]["message"];
-    assert_eq!((message["content"].clone(), message["tool_calls"].as_array().unwrap().len()), (Value::Null, 1));
+    let preamble = with(body("preamble"), &json!({"stream": true}));
+    let shown = |response: &crate::common::HttpResponse| {
+        let message = response.streamed()["choices"][0]["message"].clone();
+        assert_eq!(message["tool_calls"].as_array().unwrap().len(), 1);
+        message["content"].clone()
+    };
+    let streamed = post_json(&gateway.url, &preamble).await;
+    assert_eq!(shown(&streamed), "I'll look that up.");
+    // For clients that would take it for the answer.
+    let held = post_with(&gateway.url, &preamble, &[("x-dacapo-hold-text-chars", "40")]).await;
+    assert_eq!(shown(&held), Value::Null);
+    let refused = post_with(&gateway.url, &preamble, &[("x-dacapo-hold-text-chars", "some")]).await;
+    assert_eq!(refused.status, 400);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,8 +94,8 @@ async fn fields_that_are_not_ours_pass_in_place_in_both_directions() {
     });
     let answered = post_json(&gateway.url, &request).await.json();
     let mut expected: Value = serde_json::from_str(raw).unwrap();
-    expected["usage"]["dacapo"] =
-        json!({"model_calls": 1, "programs": 0, "rounds": 0, "calls": 0, "tokens_kept_out": 0});
+    expected["usage"]["dacapo"] = json!({"model_calls": 1, "input_tokens": 7, "cached_tokens": 0, "cache_written_tokens": 0, "output_tokens": 1,
+            "programs": 0, "rounds": 0, "calls": 0, "tokens_kept_out": 0});
     assert_eq!(answered, expected);
 
     let asked = model.asked().remove(0);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dacapo_replay::Toolbox;
 use serde_json::{Value, json};
 
-use super::encode::ChatEncoder;
+use super::encode::{ChatEncoder, PreambleUse};
 use super::{Chat, fields, history, params, programs, tools, translate};
 use crate::allowed_callers::{ProgramDeclaration, ToolSplit};
 use crate::client_wire::{
@@ -138,8 +138,9 @@ impl ClientWire for Chat {
         history::ordinary_calls(calls, ids, note)
     }
 
-    fn encoder(&self, options: EncoderOptions, _: &Body, _: &Arc<Toolbox>) -> Box<dyn ResponseEncoder> {
-        Box::new(ChatEncoder::new(options))
+    fn encoder(&self, options: EncoderOptions, body: &Body, _: &Arc<Toolbox>) -> Box<dyn ResponseEncoder> {
+        let preamble_use = if params::has_response_format(body) { PreambleUse::LeftOut } else { PreambleUse::Shown };
+        Box::new(ChatEncoder::new(options, preamble_use))
     }
 
     fn error_body(&self, error: &ApiError<'_>) -> Value {

@@ -46,6 +46,7 @@ fn meta(body: Value) -> ResponseMeta {
         id: text("id"),
         created: fields.get("created").and_then(Value::as_u64),
         model: text("model"),
+        context: None,
         wire: Wire::Chat,
         fields,
     }

@@ -29,12 +29,39 @@ pub(super) struct ChatEncoder {
     has_role: bool,
     /// Deltas of the current model response have been sent.
     has_streamed: bool,
+    /// Texts of the model before its last message. A whole response of plain mode has all text in one message.
+    preambles: Vec<String>,
+    preamble_use: PreambleUse,
+    separator: Separator,
 }
 
+/// Whether a whole response begins with what the model wrote before its last message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PreambleUse {
+    Shown,
+    /// The client parses the text of the answer.
+    LeftOut,
+}
+
+/// Whether text needs an empty line before it, because text of an earlier model response stands before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Separator {
+    /// No text was sent.
+    NoText,
+    /// Text of the current response was sent.
+    Sent,
+    Due,
+}
+
+const EMPTY_LINE: &str = "\n\n";
+
 impl ChatEncoder {
-    pub(super) fn new(options: EncoderOptions) -> ChatEncoder {
+    pub(super) fn new(options: EncoderOptions, preamble_use: PreambleUse) -> ChatEncoder {
         ChatEncoder {
             options,
+            preambles: Vec::new(),
+            preamble_use,
+            separator: Separator::NoText,
             meta: None,
             messages: Vec::new(),
             choice: Map::new(),
@@ -126,6 +153,23 @@ impl ChatEncoder {
         message
     }
 
+    /// The text of a whole message with what the model wrote before it.
+    fn add_preambles(&mut self, content: &mut Value) {
+        let mut texts = std::mem::take(&mut self.preambles);
+        if !texts.is_empty() && (content.is_null() || content.is_string()) {
+            texts.extend(content.as_str().filter(|text| !text.is_empty()).map(str::to_owned));
+            *content = Value::from(texts.join(EMPTY_LINE));
+        }
+    }
+
+    /// Comes before text in a stream.
+    fn separate(&mut self) -> Vec<SseEvent> {
+        match std::mem::replace(&mut self.separator, Separator::Sent) {
+            Separator::Due => self.chunk(&json!({"content": EMPTY_LINE}), None),
+            Separator::NoText | Separator::Sent => Vec::new(),
+        }
+    }
+
     /// Ends the response with tool calls.
     fn send_calls(&mut self, mut message: Map<String, Value>, calls: Vec<Value>) -> Vec<SseEvent> {
         let mut events = self.role();
@@ -145,6 +189,9 @@ impl ChatEncoder {
 impl ResponseEncoder for ChatEncoder {
     fn response_started(&mut self) {
         self.has_streamed = false;
+        if self.separator == Separator::Sent {
+            self.separator = Separator::Due;
+        }
     }
 
     fn meta(&mut self, meta: &ResponseMeta) {
@@ -164,10 +211,13 @@ impl ResponseEncoder for ChatEncoder {
 
     fn delta(&mut self, delta: ResponseDelta) -> Vec<SseEvent> {
         self.has_streamed = true;
+        let separator = if delta.text.is_empty() { Vec::new() } else { self.separate() };
         if self.is_same_wire() {
-            return delta.native.map_or_else(Vec::new, |chunk| self.forward(chunk));
+            let chunk = delta.native.map_or_else(Vec::new, |chunk| self.forward(chunk));
+            return separator.into_iter().chain(chunk).collect();
         }
         let mut events = self.role();
+        events.extend(separator);
         if !delta.reasoning_text.is_empty() {
             events.extend(self.chunk(&json!({"reasoning_content": delta.reasoning_text}), None));
         }
@@ -186,6 +236,24 @@ impl ResponseEncoder for ChatEncoder {
         self.message(programs::code_result(&id, finished.shown))
     }
 
+    fn preamble(&mut self, response: &ModelResponse) -> Vec<SseEvent> {
+        // Explicit clients read it in the `code` message.
+        let is_plain = self.options.mode == ProgramMode::Plain;
+        let text = response.message.text.as_ref().filter(|text| is_plain && !text.trim().is_empty());
+        let Some(text) = text.filter(|_| self.options.shows_preamble(response)) else { return Vec::new() };
+        if !self.options.delivery.is_streamed() {
+            self.preambles.push(text.clone());
+            return Vec::new();
+        }
+        if std::mem::replace(&mut self.has_streamed, true) {
+            return Vec::new();
+        }
+        let mut events = self.role();
+        events.extend(self.separate());
+        events.extend(self.chunk(&json!({"content": text}), None));
+        events
+    }
+
     fn calls_issued(&mut self, issued: &CallsIssued<'_>) -> Vec<SseEvent> {
         let of_program = issued
             .ids
@@ -194,12 +262,19 @@ impl ResponseEncoder for ChatEncoder {
             .map(|(id, call)| fields::function_call(id, &call.tool, &call.args.to_string()));
         let calls: Vec<Value> = of_program.chain(issued.direct.iter().enumerate().map(direct_call)).collect();
         let mut message = issued.response.map(|response| self.assistant_message(response)).unwrap_or_default();
-        message.insert("content".to_owned(), Value::Null);
+        let mut content = Value::Null;
+        self.add_preambles(&mut content);
+        message.insert("content".to_owned(), content);
         self.send_calls(message, calls)
     }
 
     fn answer(&mut self, response: &ModelResponse, parts: AnswerParts) -> Vec<SseEvent> {
         let mut message = self.assistant_message(response);
+        if self.preamble_use == PreambleUse::Shown
+            && let Some(content) = message.get_mut("content")
+        {
+            self.add_preambles(content);
+        }
         let has_calls = !response.message.calls.is_empty();
         // The provider sent a whole response, although a stream was requested.
         let is_unsent = self.options.delivery.is_streamed() && !self.has_streamed;
@@ -207,8 +282,9 @@ impl ResponseEncoder for ChatEncoder {
             let calls = response.message.calls.iter().enumerate().map(direct_call).collect();
             let mut events = Vec::new();
             if is_unsent && response.message.text.is_some() {
+                events = self.separate();
                 self.has_role = true;
-                events = self.chunk(&json!(message), None);
+                events.extend(self.chunk(&json!(message), None));
             }
             events.extend(self.send_calls(message, calls));
             return events;
@@ -218,12 +294,14 @@ impl ResponseEncoder for ChatEncoder {
             // Clients cannot send an empty message back.
             message.insert("content".to_owned(), Value::from(CUT_OFF));
             if self.has_streamed {
-                events = self.chunk(&json!({"content": CUT_OFF}), None);
+                events = self.separate();
+                events.extend(self.chunk(&json!({"content": CUT_OFF}), None));
             }
         }
         if is_unsent {
+            events = self.separate();
             self.has_role = true;
-            events = self.chunk(&json!(message), None);
+            events.extend(self.chunk(&json!(message), None));
         }
         events.extend(self.message(Value::Object(message)));
         let native = response.native.get("finish_reason").and_then(Value::as_str);

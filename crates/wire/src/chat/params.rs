@@ -21,6 +21,12 @@ pub(super) fn incompatible_with_programs(body: &Map<String, Value>) -> Option<&'
     ["tool_choice", "n", "stop", "functions", "function_call"].into_iter().find(is_incompatible)
 }
 
+/// Whether the client parses the text of the answer.
+pub(super) fn has_response_format(body: &Map<String, Value>) -> bool {
+    let format = body.get("response_format").and_then(|format| format.get("type"));
+    format.is_some_and(|kind| kind != "text")
+}
+
 pub(super) fn response_prefs(body: &Map<String, Value>) -> ResponsePrefs {
     let flag = |key: &str| body.get(key).and_then(Value::as_bool);
     let include_usage = body.get("stream_options").and_then(|options| options.get("include_usage"));
@@ -43,6 +49,7 @@ pub(super) fn response_prefs(body: &Map<String, Value>) -> ResponsePrefs {
                 None => ToolChoice::Auto,
             },
         },
+        hold_text_chars: 0,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Explicit mode: programs and their results are messages of the history.
 
 use dacapo_replay::{CallIndex, Catalog};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{fields, history};
@@ -15,9 +16,12 @@ use crate::prompt::EXECUTE;
 use crate::reasoning::Reasoning;
 use crate::request::BadRequest;
 use crate::state::{RunState, arguments};
+use crate::usage::ContextTokens;
 
 pub(super) const CODE: &str = "code";
 pub(super) const CODE_RESULT: &str = "code_result";
+/// The field for the tokens that the model had read.
+const CONTEXT: &str = "context_tokens";
 /// The field for reasoning of a model on another wire.
 const FOREIGN: &str = "reasoning_state";
 /// Fields that the model sees in the result. For the client they are beside it.
@@ -125,6 +129,13 @@ impl ChatProgramReader {
             }
             None => None,
         };
+        let context = match message.get(CONTEXT) {
+            None | Some(Value::Null) => None,
+            Some(context) => {
+                let message = "must be as it was in the response";
+                Some(ContextTokens::deserialize(context).map_err(|_invalid| wrong(at, CONTEXT, message))?)
+            }
+        };
         let before = match message.get("before") {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Array(before)) => before.iter().map(model_message).collect(),
@@ -138,7 +149,7 @@ impl ChatProgramReader {
         let mut model_messages: Vec<ModelMessage> = before;
         model_messages.push(model_message);
         let seed = text("seed")?.unwrap_or_else(|| id.clone());
-        let state = RunState { seed, started_at_ms, tools: [0; 8], record, model_messages, at: 0, code };
+        let state = RunState { seed, started_at_ms, tools: [0; 8], record, context, model_messages, at: 0, code };
         Ok(ProgramBlock::new(&id, state))
     }
 }
@@ -285,6 +296,9 @@ pub(super) fn code(state: &RunState) -> Value {
     fields.insert("started_at".to_owned(), Value::from(state.started_at_ms));
     if let Some(record) = &state.record {
         fields.insert("record".to_owned(), Value::from(record.to_string()));
+    }
+    if let Some(context) = state.context {
+        fields.insert(CONTEXT.to_owned(), json!(context));
     }
     if !before.is_empty() {
         fields.insert("before".to_owned(), Value::Array(before));

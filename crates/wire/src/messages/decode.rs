@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::fields;
+use super::{fields, params};
 use crate::decoder::{
     DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError, provider_error,
 };
@@ -58,6 +58,7 @@ fn meta(message: &Map<String, Value>) -> ResponseMeta {
         id: text("id"),
         created: None,
         model: text("model"),
+        context: None,
         wire: Wire::Messages,
         fields: selected_fields(message, |key| !NOT_META.contains(&key)),
     }
@@ -144,7 +145,8 @@ impl MessagesDecoder {
         if let Some(usage) = message.shift_remove("usage") {
             self.update_usage(usage);
         }
-        self.meta = Some(meta(&message));
+        let context = (!self.usage.is_empty()).then(|| params::read_usage(&self.usage).into());
+        self.meta = Some(ResponseMeta { context, ..meta(&message) });
         self.message = message;
     }
 

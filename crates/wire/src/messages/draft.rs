@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::client::RESPONSE_ID_PREFIX;
-use super::{events, fields};
+use super::{events, fields, params};
 use crate::decoder::{ResponseDelta, ResponseMeta};
 use crate::encoder::EncoderOptions;
 use crate::reasoning::Reasoning;
@@ -110,7 +110,8 @@ impl MessageDraft {
         message.insert("content".to_owned(), json!([]));
         message.insert("stop_reason".to_owned(), Value::Null);
         message.insert("stop_sequence".to_owned(), Value::Null);
-        message.insert("usage".to_owned(), json!({"input_tokens": 0, "output_tokens": 0}));
+        let context = self.meta.as_ref().and_then(|meta| meta.context).unwrap_or_default();
+        message.insert("usage".to_owned(), Value::Object(params::write_usage(context.into())));
         vec![SseEvent::typed(&json!({"type": "message_start", "message": message}))]
     }
 

@@ -10,7 +10,7 @@ use crate::encoder::{
     ResponseEncoder, ToolsSearched,
 };
 use crate::ids::short_id;
-use crate::model_message::{ModelCall, ModelMessage};
+use crate::model_message::ModelCall;
 use crate::neutral::selected_fields;
 use crate::reasoning::Reasoning;
 use crate::seal::Sealer;
@@ -24,8 +24,6 @@ pub(super) struct MessagesEncoder {
     draft: MessageDraft,
     /// The client's id of the program in the current model response.
     program_id: Option<String>,
-    /// The block of that program, until the reasoning before it has been sent.
-    program_block: Option<Value>,
     stop_reason: &'static str,
     /// The provider's fields about the end of its message.
     ending: Map<String, Value>,
@@ -33,7 +31,7 @@ pub(super) struct MessagesEncoder {
     has_streamed: bool,
     /// How many of its text blocks have been sent, at least in part.
     texts: usize,
-    /// The content before its searches has been sent.
+    /// All of its content has been sent.
     has_sent_preamble: bool,
     /// Number of searches in the current model response.
     searches: usize,
@@ -49,7 +47,6 @@ impl MessagesEncoder {
         MessagesEncoder {
             draft: MessageDraft::new(options),
             program_id: None,
-            program_block: None,
             stop_reason: "end_turn",
             ending: Map::new(),
             has_streamed: false,
@@ -65,25 +62,9 @@ impl MessagesEncoder {
             let is_content = |block: &&Value| fields::kind(block) != fields::TOOL_USE;
             return native_content(response).iter().filter(is_content).cloned().collect();
         }
+        let reasoning = foreign_reasoning_blocks(&response.reasoning_text, &response.message.reasoning);
         let text = response.message.text.as_deref().map(fields::text_block);
-        self.reasoning(response).into_iter().chain(text).collect()
-    }
-
-    /// Reasoning and server-tool calls before a program. Text is in the program's state.
-    fn reasoning(&self, response: &ModelResponse) -> Vec<Value> {
-        if self.draft.is_same_wire() {
-            return native_content(response).iter().filter(|block| reasoning_or_server_tool(block)).cloned().collect();
-        }
-        foreign_reasoning_blocks(&response.reasoning_text, &response.message.reasoning)
-    }
-
-    /// The same, as far as a program's state carries it.
-    fn stored_reasoning(&self, model_message: &ModelMessage) -> Vec<Value> {
-        if self.draft.is_same_wire() {
-            let blocks = model_message.reasoning.blocks().unwrap_or_default().iter();
-            return blocks.filter(|block| reasoning_or_server_tool(block)).cloned().collect();
-        }
-        foreign_reasoning_blocks(model_message.reasoning.chat_text(), &model_message.reasoning)
+        reasoning.into_iter().chain(text).collect()
     }
 
     fn send_blocks(&mut self, blocks: Vec<Value>) -> Vec<SseEvent> {
@@ -103,18 +84,29 @@ impl MessagesEncoder {
         !self.has_sent_preamble && (!self.draft.options.delivery.is_streamed() || !self.has_streamed)
     }
 
-    /// Sends the content before searches, which no id carries.
-    fn send_preamble(&mut self, response: &ModelResponse) -> Vec<SseEvent> {
+    /// Sends the content before searches and programs, as far as it has not been streamed.
+    fn send_preamble(&mut self, response: &ModelResponse, texts: HeldTexts) -> Vec<SseEvent> {
+        if self.has_sent_preamble {
+            return Vec::new();
+        }
         let mut events = self.draft.close(Some(&response.message.reasoning));
         let mut blocks = self.content(response);
         if !self.is_unsent() {
             // Text at the end may have been held back, because a program could have followed it.
-            blocks = blocks.into_iter().filter(|block| fields::kind(block) == "text").skip(self.texts).collect();
+            blocks = blocks.into_iter().filter(is_text).skip(self.texts).collect();
         }
+        blocks.retain(|block| !is_text(block) || texts == HeldTexts::Sent && !fields::is_blank(block));
         events.extend(self.send_blocks(blocks));
         self.has_sent_preamble = true;
         events
     }
+}
+
+/// What becomes of text that was not streamed, when it turns out that it is not the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HeldTexts {
+    Sent,
+    LeftOut,
 }
 
 impl ResponseEncoder for MessagesEncoder {
@@ -159,19 +151,7 @@ impl ResponseEncoder for MessagesEncoder {
         };
         let block = programs::program_block(&id, &program.state.code);
         self.program_id = Some(id);
-        let model_message = program.state.model_messages.last();
-        let mut events = self.draft.close(model_message.map(|model_message| &model_message.reasoning));
-        if self.is_unsent() {
-            if program.progress == ProgramProgress::Waiting {
-                // It is sent with its calls, after the reasoning of the response.
-                self.program_block = Some(block);
-                return events;
-            }
-            let reasoning = model_message.map(|model_message| self.stored_reasoning(model_message));
-            events.extend(self.send_blocks(reasoning.unwrap_or_default()));
-        }
-        events.extend(self.draft.block(block));
-        events
+        self.draft.block(block)
     }
 
     fn program_finished(&mut self, finished: &ProgramFinished<'_>) -> Vec<SseEvent> {
@@ -181,7 +161,8 @@ impl ResponseEncoder for MessagesEncoder {
     }
 
     fn tools_searched(&mut self, searched: &ToolsSearched<'_>) -> Vec<SseEvent> {
-        let mut events = if self.has_sent_preamble { Vec::new() } else { self.send_preamble(searched.response) };
+        // The client's history holds the search, and what stands before it belongs to it.
+        let mut events = self.send_preamble(searched.response, HeldTexts::Sent);
         let id = fields::search_id(&short_id(searched.seed, searched.query, searched.number), self.searches);
         self.searches += 1;
         let key = if searched.tool.ends_with("regex") { "pattern" } else { "query" };
@@ -198,14 +179,13 @@ impl ResponseEncoder for MessagesEncoder {
         events
     }
 
+    fn preamble(&mut self, response: &ModelResponse) -> Vec<SseEvent> {
+        let is_shown = self.draft.options.shows_preamble(response);
+        self.send_preamble(response, if is_shown { HeldTexts::Sent } else { HeldTexts::LeftOut })
+    }
+
     fn calls_issued(&mut self, issued: &CallsIssued<'_>) -> Vec<SseEvent> {
-        let mut events = self.draft.close(issued.response.map(|response| &response.message.reasoning));
-        if let Some(response) = issued.response.filter(|_| self.is_unsent()) {
-            let reasoning = self.reasoning(response);
-            events.extend(self.send_blocks(reasoning));
-        }
-        let program_block = self.program_block.take();
-        events.extend(self.send_blocks(program_block.into_iter().collect()));
+        let mut events = self.draft.close(None);
         let caller = (self.draft.options.mode == ProgramMode::Explicit).then(|| {
             let id = issued.program.or_else(|| fields::program_id(issued.state.run()));
             json!({"type": "code_execution_20260120", "tool_id": id})
@@ -301,8 +281,8 @@ fn native_content(response: &ModelResponse) -> &[Value] {
     response.native.get("content").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn reasoning_or_server_tool(block: &Value) -> bool {
-    !matches!(fields::kind(block), "text" | fields::TOOL_USE)
+fn is_text(block: &Value) -> bool {
+    fields::kind(block) == "text"
 }
 
 /// Reasoning of a model on another wire, in blocks whose opaque field carries its state.

@@ -166,6 +166,7 @@ pub(super) fn response_prefs(body: &Map<String, Value>) -> ResponsePrefs {
         stream_usage: StreamUsage::Included,
         calls: choice.map_or(CallsPerMessage::Any, calls_per_message),
         tool_choice,
+        hold_text_chars: 0,
     }
 }
 

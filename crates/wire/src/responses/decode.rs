@@ -42,7 +42,7 @@ fn meta(response: &Map<String, Value>) -> ResponseMeta {
     let created = fields.get("created_at");
     #[expect(clippy::cast_sign_loss, reason = "a time before 1970 is not a real one")]
     let created = created.and_then(|created| created.as_u64().or_else(|| created.as_f64().map(|time| time as u64)));
-    ResponseMeta { id: text("id"), created, model: text("model"), wire: Wire::Responses, fields }
+    ResponseMeta { id: text("id"), created, model: text("model"), context: None, wire: Wire::Responses, fields }
 }
 
 fn model_response(mut response: Map<String, Value>, output: Vec<Value>, meta: ResponseMeta) -> ModelResponse {

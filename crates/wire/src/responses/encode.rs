@@ -167,13 +167,15 @@ impl ResponsesEncoder {
         items
     }
 
-    /// Reasoning and server-tool calls before a program or a search. A message right before these is not sent, because
-    /// it is not the answer.
+    /// Text, reasoning and server-tool calls before a program or a search.
     fn preamble_items(&self, response: &ModelResponse) -> Vec<Value> {
         let mut items = self.items(response);
-        items.retain(|item| !fields::is_call(item));
-        let end = items.iter().rposition(|item| !fields::is_message(item)).map_or(0, |last| last + 1);
-        items.truncate(end);
+        let is_blank = |item: &Value| fields::is_message(item) && fields::message_text(item).trim().is_empty();
+        items.retain(|item| !fields::is_call(item) && !is_blank(item));
+        if !self.options.shows_preamble(response) {
+            let end = items.iter().rposition(|item| !fields::is_message(item)).map_or(0, |last| last + 1);
+            items.truncate(end);
+        }
         items
     }
 
@@ -341,9 +343,6 @@ impl ResponseEncoder for ResponsesEncoder {
 
     fn calls_issued(&mut self, issued: &CallsIssued<'_>) -> Vec<SseEvent> {
         self.close(None);
-        if let Some(response) = issued.response.filter(|_| !self.has_streamed) {
-            self.preamble_items(response).into_iter().for_each(|item| self.out.item(item));
-        }
         let caller = issued.program.or_else(|| item_ids::program_call(issued.state.run()));
         let is_explicit = self.options.mode == ProgramMode::Explicit;
         let caller = is_explicit.then_some(caller.as_str());

@@ -34,6 +34,7 @@ pub(super) fn response_prefs(body: &Map<String, Value>) -> ResponsePrefs {
             (_, "function" | "custom") => ToolChoice::Tool(FunctionName::of(choice).to_string()),
             _ => ToolChoice::Auto,
         },
+        hold_text_chars: 0,
     }
 }
 

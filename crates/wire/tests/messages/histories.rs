@@ -20,6 +20,7 @@ fn a_plain_round_comes_back_in_the_ids_of_its_calls() {
     let mut encoder = turn.encoder(CallDeltas::Whole);
     encoder.response_started();
     encoder.meta(&response.meta);
+    encoder.preamble(&response);
     let (calls, direct) = ([call(0, "Oslo"), call(1, "Rome")], [response.message.calls[1].clone()]);
     encoder.calls_issued(&CallsIssued {
         response: Some(&response),
@@ -32,6 +33,7 @@ fn a_plain_round_comes_back_in_the_ids_of_its_calls() {
     let body = encoder.body(&usage()).expect("an answer");
     let content = json!([
         {"type": "thinking", "thinking": "Hm.", "signature": "s1"},
+        {"type": "text", "text": "Let me see."},
         {"type": "redacted_thinking", "data": ids[0]},
         {"type": "tool_use", "id": ids[0], "name": "get_weather", "input": {"city": "Oslo"}},
         {"type": "tool_use", "id": ids[1], "name": "get_weather", "input": {"city": "Rome"}},
@@ -126,11 +128,13 @@ fn an_explicit_program_waits_ends_and_is_run_again() {
     encoder.response_started();
     encoder.meta(&response.meta);
     // One that comes to its end at once, and one that waits.
+    encoder.preamble(&response);
     encoder.program_started(&ProgramStarted { state: &state, sealed: &sealed, progress: ProgramProgress::Finished });
     encoder.program_finished(&ProgramFinished { program: ProgramName::New, state: &state, shown: &shown });
     encoder.response_started();
     let waiting = RunState { seed: "other".to_owned(), ..state.clone() };
     let ids = sealer().seal(&waiting, &RoundHeader::default(), &[asked(0)]);
+    encoder.preamble(&response);
     encoder.program_started(&ProgramStarted { state: &waiting, sealed: "", progress: ProgramProgress::Waiting });
     let calls = [call(0, "Oslo")];
     encoder.calls_issued(&CallsIssued {
@@ -173,7 +177,7 @@ fn an_explicit_program_waits_ends_and_is_run_again() {
 
     // It ends, and the model says more.
     let mut encoder = turn.encoder(CallDeltas::Whole);
-    encoder.meta(&ResponseMeta::resumed(ClientSide::MESSAGES, live.run, 1, 0, "m"));
+    encoder.meta(&ResponseMeta::resumed(ClientSide::MESSAGES, &live.state, 1, "m"));
     let shown = json!({"status": "success", "data": {"sky": "blue"}});
     encoder.program_finished(&ProgramFinished {
         program: ProgramName::Known(&live.id),

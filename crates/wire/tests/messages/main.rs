@@ -71,6 +71,7 @@ fn state(reasoning: &Value) -> RunState {
         started_at_ms: 1_767_225_600_000,
         tools: [0; 8],
         record: None,
+        context: None,
         model_messages: vec![ModelMessage { text, reasoning, calls: vec![call], ..ModelMessage::default() }],
         at: 0,
         code: CODE.to_owned(),

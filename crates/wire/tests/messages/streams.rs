@@ -63,7 +63,7 @@ fn a_stream_passes_on_with_places_of_its_own() {
     let mut encoder = turn.encoder(CallDeltas::Whole);
     // The client hears of a program's result first.
     let state = state(&json!({}));
-    encoder.meta(&ResponseMeta::resumed(ClientSide::MESSAGES, state.run(), 1, 0, "m"));
+    encoder.meta(&ResponseMeta::resumed(ClientSide::MESSAGES, &state, 1, "m"));
     let shown = json!({"status": "success", "data": 1});
     let mut sent = encoder.program_finished(&ProgramFinished {
         program: ProgramName::Known("srvtoolu_a"),
@@ -76,7 +76,7 @@ fn a_stream_passes_on_with_places_of_its_own() {
     let mut usage = TurnUsage::default();
     usage.add(response.usage.as_ref());
     sent.extend(encoder.finish(&usage));
-    let expected = r#"{"type":"message_start","message":{"id":"msg_RUN-1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":0,"output_tokens":0}}}
+    let expected = r#"{"type":"message_start","message":{"id":"msg_RUN-1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":0,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0}}}
 {"type":"content_block_start","index":0,"content_block":{"type":"code_execution_tool_result","tool_use_id":"srvtoolu_a","content":{"type":"code_execution_result","stdout":"1","stderr":"","return_code":0,"content":[]}}}
 {"type":"content_block_stop","index":0}
 {"type":"content_block_start","index":1,"content_block":{"type":"thinking","thinking":"","signature":""}}
@@ -96,7 +96,7 @@ fn a_stream_passes_on_with_places_of_its_own() {
 {"type":"content_block_start","index":5,"content_block":{"type":"tool_use","id":"t1","name":"by_hand","input":{}}}
 {"type":"content_block_delta","index":5,"delta":{"type":"input_json_delta","partial_json":"{\"a\":1.0}"}}
 {"type":"content_block_stop","index":5}
-{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":10,"output_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"dacapo":{"model_calls":1,"programs":0,"rounds":0,"calls":0,"tokens_kept_out":0}}}
+{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":10,"output_tokens":7,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"dacapo":{"model_calls":1,"input_tokens":10,"cached_tokens":0,"cache_written_tokens":0,"output_tokens":7,"programs":0,"rounds":0,"calls":0,"tokens_kept_out":0}}}
 {"type":"message_stop"}
 "#;
     assert_eq!(lines(&sent), expected.replace("RUN", &state.run().to_string()));
@@ -126,7 +126,7 @@ fn an_answer_from_another_wire_becomes_blocks() {
     sent.extend(encoder.finish(&usage));
     let streamed = assembled(&sent);
     let signature = &streamed.native["content"][0]["signature"];
-    let expected = r#"{"type":"message_start","message":{"id":"msg_chatcmpl-1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":0,"output_tokens":0}}}
+    let expected = r#"{"type":"message_start","message":{"id":"msg_chatcmpl-1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":0,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0}}}
 {"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
 {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Hm."}}
 {"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":SIGNATURE}}
@@ -135,7 +135,7 @@ fn an_answer_from_another_wire_becomes_blocks() {
 {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Good "}}
 {"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"day."}}
 {"type":"content_block_stop","index":1}
-{"type":"message_delta","delta":{"stop_reason":"max_tokens","stop_sequence":null},"usage":{"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":3,"dacapo":{"model_calls":1,"programs":0,"rounds":0,"calls":0,"tokens_kept_out":0}}}
+{"type":"message_delta","delta":{"stop_reason":"max_tokens","stop_sequence":null},"usage":{"input_tokens":5,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":3,"dacapo":{"model_calls":1,"input_tokens":9,"cached_tokens":4,"cache_written_tokens":0,"output_tokens":3,"programs":0,"rounds":0,"calls":0,"tokens_kept_out":0}}}
 {"type":"message_stop"}
 "#;
     assert_eq!(lines(&sent), expected.replace("SIGNATURE", &signature.to_string()));
@@ -232,9 +232,9 @@ fn what_led_to_a_program_comes_before_it_however_it_is_told() {
         {"type": "thinking", "thinking": "Hm.", "signature": "s1"},
         {"type": "server_tool_use", "id": "srvtoolu_w", "name": "web_search", "input": {"query": "x"}},
         {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_w", "content": []},
+        {"type": "text", "text": "Let me see."},
     ]);
     let mut content = led.as_array().expect("a list").clone();
-    content.push(json!({"type": "text", "text": "Let me see."}));
     content.push(json!({"type": "tool_use", "id": "t1", "name": "execute", "input": {"code": CODE}}));
     let response = decoded(answer(&json!(content), "tool_use"));
     let state = RunState { model_messages: vec![response.message.clone()], ..state(&json!({})) };
@@ -246,7 +246,7 @@ fn what_led_to_a_program_comes_before_it_however_it_is_told() {
         let mut encoder = turn_for(ProviderSide::MESSAGES, body).encoder(CallDeltas::Whole);
         encoder.response_started();
         encoder.meta(&response.meta);
-        let mut sent = Vec::new();
+        let mut sent = encoder.preamble(&response);
         if is_explicit {
             sent.extend(encoder.program_started(&ProgramStarted {
                 state: &state,
@@ -268,8 +268,8 @@ fn what_led_to_a_program_comes_before_it_however_it_is_told() {
         let whole = encoder.body(&usage()).expect("an answer")["content"].take();
         let content = if is_stream { assembled(&sent).native["content"].take() } else { whole };
         let content = content.as_array().expect("a list");
-        assert_eq!(json!(content[..3]), led);
+        assert_eq!(json!(content[..4]), led);
         let beside = if is_explicit { "server_tool_use" } else { "redacted_thinking" };
-        assert_eq!((content[3]["type"].as_str(), content[4]["type"].as_str()), (Some(beside), Some("tool_use")));
+        assert_eq!((content[4]["type"].as_str(), content[5]["type"].as_str()), (Some(beside), Some("tool_use")));
     }
 }

@@ -11,15 +11,15 @@ fn clients_that_know_programs_carry_them_as_items() {
     assert_eq!(first.mode, ProgramMode::Explicit);
     let response = issued(&first, &model_response, &state, &[call(0), call(1)]);
     let run = state.run();
-    let program = &response["output"][1];
+    let program = &response["output"][2];
     assert_eq!(response["output"][0], thought());
     assert_eq!(program["type"], "program");
     assert_eq!(program["id"], format!("prog_{run}"));
     assert_eq!(program["call_id"], format!("call_prog_{run}"));
     assert_eq!(program["code"], CODE);
     let caller = json!({"type": "program", "caller_id": program["call_id"]});
-    assert_eq!(response["output"][2]["caller"], caller);
-    assert_eq!(response["output"][3]["call_id"], format!("call_{run}_0_1"));
+    assert_eq!(response["output"][3]["caller"], caller);
+    assert_eq!(response["output"][4]["call_id"], format!("call_{run}_0_1"));
 
     let mut history = input(question(), items(&response).into_iter().chain(answers(&response)));
     let again = turn(ProviderSide::RESPONSES, explicit(&history));
@@ -142,7 +142,7 @@ fn one_call() -> (RunState, Vec<Value>, Value) {
     let first = turn(ProviderSide::RESPONSES, explicit(&json!([question()])));
     let response = issued(&first, &model_response, &state, &[call(0)]);
     let mut answer = answers(&response).remove(0);
-    answer["caller"] = response["output"][2]["caller"].clone();
+    answer["caller"] = response["output"][3]["caller"].clone();
     (state, items(&response), answer)
 }
 
@@ -168,7 +168,7 @@ fn what_comes_late_reaches_its_program() {
 
     // So does an answer that comes early, and the client says again what the model said.
     let mut items = output.clone();
-    items.insert(2, answer.clone());
+    items.insert(3, answer.clone());
     items.push(json!({"type": "message", "role": "assistant", "content": "Let me see."}));
     let early = turn(ProviderSide::RESPONSES, explicit(&input(question(), items.clone())));
     assert_eq!(early.conversation.live().expect("it goes on").journal().expect("whole").entries().len(), 1);
@@ -177,9 +177,9 @@ fn what_comes_late_reaches_its_program() {
     assert_eq!((overtaken.conversation.live(), overtaken.conversation.items.len()), (None, 3));
 
     // Its later calls, and its result, belong to it too.
-    let mut later = output[2].clone();
+    let mut later = output[3].clone();
     later["call_id"] = json!(format!("call_{}_1_1", state.run()));
-    let result = json!({"type": "program_output", "call_id": output[1]["call_id"], "result": "1"});
+    let result = json!({"type": "program_output", "call_id": output[2]["call_id"], "result": "1"});
     let ended = history(&[question(), later], &[result]);
     let ConversationItem::Program(block) = &ended.conversation.items[1] else { panic!("{:?}", ended.conversation) };
     assert_eq!((block.rounds.len(), block.is_closed()), (2, true));
@@ -189,8 +189,8 @@ fn what_comes_late_reaches_its_program() {
 #[test]
 fn what_is_left_of_a_program_that_was_trimmed_is_no_error() {
     let (_, output, answer) = one_call();
-    let result = json!({"type": "program_output", "call_id": output[1]["call_id"], "result": "1"});
-    let without_program = json!([question(), output[2], answer, result, question()]);
+    let result = json!({"type": "program_output", "call_id": output[2]["call_id"], "result": "1"});
+    let without_program = json!([question(), output[3], answer, result, question()]);
     let asked_with = |history: &Value| asked(&turn(ProviderSide::RESPONSES, explicit(history)), "")["input"].clone();
     let asked = asked_with(&without_program);
     let kinds: Vec<&str> = asked.as_array().expect("items").iter().filter_map(|item| item["type"].as_str()).collect();
@@ -211,6 +211,6 @@ fn only_the_program_that_goes_on_can_be_wrong() {
         read(ProviderSide::RESPONSES, explicit(&input(question(), items)))
     };
     let Err(error) = history(&[]) else { panic!("the answer is to nothing") };
-    assert_eq!(error.param, "input[5].call_id");
+    assert_eq!(error.param, "input[6].call_id");
     assert!(history(&[question()]).is_ok());
 }

@@ -101,6 +101,7 @@ fn state(model_response: &ModelResponse) -> RunState {
         started_at_ms: 1_767_225_600_000,
         tools: [0; 8],
         record: None,
+        context: None,
         model_messages: vec![message],
         at: 0,
         code: CODE.to_owned(),
@@ -121,9 +122,9 @@ fn issued(turn: &Turn, model_response: &ModelResponse, state: &RunState, calls: 
     let mut encoder = turn.encoder(CallDeltas::Whole);
     encoder.response_started();
     encoder.meta(&model_response.meta);
+    encoder.preamble(model_response);
     if turn.mode == ProgramMode::Explicit {
         let sealed = sealer().seal(state, &RoundHeader::default(), &[]).remove(0);
-        encoder.preamble(model_response);
         encoder.program_started(&ProgramStarted { state, sealed: &sealed, progress: ProgramProgress::Waiting });
     }
     encoder.calls_issued(&CallsIssued {

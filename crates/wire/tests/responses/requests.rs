@@ -39,7 +39,7 @@ fn functions_of_a_namespace_keep_their_names() {
     assert_eq!(names, ["execute", "search", "web_search", "patch"]);
     let (model_response, find) = (program_response(), Call { tool: "crm.find".to_owned(), ..call(0) });
     let response = issued(&turn, &model_response, &state(&model_response), std::slice::from_ref(&find));
-    let item = &response["output"][1];
+    let item = &response["output"][2];
     assert_eq!((&item["namespace"], &item["name"]), (&json!("crm"), &json!("find")));
 }
 
