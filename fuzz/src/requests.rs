@@ -143,6 +143,7 @@ fn ids(code: &str, round: u32) -> Vec<String> {
         seed: "seed".to_owned(),
         started_at_ms: 1_767_225_600_000,
         tools: [0; 8],
+        mentioned: Vec::new(),
         record: None,
         context: None,
         model_messages: vec![ModelMessage { calls: vec![call], ..ModelMessage::default() }],

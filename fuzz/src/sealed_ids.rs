@@ -139,6 +139,7 @@ fn state(input: &mut Unstructured<'_>) -> Result<RunState> {
         seed: input.arbitrary()?,
         started_at_ms: input.arbitrary()?,
         tools: input.arbitrary()?,
+        mentioned: Vec::new(),
         record: None,
         context: None,
         model_messages,

@@ -6,7 +6,7 @@ import { generateText, stepCountIs, streamText, tool } from 'ai';
 import { z } from 'zod';
 import { ROUNDS_MAX, TOKENS_MAX, commandLine, explode, getPrice, report, webSearch } from './shared.mjs';
 
-const { baseURL, model, wire, stream, explicit, unstored, thinking, task } = commandLine();
+const { baseURL, model, wire, stream, explicit, unstored, thinking, handoff, task } = commandLine();
 const wires = { chat, messages, responses };
 
 function chat() {
@@ -81,6 +81,16 @@ function tools(providerOptions) {
 }
 
 const request = { ...wires[wire](), prompt: task, stopWhen: stepCountIs(ROUNDS_MAX) };
+if (handoff) {
+  request.tools.transfer_to_reporter = tool({
+    description: 'Hand over to the reporter.',
+    inputSchema: z.object({}),
+    execute: async () => 'done',
+  });
+  // Each step has other tools.
+  const active = [['web_search', 'transfer_to_reporter'], ['transfer_to_reporter']];
+  request.prepareStep = ({ stepNumber }) => ({ activeTools: active[stepNumber] ?? ['get_price'] });
+}
 if (stream) {
   let failure;
   const result = streamText({ ...request, onError: ({ error }) => (failure = error) });

@@ -35,12 +35,12 @@ if args.explicit:
 else:
     tools = [function_tool(function) for function in FUNCTIONS]
 client = AsyncOpenAI(base_url=args.base_url, api_key="sk-test")
-agent = Agent(
-    name="Assistant",
-    model=models[args.wire](model=args.model, openai_client=client),
-    model_settings=settings,
-    tools=tools,
-)
+model = models[args.wire](model=args.model, openai_client=client)
+agent = Agent(name="Assistant", model=model, model_settings=settings, tools=tools)
+if args.scenario == "handoff":
+    # The agents have no tool in common.
+    reporter = Agent(name="Reporter", model=model, model_settings=settings, tools=tools[1:])
+    agent = Agent(name="Assistant", model=model, model_settings=settings, tools=tools[:1], handoffs=[reporter])
 
 
 async def run():

@@ -12,6 +12,9 @@ import shared
 
 args = shared.command_line()
 settings = {}
+if args.stream:
+    # `run_stream` takes the first text for the answer, also if calls follow it.
+    settings["extra_headers"] = {"x-dacapo-hold-text-chars": "300"}
 if args.wire == "messages":
     provider = AnthropicProvider(base_url=args.origin, api_key="sk-test")
     model = AnthropicModel(args.model, provider=provider)

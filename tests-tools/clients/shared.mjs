@@ -6,6 +6,7 @@ const TASKS = {
   sequential: 'What does the headline item cost?',
   failing: 'Try the tool that explodes',
   thinking: 'Think about the news of France and Spain',
+  handoff: 'Hand the news of France over',
 };
 export const ROUNDS_MAX = 20;
 export const TOKENS_MAX = 4096;
@@ -91,7 +92,8 @@ export function commandLine() {
   }
   // Anthropic's SDK adds the /v1.
   const origin = baseURL.replace(/\/v1$/, '');
-  return { ...options, baseURL, origin, model, task: TASKS[scenario], thinking: scenario === 'thinking' };
+  const [thinking, handoff] = [scenario === 'thinking', scenario === 'handoff'];
+  return { ...options, baseURL, origin, model, task: TASKS[scenario], thinking, handoff };
 }
 
 export function report(answer, requests) {

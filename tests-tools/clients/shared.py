@@ -8,6 +8,7 @@ TASKS = {
     "sequential": "What does the headline item cost?",
     "failing": "Try the tool that explodes",
     "thinking": "Think about the news of France and Spain",
+    "handoff": "Hand the news of France over",
 }
 ROUNDS_MAX = 20
 TOKENS_MAX = 4096

@@ -129,6 +129,7 @@ impl Run {
                 ],
                 "item headline 1 costs 150 EUR.",
             ),
+            "handoff" => (vec![call("web_search", json!({"query": "France"}))], "Reported: France headline 1."),
             "failing" => (vec![call("explode", json!({"reason": "a test"}))], "The tool said: {"),
             other => panic!("no scenario is named {other}"),
         }

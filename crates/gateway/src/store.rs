@@ -10,6 +10,7 @@ use redis::AsyncCommands;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use tokio::sync::OnceCell;
 
+pub(crate) mod stored_answers;
 pub(crate) mod stored_responses;
 
 /// A store of texts, by tenant and name.

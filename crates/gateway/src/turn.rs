@@ -17,7 +17,7 @@ use dacapo_replay::{ANSWER_TOKENS_DEFAULT, CompletedCall, ShouldContinue, StepEr
 use dacapo_wire::{
     AnswerParts, ConversationItem, Intent, ItemIds, ModelHistory, ModelMessage, ModelResponse, ProgramFinished,
     ProgramMode, ProgramName, ResponseMeta, RunState, Sealer, ToolChoice, ToolChoiceOverride, ToolsSearched, Turn,
-    TurnUsage,
+    TurnUsage, UnopenedStates,
 };
 use serde_json::Value;
 
@@ -27,6 +27,7 @@ use self::sink::{ResponseSink, call_deltas};
 use crate::gateway::{Gateway, now_ms};
 use crate::http::{TurnDeadline, TurnError};
 use crate::observe::{Event, Observer};
+use crate::store::stored_answers;
 use crate::store::stored_responses::StoredTurn;
 use crate::upstream::RequestContext;
 
@@ -165,11 +166,31 @@ impl TurnRunner {
 
     /// The request that the model would be sent.
     pub(crate) async fn model_request(mut self) -> Result<Value, TurnError> {
+        self.restore_answers().await;
         self.replay_history().await?;
         Ok(self.turn.model_request(&self.history, ToolChoiceOverride::Keep))
     }
 
+    /// With a store, puts answers back that the client has replaced in its history, and keeps those of this request.
+    /// Without what it holds, a program whose answers are gone is abandoned, as without a store.
+    async fn restore_answers(&mut self) {
+        let (Some(store), Some(turn)) = (&self.gateway.store, Arc::get_mut(&mut self.turn)) else { return };
+        let unopened = UnopenedStates::default();
+        let conversation = &mut turn.conversation;
+        let mut done = stored_answers::restore(store, &self.tenant.name, conversation, &unopened).await;
+        if let Some(block) = conversation.live().filter(|_| done.is_ok()) {
+            done = stored_answers::keep(store, &self.tenant.name, block).await;
+        }
+        if let Err(error) = done {
+            self.observer.emit(&Event::StoreFailed { error: &error });
+        }
+        if !unopened.is_empty() {
+            self.observer.emit(&Event::StatesUnopened { states: &unopened });
+        }
+    }
+
     async fn respond(&mut self) -> Result<(), TurnError> {
+        self.restore_answers().await;
         let turn = Arc::clone(&self.turn);
         let live = turn.conversation.live();
         if let Some(block) = live {
@@ -235,9 +256,18 @@ impl TurnRunner {
             let no_calls = self.attempts >= limits.attempts_max || self.usage.model_calls + 1 >= limits.model_calls_max;
             let choice_override = match self.turn.prefs.tool_choice {
                 _ if no_calls => ToolChoiceOverride::NoCalls,
-                ToolChoice::Required | ToolChoice::Program if self.has_run => ToolChoiceOverride::Auto,
+                ToolChoice::Program if self.has_run => ToolChoiceOverride::Auto,
+                // An explicit client sees the program as the call that it required.
+                ToolChoice::Required if self.has_run && self.turn.mode == ProgramMode::Explicit => {
+                    ToolChoiceOverride::Auto
+                }
                 _ => ToolChoiceOverride::Keep,
             };
+            if no_calls && self.requires_call() {
+                return Err(TurnError::upstream(
+                    "`tool_choice` requires a tool call, and the model wrote only programs without calls",
+                ));
+            }
             let response = self.ask(choice_override).await?;
             self.usage.add(response.usage.as_ref());
             self.set_seed(&response.meta);
@@ -246,7 +276,11 @@ impl TurnRunner {
                 return self.answer(&response, AnswerParts::Text).await;
             }
             match response.message.intent(model_tools) {
+                // The model takes its program for the call that the client requires.
+                Intent::Answer if self.requires_call() && self.has_run => self.attempts += 1,
                 Intent::Answer | Intent::Direct => return self.answer(&response, AnswerParts::All).await,
+                // The model imitates the programs of the history, but was offered no tool for them.
+                _ if !model_tools.is_on() => return self.answer(&response, AnswerParts::Text).await,
                 Intent::Reply => {
                     self.attempts += u32::from(response.message.is_mistaken(model_tools));
                     let message = response.message.clone().normalized(model_tools, &self.progress.model_messages);
@@ -262,6 +296,11 @@ impl TurnRunner {
                 }
             }
         }
+    }
+
+    /// Whether the client's next message has to have a tool call.
+    fn requires_call(&self) -> bool {
+        self.turn.prefs.tool_choice == ToolChoice::Required && self.turn.mode == ProgramMode::Plain
     }
 
     /// The first response of the turn gives its programs their seed and start time.
@@ -341,6 +380,7 @@ fn history_replay<'a>(gateway: &'a Gateway, turn: &'a Turn, should_continue: Sho
         tools_digest: turn.tools_digest,
         client_calls: match turn.prefs.tool_choice {
             ToolChoice::None => ClientCalls::Refused,
+            _ if !turn.model_tools.is_on() => ClientCalls::Refused,
             _ => ClientCalls::Taken,
         },
         limits: &gateway.config.limits,

@@ -1,7 +1,7 @@
 //! The host's side of a running program: numbers its calls, checks their arguments, keeps its logs.
 
 use std::cell::Cell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -10,10 +10,11 @@ use dacapo_sandbox::{CallDecision, Freshness, FuelMeter, Host, LogLevel, OutOfFu
 use serde_json::Value;
 
 use crate::canonical::canonical;
-use crate::journal::{Answer, CallIndex};
+use crate::journal::{Answer, ArgsDigest, CallIndex};
 use crate::limits::{Limit, Limits};
 use crate::lookup::Lookup;
 use crate::record::{CompletedCall, RecordedOutcome};
+use crate::request::{HandedOutCall, StepRequest};
 use crate::step::{LogLine, MadeCall};
 use crate::toolbox::Toolbox;
 
@@ -67,6 +68,8 @@ pub(crate) struct CallRecorder {
     /// Calls that the record or the toolbox answers, to be settled when the job queue is empty.
     pub at_hand: VecDeque<CallIndex>,
     records: Vec<CompletedCall>,
+    /// Calls that were handed out when the tools were others.
+    handed_out: BTreeMap<CallIndex, HandedOutCall>,
     /// Positions of recorded calls that no call has used.
     unused: BTreeSet<usize>,
     /// Whether the program has sent a call that may change something. Answers of recorded reads may be stale then.
@@ -90,7 +93,8 @@ const SUGGESTIONS_MAX: u32 = 20;
 const LOG_LINE_BYTES: u64 = 16;
 
 impl CallRecorder {
-    pub(crate) fn new(toolbox: Arc<Toolbox>, limits: Limits, records: &[CompletedCall]) -> CallRecorder {
+    pub(crate) fn new(request: &StepRequest) -> CallRecorder {
+        let StepRequest { toolbox, limits, reuse: records, handed_out, .. } = request;
         CallRecorder {
             calls: Vec::new(),
             open: BTreeSet::new(),
@@ -99,13 +103,14 @@ impl CallRecorder {
             epoch: 0,
             at_hand: VecDeque::new(),
             unused: (0..records.len()).collect(),
-            records: records.to_vec(),
+            records: records.clone(),
             has_written: false,
             log_bytes: 0,
             held_bytes: 0,
             suggestions_left: Cell::new(SUGGESTIONS_MAX),
-            toolbox,
-            limits,
+            handed_out: handed_out.iter().map(|handed_out| (handed_out.call, handed_out.clone())).collect(),
+            toolbox: Arc::clone(toolbox),
+            limits: limits.clone(),
         }
     }
 
@@ -238,10 +243,26 @@ impl CallRecorder {
             return Ok(Lookup::read(function, args).map(Callee::Lookup));
         }
         let tool = ToolIndex(tool);
+        if self.toolbox.is_withdrawn(tool) && !self.was_handed_out(tool, args) {
+            let name = self.toolbox.catalog().qualified_name(tool);
+            return Ok(Err(format!("{name} cannot be called any more: the client has taken this tool away since")));
+        }
         let mut budget = WorkBudget::new(meter.available() / FUEL_PER_CHECK_STEP);
         let checked = self.toolbox.catalog().check_within(tool, args, &mut budget).map_err(|OutOfBudget| OutOfFuel);
         meter.charge(budget.spent() * FUEL_PER_CHECK_STEP)?;
-        Ok(checked?.map(|()| Callee::Tool(tool)).map_err(|invalid| invalid.to_string()))
+        Ok(match checked? {
+            // What was handed out has been checked, perhaps against another schema.
+            Err(invalid) if !self.was_handed_out(tool, args) => Err(invalid.to_string()),
+            Ok(()) | Err(_) => Ok(Callee::Tool(tool)),
+        })
+    }
+
+    /// Whether the next call is one that an earlier step handed out, when the tools were others.
+    fn was_handed_out(&self, tool: ToolIndex, args: &Value) -> bool {
+        let next = CallIndex(self.calls.len() as u32);
+        self.handed_out.get(&next).is_some_and(|known| {
+            known.tool == self.toolbox.catalog().qualified_name(tool) && known.args == ArgsDigest::of_args(args)
+        })
     }
 
     fn exceeded_by(&self, args: &str) -> Option<Limit> {

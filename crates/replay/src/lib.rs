@@ -52,7 +52,7 @@ pub use journal_format::JournalFormatError;
 pub use limits::{Limit, Limits};
 pub use program::{Program, undefined_functions};
 pub use record::{CallDigest, CompletedCall, RecordedOutcome};
-pub use request::{RequestError, ServiceRules, StepRequest};
+pub use request::{HandedOutCall, RequestError, ServiceRules, StepRequest};
 pub use step::{Call, ComparedCall, ErrorKind, LogLine, MadeCall, Outcome, ProgramFailure, ResourceUsage, Step};
 pub use stepper::{StepError, Stepper, WarmPrograms};
 pub use toolbox::Toolbox;

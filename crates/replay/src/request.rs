@@ -37,11 +37,25 @@ pub struct StepRequest {
     pub journal: Journal,
     /// The record: calls of earlier programs that failed or were abandoned, oldest first.
     pub reuse: Vec<CompletedCall>,
+    /// Calls that earlier steps handed out, needed only if the tools have changed since: they are accepted whatever the
+    /// tools are now.
+    pub handed_out: Vec<HandedOutCall>,
     /// What the program may use.
     pub limits: Limits,
     /// Whose request it is, in a service for several: what a step of one tenant left in memory never serves, nor
     /// hastens, a step of another. It does not change the outcome.
     pub tenant: String,
+}
+
+/// A call that a step handed out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HandedOutCall {
+    /// Which call of the program it is.
+    pub call: CallIndex,
+    /// The tool's qualified name.
+    pub tool: String,
+    /// Digest of the arguments.
+    pub args: ArgsDigest,
 }
 
 /// How a service reads the requests of its clients.
@@ -77,6 +91,7 @@ impl StepRequest {
             toolbox,
             journal: Journal::default(),
             reuse: Vec::new(),
+            handed_out: Vec::new(),
             limits: Limits::default(),
             tenant: String::new(),
         }
@@ -154,6 +169,7 @@ impl StepRequest {
             toolbox,
             journal: read_journal(&fields.list("journal")?, &["call", "tool", "args", "ok", "error"])?,
             reuse: reuse(&fields.list("reuse")?)?,
+            handed_out: Vec::new(),
             limits,
             tenant: String::new(),
         })

@@ -1,6 +1,6 @@
 //! The step function: [`Stepper::step`].
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dacapo_lru::{CacheKey, LruCache};
 use dacapo_sandbox::{Sandbox, SandboxError, ShouldContinue, Vm, VmConfig};
@@ -204,7 +204,7 @@ impl Stepper {
 
     fn new_vm(&self, config: &VmConfig, request: &StepRequest) -> Result<Vm<CallRecorder>, SandboxError> {
         loop {
-            let recorder = CallRecorder::new(Arc::clone(&request.toolbox), request.limits.clone(), &request.reuse);
+            let recorder = CallRecorder::new(request);
             match self.sandbox.new_vm(config, recorder) {
                 // A program that runs now goes before one that is only kept.
                 Err(SandboxError::Full(places)) => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-use dacapo_catalog::{Catalog, Declarations, SearchAnswer, SearchIndex, SearchResults, Tool, read_tools};
+use dacapo_catalog::{Catalog, Declarations, SearchAnswer, SearchIndex, SearchResults, Tool, ToolIndex, read_tools};
 use dacapo_sandbox::Names;
 use dacapo_script::UnknownCall;
 use serde_json::Value;
@@ -32,6 +32,8 @@ pub struct Toolbox {
     globals: BTreeSet<String>,
     namespaces: Vec<String>,
     digest: [u8; 32],
+    /// Tools from this position on are withdrawn: they stand for what a program was written for, and take no new calls.
+    withdrawn_from: usize,
     /// Declarations and index are made on first use: many programs need neither.
     declarations: OnceLock<Declarations>,
     index: OnceLock<SearchIndex>,
@@ -53,6 +55,7 @@ impl Toolbox {
             return Err(RequestError::new("tools", message));
         }
         let digest = digest(&tools);
+        let withdrawn_from = tools.len();
         let catalog = Catalog::new(tools);
         let mut toolbox = Toolbox {
             catalog,
@@ -60,11 +63,39 @@ impl Toolbox {
             globals: BTreeSet::new(),
             namespaces: Vec::new(),
             digest,
+            withdrawn_from,
             declarations: OnceLock::new(),
             index: OnceLock::new(),
         };
         toolbox.name_functions();
         Ok(toolbox)
+    }
+
+    /// The same tools, and others by their qualified names that were there when a program was written and are gone. Calls of
+    /// those that were [handed out](crate::StepRequest::handed_out) are replayed; new ones reject.
+    pub fn with_withdrawn<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<Toolbox, RequestError> {
+        let withdrawn = names.into_iter().map(|qualified| {
+            let (server, name) = match qualified.split_once('.') {
+                Some((server, name)) => (Some(server.to_owned()), name),
+                None => (None, qualified),
+            };
+            let input_schema = Value::Object(serde_json::Map::new());
+            Tool { name: name.to_owned(), description: None, input_schema, output_schema: None, server, effect: None }
+        });
+        let withdrawn_from = self.catalog.tools().len();
+        let mut toolbox = Toolbox::new(self.catalog.tools().iter().cloned().chain(withdrawn).collect())?;
+        toolbox.withdrawn_from = withdrawn_from;
+        toolbox.digest = Sha256::new_with_prefix(b"withdrawn\0")
+            .chain_update(toolbox.digest)
+            .chain_update(withdrawn_from.to_le_bytes())
+            .finalize()
+            .into();
+        Ok(toolbox)
+    }
+
+    /// Whether the tool was there when the program was written, and is gone.
+    pub(crate) fn is_withdrawn(&self, tool: ToolIndex) -> bool {
+        tool.0 as usize >= self.withdrawn_from
     }
 
     /// The tools' names and schemas.

@@ -1,6 +1,11 @@
 //! A client's history, read into one form for all wires.
 
-use dacapo_replay::{Answer, ArgsDigest, CallIndex, CompletedCall, Journal, JournalEntry, JsonText, RecordedOutcome};
+use std::collections::{BTreeMap, BTreeSet};
+
+use dacapo_replay::{
+    Answer, ArgsDigest, CallIndex, CompletedCall, HandedOutCall, Journal, JournalEntry, JsonText, RecordedOutcome,
+};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call_digests::CallDigests;
@@ -162,7 +167,7 @@ impl ProgramBlock {
 
     /// The answers, in the order in which the client sent them. Of several answers to one call, the first counts.
     pub fn journal(&self) -> Result<Journal, HistoryGap> {
-        let mut answered = std::collections::BTreeSet::new();
+        let mut answered = BTreeSet::new();
         let mut journal = Journal::default();
         for (round, number) in self.rounds.iter().zip(0..) {
             if round.number != number {
@@ -183,6 +188,25 @@ impl ProgramBlock {
     /// Whether rounds are missing before the last one.
     pub fn is_cut(&self) -> bool {
         self.rounds.iter().zip(0..).any(|(round, number)| round.number != number)
+    }
+
+    /// Puts answers back that the client has replaced, from texts of [`CallRound::answers_text`] by number of their round.
+    /// Nothing changes if they are not what the program was given.
+    pub fn restore_answers(&mut self, texts: &BTreeMap<u32, String>) {
+        let before = self.rounds.clone();
+        for round in &mut self.rounds {
+            let stored = texts.get(&round.number).and_then(|text| serde_json::from_str(text).ok());
+            for stored in stored.into_iter().flat_map(|stored: Vec<StoredAnswer>| stored) {
+                let call = round.calls.iter_mut().find(|call| call.expected.index().0 == stored.call);
+                let place = stored.place;
+                if let (Some(call), Some(answer)) = (call, stored.answer()) {
+                    call.answer = Some((place, answer));
+                }
+            }
+        }
+        if self.journal().is_err() {
+            self.rounds = before;
+        }
     }
 
     /// All calls that went to the client, in the order of their answers, whether or not the program can be run again.
@@ -209,9 +233,28 @@ impl ProgramBlock {
             let sent_call = |call| SentCall { call, round: round.number, outcome: SentOutcome::Unanswered };
             sent.extend(unanswered.map(sent_call));
         }
-        let mut known = std::collections::BTreeSet::new();
+        let mut known = BTreeSet::new();
         sent.retain(|sent| known.insert(sent.call.expected.index()));
         sent
+    }
+
+    /// All calls that went to the client, for a program whose tools have changed.
+    pub fn handed_out(&self) -> Vec<HandedOutCall> {
+        let calls = self.rounds.iter().flat_map(|round| &round.calls);
+        let handed_out = calls.map(|call| {
+            let args = match &call.expected {
+                ExpectedCall::Digest(expected) => expected.args,
+                ExpectedCall::Args(_, args) => ArgsDigest::of_args(args),
+            };
+            HandedOutCall { call: call.expected.index(), tool: call.tool.clone(), args }
+        });
+        handed_out.collect()
+    }
+
+    /// Names of the tools that the program was written for, as far as it mentions or has called them.
+    pub fn tool_names(&self) -> BTreeSet<&str> {
+        let called = self.rounds.iter().flat_map(|round| &round.calls).map(|call| call.tool.as_str());
+        self.state.mentioned.iter().map(String::as_str).chain(called).collect()
     }
 
     pub fn answered_count(&self) -> usize {
@@ -227,7 +270,45 @@ impl ProgramBlock {
     }
 }
 
+/// An answer of a round, as a store keeps it.
+#[derive(Serialize, Deserialize)]
+struct StoredAnswer {
+    call: u32,
+    /// Position among the answers of the round.
+    place: usize,
+    /// JSON text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ok: Option<String>,
+    /// The message of a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl StoredAnswer {
+    fn answer(self) -> Option<Answer> {
+        match (self.ok, self.error) {
+            (Some(json), None) => JsonText::parse(json).map(Answer::Ok),
+            (None, Some(message)) => Some(Answer::Error { message, data: None }),
+            _ => None,
+        }
+    }
+}
+
 impl CallRound {
+    /// The answers as a text from which [`ProgramBlock::restore_answers`] restores them.
+    pub fn answers_text(&self) -> String {
+        let stored = |call: &IssuedCall| {
+            let (place, answer) = call.answer.as_ref()?;
+            let (ok, error) = match answer {
+                Answer::Ok(json) => (Some(json.as_str().to_owned()), None),
+                Answer::Error { message, .. } => (None, Some(message.clone())),
+            };
+            Some(StoredAnswer { call: call.expected.index().0, place: *place, ok, error })
+        };
+        let stored: Vec<StoredAnswer> = self.calls.iter().filter_map(stored).collect();
+        serde_json::to_string(&stored).expect("it has text keys and no floats")
+    }
+
     /// A round that carries nothing, without calls so far.
     pub(crate) fn unsealed(number: u32) -> CallRound {
         CallRound { number, answered: None, before: CallDigests::default(), calls: Vec::new() }

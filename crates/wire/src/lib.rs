@@ -21,6 +21,7 @@ mod ids;
 mod messages;
 mod model_history;
 mod model_message;
+mod near_json;
 mod neutral;
 mod numbers;
 mod plain_mode;

@@ -107,7 +107,7 @@ impl ModelHistory {
     }
 
     /// Appends calls of a program as ordinary calls, for a request without code mode.
-    pub(crate) fn push_calls_without_program(&mut self, calls: LostCalls) {
+    pub fn push_calls_without_program(&mut self, calls: LostCalls) {
         self.push_ordinary_calls(calls, None);
     }
 

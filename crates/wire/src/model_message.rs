@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::ids::short_id;
+use crate::near_json;
 use crate::prompt::ModelTools;
 use crate::reasoning::Reasoning;
 
@@ -212,6 +213,39 @@ impl ModelMessage {
         }
     }
 
+    /// Replaces calls of functions by their own names with one program that makes them, where such calls are understood.
+    pub(crate) fn join_function_calls(&mut self, model_tools: &ModelTools) {
+        let expression = |call: &ModelCall| match call.format {
+            CallFormat::Json => model_tools.expression(&call.name, &call.object()?),
+            CallFormat::Text => None,
+        };
+        let is_left =
+            |call: &ModelCall| matches!(call.meaning(model_tools), CallMeaning::Search(_) | CallMeaning::Direct);
+        let expressions: Vec<Option<String>> = self.calls.iter().map(expression).collect();
+        let is_understood = |(call, expression): (&ModelCall, &Option<String>)| expression.is_some() || is_left(call);
+        if !self.calls.iter().zip(&expressions).all(is_understood) {
+            return;
+        }
+        let Some(first) = expressions.iter().position(Option::is_some) else { return };
+        let joined: Vec<&str> = expressions.iter().flatten().map(String::as_str).collect();
+        let code = match &joined[..] {
+            [one] => format!("return await {one};"),
+            // One that fails keeps nothing of the others back.
+            several => {
+                let each = |call: &&str| format!("  {call}.catch((error) => ({{ error: error.message }})),\n");
+                format!("return await Promise.all([\n{}]);", several.iter().map(each).collect::<String>())
+            }
+        };
+        let extra = std::mem::take(&mut self.calls[first].extra);
+        let (name, arguments) = (model_tools.execute().to_owned(), json!({"code": code}).to_string());
+        self.calls[first] = ModelCall { name, arguments, extra, ..ModelCall::default() };
+        let mut at = 0;
+        self.calls.retain(|_| {
+            at += 1;
+            at == first + 1 || expressions[at - 1].is_none()
+        });
+    }
+
     /// The reply to each call, in order.
     pub fn replies(&self, model_tools: &ModelTools, search: &dyn Fn(&SearchQuery) -> String) -> Vec<CallReply> {
         let intent = self.intent(model_tools);
@@ -334,8 +368,10 @@ impl ModelCall {
             }
             Ok(Value::String(code)) => Some(code),
             Ok(_) => None,
-            Err(_) if written.starts_with("{\"") || written.starts_with("{ \"") => {
-                return Err(ModelMistake::BrokenArguments { name: self.name.clone() });
+            Err(_) if written.strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with('"')) => {
+                let code = near_json::parse(written).and_then(|fields| Some(fields.get("code")?.as_str()?.to_owned()));
+                let code = code.or_else(|| near_json::code(written));
+                return code.ok_or_else(|| ModelMistake::BrokenArguments { name: self.name.clone() });
             }
             Err(_) => Some(written.to_owned()),
         };
@@ -358,8 +394,10 @@ impl ModelCall {
     }
 
     fn object(&self) -> Option<Map<String, Value>> {
-        match serde_json::from_str(&self.arguments) {
-            Ok(Value::Object(fields)) => Some(fields),
+        match serde_json::from_str(&self.arguments).ok().or_else(|| near_json::parse(&self.arguments)) {
+            Some(Value::Object(fields)) => Some(fields),
+            // Some models leave the arguments out.
+            None if self.arguments.trim().is_empty() => Some(Map::new()),
             _ => None,
         }
     }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use dacapo_replay::{Answer, Catalog};
-use serde_json::Value;
+use dacapo_replay::{Answer, Catalog, JsonText};
+use serde_json::{Value, json};
 
 use crate::conversation::{
     BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, IssuedCall, LostCalls, ProgramBlock, WireCall,
 };
 use crate::ids::RunId;
+use crate::remarks;
 use crate::seal::{RoundHeader, Sealer, Unsealed};
 use crate::sealing_key::UnsealError;
 use crate::state::{CallRef, RunState};
@@ -55,6 +56,19 @@ impl StateOpener<'_> {
                 None
             }
         }
+    }
+
+    /// Whether calls with the ids `next` belong to the round of the calls before them. Some clients keep each call of a
+    /// message in a message of its own.
+    pub(crate) fn is_same_round(&self, before: &[&str], next: &[&str]) -> bool {
+        let next: Vec<_> = next.iter().filter(|id| Sealer::is_own_id(id)).map(|id| Sealer::run_and_round(id)).collect();
+        let Some(Some(of_next)) = next.first().copied() else { return false };
+        let is_of_next = |id: &&str| match self.sealer.unseal(id) {
+            Ok(Unsealed::Round { run, header, .. }) => (run, header.number) == of_next,
+            Ok(Unsealed::Sibling { run, round, .. }) => (run, round) == of_next,
+            Err(_) => false,
+        };
+        next.iter().all(|of| *of == Some(of_next)) && before.iter().any(is_of_next)
     }
 
     /// Opens the stored state of a round. A state that is stored under another round's name does not count.
@@ -130,8 +144,35 @@ pub(crate) fn add_late_answer(conversation: &mut Conversation, id: &str, answer:
     let rounds = conversation.programs_from_end().flat_map(|block| &mut block.rounds);
     let mut calls = rounds.flat_map(|round| &mut round.calls);
     if let Some(call) = calls.find(|call| call.id == id && call.answer.is_none()) {
-        call.answer = Some((usize::MAX, answer));
+        // Its reminders are late as well.
+        call.answer = Some((usize::MAX, without_reminders(answer, &mut Vec::new())));
     }
+}
+
+/// The answer of the tool itself. What an agent has appended to it becomes a remark, once for each text.
+fn without_reminders(answer: Answer, known: &mut Vec<Value>) -> Answer {
+    let split = |text: &str| {
+        let (result, reminders) = remarks::split_reminders(text);
+        (!reminders.is_empty()).then(|| (result.to_owned(), json!({"role": "user", "content": reminders})))
+    };
+    let (answer, remark) = match answer {
+        Answer::Ok(json) if json.as_str().contains(remarks::REMINDER.1) => {
+            let text: Option<String> = serde_json::from_str(json.as_str()).ok();
+            match text.as_deref().and_then(split) {
+                Some((result, remark)) => (Answer::Ok(JsonText::from(&Value::from(result))), Some(remark)),
+                None => (Answer::Ok(json), None),
+            }
+        }
+        Answer::Error { message, data } => match split(&message) {
+            Some((message, remark)) => (Answer::Error { message, data }, Some(remark)),
+            None => (Answer::Error { message, data }, None),
+        },
+        other @ Answer::Ok(_) => (other, None),
+    };
+    if let Some(remark) = remark.filter(|remark| !known.contains(remark)) {
+        known.push(remark);
+    }
+    answer
 }
 
 /// The tool's name in journals, for any name that programs may call it by.
@@ -203,7 +244,7 @@ impl<'a> RoundState<'a> {
     ) {
         let RoundHeader { number, answered, before } = self.header;
         let mut round = CallRound { number, answered: Some(answered), before, calls: Vec::new() };
-        let mut direct = Vec::new();
+        let (mut direct, mut reminders) = (Vec::new(), Vec::new());
         for (call, expected) in calls.into_iter().zip(self.expected) {
             let Some(expected) = expected else {
                 direct.push(call.into_wire_call(answers));
@@ -214,7 +255,7 @@ impl<'a> RoundState<'a> {
                 expected: ExpectedCall::Digest(expected),
                 arguments: call.arguments,
                 tool: tool_name(&call.name, self.catalog),
-                answer: position.map(|at| (at, answers[at].answer.clone())),
+                answer: position.map(|at| (at, without_reminders(answers[at].answer.clone(), &mut reminders))),
                 id: call.id,
             });
         }
@@ -228,9 +269,11 @@ impl<'a> RoundState<'a> {
                     block.direct.push(call);
                 }
             }
-            block.remarks.extend(remarks);
+            reminders.retain(|reminder| !block.remarks.contains(reminder));
+            block.remarks.extend(reminders.into_iter().chain(remarks));
             return;
         }
+        reminders.extend(remarks);
         conversation.items.push(ConversationItem::Program(Box::new(ProgramBlock {
             run: self.run,
             id: self.run.to_string(),
@@ -239,7 +282,7 @@ impl<'a> RoundState<'a> {
             direct,
             result: None,
             status: BlockStatus::Open,
-            remarks,
+            remarks: reminders,
         })));
     }
 }

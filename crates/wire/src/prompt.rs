@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dacapo_catalog::{BYTES_PER_TOKEN, DeclaredTools, Function, ToolIndex};
 use dacapo_replay::Toolbox;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::allowed_callers::Toolsets;
 use crate::model_message::ModelMistake;
@@ -50,16 +50,29 @@ pub struct ModelTools {
     /// Tools that the model may call directly.
     direct: BTreeSet<String>,
     toolsets: Toolsets,
+    function_calls: FunctionCalls,
     execute: &'static str,
     search: Option<&'static str>,
-    programs: ProgramWriting,
+    programs: ProgramUse,
 }
 
-/// Whether the model may write programs.
+/// What it means that the model calls a function by its own name, instead of in a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ProgramWriting {
-    On,
-    Off,
+pub(crate) enum FunctionCalls {
+    /// A program of one line: agents' own prompts ask for such calls.
+    Programs,
+    /// Somebody has said that only programs may call it.
+    Mistakes,
+}
+
+/// What the model has to do with programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProgramUse {
+    /// It writes them.
+    Written,
+    /// It reads those of the history, and writes none.
+    Read,
+    None,
 }
 
 impl ModelTools {
@@ -88,7 +101,8 @@ impl ModelTools {
             toolbox,
             direct,
             toolsets: Toolsets::Named,
-            programs: ProgramWriting::On,
+            function_calls: FunctionCalls::Mistakes,
+            programs: ProgramUse::Written,
         }
     }
 
@@ -97,6 +111,22 @@ impl ModelTools {
     pub(crate) fn with_toolsets(mut self, toolsets: Toolsets) -> ModelTools {
         self.toolsets = toolsets;
         self
+    }
+
+    #[must_use]
+    pub(crate) fn with_function_calls(mut self, function_calls: FunctionCalls) -> ModelTools {
+        self.function_calls = function_calls;
+        self
+    }
+
+    /// A call of a function by its own name as an expression of a program, if such calls are understood.
+    pub(crate) fn expression(&self, name: &str, arguments: &Map<String, Value>) -> Option<String> {
+        let is_ours = self.is_execute(name) || self.is_search(name) || self.is_direct(name);
+        if self.function_calls == FunctionCalls::Mistakes || is_ours {
+            return None;
+        }
+        let function = &self.toolbox.catalog().functions()[self.function(name)?];
+        Some(format!("{}({})", function.expression(), Value::Object(arguments.clone())))
     }
 
     /// No programs: the model calls the client's tools directly.
@@ -109,13 +139,25 @@ impl ModelTools {
             toolbox: empty,
             direct: BTreeSet::new(),
             toolsets: Toolsets::Named,
-            programs: ProgramWriting::Off,
+            function_calls: FunctionCalls::Mistakes,
+            programs: ProgramUse::None,
         }
+    }
+
+    /// No programs are written, but those of the history are shown as such, with their results: for a request without
+    /// functions.
+    pub(crate) fn reading(empty: Arc<Toolbox>) -> ModelTools {
+        ModelTools { programs: ProgramUse::Read, ..ModelTools::off(empty) }
+    }
+
+    /// Whether programs of the history are shown to the model as programs.
+    pub fn reads_programs(&self) -> bool {
+        self.programs != ProgramUse::None
     }
 
     /// Whether the model may write programs.
     pub fn is_on(&self) -> bool {
-        self.programs == ProgramWriting::On
+        self.programs == ProgramUse::Written
     }
 
     /// The tools that programs may call.
@@ -136,20 +178,24 @@ impl ModelTools {
     /// Whether this is the tool that runs programs, under any of its names: an earlier request may have used another.
     pub(crate) fn is_execute(&self, name: &str) -> bool {
         let is_ours = matches!(name, EXECUTE | EXECUTE_ALTERNATIVE) && !self.direct.contains(name);
-        self.is_on() && (name == self.execute || is_ours)
+        self.reads_programs() && (name == self.execute || is_ours)
     }
 
     /// The same for the search. A search is answered even if the tool is no longer offered, unless the client has a
     /// tool of that name.
     pub(crate) fn is_search(&self, name: &str) -> bool {
         let is_ours = matches!(name, SEARCH | SEARCH_ALTERNATIVE) && !self.direct.contains(name);
-        self.search == Some(name) || self.is_on() && is_ours && self.toolbox.catalog().find(name).is_none()
+        self.search == Some(name) || self.reads_programs() && is_ours && self.toolbox.catalog().find(name).is_none()
     }
 
     /// Whether the model may call the tool directly.
     pub fn is_direct(&self, tool: &str) -> bool {
         let is_unknown = || !self.is_execute(tool) && !self.is_search(tool) && self.function(tool).is_none();
-        !self.is_on() || self.direct.contains(tool) || self.toolsets == Toolsets::Open && is_unknown()
+        match self.programs {
+            ProgramUse::Written => self.direct.contains(tool) || self.toolsets == Toolsets::Open && is_unknown(),
+            ProgramUse::Read => is_unknown(),
+            ProgramUse::None => true,
+        }
     }
 
     /// Position in the catalog of the function that programs know by this name.

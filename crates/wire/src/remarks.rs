@@ -19,6 +19,18 @@ const WRAPPERS: [&str; 4] = ["system-reminder", "environment_context", "environm
 const ATTACHMENT_TITLES: [&str; 5] =
     ["This is file ", "Attached image", "Attached file", "Image from tool result", "Tool result image"];
 
+pub(crate) const REMINDER: (&str, &str) = ("<system-reminder>", "</system-reminder>");
+
+/// Takes the reminders off the end of a tool's result: agents append them, and the result itself may be JSON.
+pub(crate) fn split_reminders(result: &str) -> (&str, &str) {
+    let mut end = result.len();
+    while let Some(body) = result[..end].trim_end().strip_suffix(REMINDER.1) {
+        let Some(start) = body.rfind(REMINDER.0) else { break };
+        end = start;
+    }
+    if end == result.len() { (result, "") } else { (result[..end].trim_end(), result[end..].trim()) }
+}
+
 /// Classifies a message: its texts, and whether images or files stand beside them.
 pub(crate) fn classify<'a>(texts: impl IntoIterator<Item = &'a str>, media: Attachments) -> Beside {
     let is_remark = |text: &str| {
@@ -71,6 +83,17 @@ fn without_wrapped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reminders_at_the_end_of_a_result_are_not_part_of_it() {
+        let one = "<system-reminder>Be brief.</system-reminder>";
+        assert_eq!(split_reminders(&format!("{{\"a\": 1}}\n\n{one}\n")), ("{\"a\": 1}", one));
+        assert_eq!(split_reminders(&format!("text {one} {one}")).0, "text");
+        assert_eq!(split_reminders(one), ("", one));
+        for text in ["", " a ", "<system-reminder>never closed", "a</system-reminder>", &format!("{one} and more")] {
+            assert_eq!(split_reminders(text), (text, ""));
+        }
+    }
 
     #[test]
     fn wrapped_reminders_and_attachments_are_remarks_and_anything_else_is_the_users() {

@@ -14,7 +14,7 @@ use crate::encoder::ItemIds;
 use crate::model_history::ModelHistory;
 use crate::neutral::{ReasoningEffort, ToolDeclaration, ToolInput, USER_FIELDS};
 use crate::plain_mode::{StateOpener, StoredStates};
-use crate::prompt::ModelTools;
+use crate::prompt::{FunctionCalls, ModelTools};
 use crate::provider_wire::{BodyOrigin, StopSequences, TextTools};
 use crate::seal::{Sealer, tools_digest};
 use crate::turn::{ProgramMode, ToolChoice, Turn};
@@ -181,6 +181,13 @@ impl RequestReader<'_> {
                 return Err(BadRequest::new(CODE_MODE, "is off, but the history has programs"));
             }
         } else if let Some(reason) = off {
+            let has_only_history = split.tools.is_empty() && survey.call_ids == CallIds::Sealed;
+            // Several answers to one request pass through as they come.
+            if has_only_history && !matches!(incompatible, Some("n" | "functions" | "function_call")) {
+                let other_tools = split.passed;
+                let parsed = self.reading_programs(client, body, other_tools)?;
+                return Ok(ReadRequest { parsed, mode: AppliedMode::Off(reason) });
+            }
             let marked_tools = split.extensions;
             let parsed = self.without_code_mode(client, PlainRequest { body, survey, marked_tools, switch })?;
             return Ok(ReadRequest { parsed, mode: AppliedMode::Off(reason) });
@@ -220,11 +227,16 @@ impl RequestReader<'_> {
             ProgramMode::Explicit => (HistoryReading::Explicit(&opener), [0; 8]),
         };
         let conversation = client.0.conversation(&mut body, reading)?;
+        let function_calls = match mode {
+            ProgramMode::Plain if !has_marked_tools(&body) => FunctionCalls::Programs,
+            ProgramMode::Plain | ProgramMode::Explicit => FunctionCalls::Mistakes,
+        };
+        let model_tools = tools.model_tools.with_function_calls(function_calls);
         Ok(ParsedRequest::Turn(Box::new(Turn {
             search_tool: tools.search_tool,
             tools_digest,
             mode,
-            ..self.turn(client, body, conversation, tools.model_tools, tools.passed)
+            ..self.turn(client, body, conversation, model_tools, tools.passed)
         })))
     }
 
@@ -282,6 +294,20 @@ impl RequestReader<'_> {
             execute_input,
             item_ids: ItemIds::Carriers,
         }
+    }
+
+    /// A request without functions, whose history has programs. The model reads them as programs and results: the calls
+    /// in between may be many times as long. Agents compact that way.
+    fn reading_programs(
+        &self,
+        client: ClientSide,
+        body: Body,
+        passed: Vec<Value>,
+    ) -> Result<ParsedRequest, BadRequest> {
+        let toolbox = self.toolboxes.get("[]").map_err(|error| BadRequest::new("tools", error.message))?;
+        let model_tools = ModelTools::reading(Arc::clone(&toolbox));
+        let tools = ProgramTools { toolbox, digest: tools_digest("[]"), model_tools, passed, search_tool: None };
+        self.with_code_mode(client, body, ProgramMode::Plain, tools)
     }
 
     /// On the same wire the body is forwarded, without what only the gateway understands.
@@ -358,6 +384,19 @@ impl RequestReader<'_> {
 }
 
 /// Refuses wrong values. A request that is forwarded as it came is checked by its provider; a translated one is not.
+/// Whether some tool says who may call it.
+fn has_marked_tools(body: &Body) -> bool {
+    let is_marked = |tool: &Value| {
+        let marks = [tool.get("allowed_callers"), tool.pointer("/function/allowed_callers")];
+        marks.into_iter().flatten().any(|mark| !mark.is_null())
+    };
+    let tools = body.get("tools").and_then(Value::as_array).into_iter().flatten();
+    // Responses has namespaces of tools.
+    let nested =
+        |tool: &Value| tool.get("tools").and_then(Value::as_array).is_some_and(|tools| tools.iter().any(is_marked));
+    tools.into_iter().any(|tool| is_marked(tool) || nested(tool))
+}
+
 fn check_params(body: &Map<String, Value>, names: ParamNames) -> Result<(), BadRequest> {
     let is_wrong = |key: &&str, is_right: fn(&Value) -> bool| {
         body.get(*key).is_some_and(|value| !value.is_null() && !is_right(value))

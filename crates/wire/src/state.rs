@@ -1,8 +1,10 @@
 //! The state of a program that a sealed id carries: everything it needs to run again, except its answers.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
-use dacapo_replay::{ArgsDigest, Call, CallIndex, Program};
+use dacapo_catalog::Function;
+use dacapo_replay::{ArgsDigest, Call, CallIndex, Catalog, Program};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -19,6 +21,8 @@ pub struct RunState {
     pub started_at_ms: u64,
     /// A hash of the tool list that the program was written for.
     pub tools: [u8; 8],
+    /// Names of the tools in it that the program mentions. A later request may come without them.
+    pub mentioned: Vec<String>,
     /// The record of completed calls that the program was given; `None` if it was empty.
     pub record: Option<GivenRecord>,
     /// What the model had read when it wrote the program, if its provider says so.
@@ -53,6 +57,8 @@ struct StateHeader<'a> {
     started_at_ms: u64,
     #[serde(rename = "l")]
     tools: u64,
+    #[serde(rename = "f", default, skip_serializing_if = "Vec::is_empty")]
+    mentioned: Vec<Cow<'a, str>>,
     #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
     record: Option<String>,
     #[serde(rename = "u", default, skip_serializing_if = "Option::is_none")]
@@ -80,12 +86,26 @@ impl RunState {
             seed: id.to_owned(),
             started_at_ms: RunState::STARTED_AT_DEFAULT_MS,
             tools: [0; 8],
+            mentioned: Vec::new(),
             record: None,
             context: None,
             model_messages: vec![model_message],
             at: 0,
             code: code.to_owned(),
         }
+    }
+
+    /// Names of the tools that a program mentions, by any name of their functions.
+    pub fn mentioned_in(code: &str, catalog: &Catalog) -> Vec<String> {
+        let is_word = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$');
+        let words: BTreeSet<&str> = code.split(|letter| !is_word(letter)).collect();
+        let is_mentioned = |function: &&Function| {
+            words.contains(function.identifier.as_str())
+                || function.aliases.iter().any(|alias| words.contains(alias.as_str()))
+                || !function.exact_name.chars().all(is_word) && code.contains(&function.exact_name)
+        };
+        let mentioned = catalog.functions().iter().filter(is_mentioned);
+        mentioned.map(|function| catalog.qualified_name(function.tool).to_owned()).collect()
     }
 
     /// A short seed for the programs of a response, from its id and its position in the conversation.
@@ -128,6 +148,7 @@ impl RunState {
             seed: Cow::Borrowed(self.seed.as_str()),
             started_at_ms: self.started_at_ms,
             tools: u64::from_le_bytes(self.tools),
+            mentioned: self.mentioned.iter().map(|name| Cow::Borrowed(name.as_str())).collect(),
             record: self.record.as_ref().map(GivenRecord::to_string),
             context: self.context,
             at: self.at,
@@ -157,6 +178,7 @@ impl RunState {
             seed: header.seed.into_owned(),
             started_at_ms: header.started_at_ms,
             tools: header.tools.to_le_bytes(),
+            mentioned: header.mentioned.into_iter().map(Cow::into_owned).collect(),
             record,
             context: header.context,
             model_messages,

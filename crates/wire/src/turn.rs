@@ -148,8 +148,7 @@ impl Turn {
     pub fn encoder(&self, call_deltas: CallDeltas) -> Box<dyn ResponseEncoder> {
         let ResponsePrefs { delivery, stream_usage, hold_text_chars, .. } = self.prefs;
         let (provider, mode, item_ids) = (self.provider, self.mode, self.item_ids);
-        let options =
-            EncoderOptions { provider, delivery, mode, stream_usage, call_deltas, item_ids, hold_text_chars };
+        let options = EncoderOptions { provider, delivery, mode, stream_usage, call_deltas, item_ids, hold_text_chars };
         self.client.0.encoder(options, &self.body, self.toolbox())
     }
 
@@ -163,8 +162,14 @@ impl Turn {
         UnsealedCallId::of(state, round, calls)
     }
 
+    /// Reads a message as the model meant it: a call of a function by its own name is a program of one line.
+    pub fn understand(&self, message: &mut ModelMessage) {
+        self.restore_text_calls(message);
+        message.join_function_calls(&self.model_tools);
+    }
+
     /// Turns calls of tools that take text back into text: the model's wire has only tools that take JSON.
-    pub fn restore_text_calls(&self, message: &mut ModelMessage) {
+    fn restore_text_calls(&self, message: &mut ModelMessage) {
         for call in message.calls.iter_mut().filter(|call| call.format == CallFormat::Json) {
             if !self.text_tools.contains(&call.name) {
                 continue;

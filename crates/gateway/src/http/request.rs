@@ -90,7 +90,14 @@ impl GatewayServer {
             let (sealer, stored, unopened) = (&sealer, &stored, &*unopened);
             RequestReader { provider, header, defaults, sealer, stored, unopened, toolboxes }.read(client, json)
         });
-        let ReadRequest { mut parsed, mode } = parsed.await??;
+        let ReadRequest { mut parsed, mode } =
+            parsed.await?.map_err(|error| match (&gateway.store, error.param.as_str()) {
+                (Some(_), "previous_response_id") => {
+                    BadRequest { message: UNKNOWN_RESPONSE.to_owned(), param: error.param }
+                }
+                (Some(_), "conversation") => BadRequest { message: NO_CONVERSATIONS.to_owned(), param: error.param },
+                _ => error,
+            })?;
         if let ParsedRequest::Turn(turn) = &mut parsed {
             turn.prefs.hold_text_chars = hold_text_chars.unwrap_or_else(|| gateway.hold_text_chars(&model));
         }
@@ -142,6 +149,11 @@ impl GatewayServer {
         }
     }
 }
+
+const UNKNOWN_RESPONSE: &str = "no response with this id is stored here: it was asked for with `store: false`, is older \
+than `ttl_seconds` of [store], or is another client's; send the whole history as `input`";
+const NO_CONVERSATIONS: &str = "conversations are not stored here; refer to the last response with `previous_response_id`, or send the whole \
+history as `input`";
 
 /// Parses large bodies on a thread that may block, and small ones at once.
 async fn off_thread<I: Send + 'static, T: Send + 'static>(

@@ -56,7 +56,7 @@ impl TurnRunner {
             return Err(TurnError::passed(wire, status, self.returned.clone(), mask.text(&body.to_string())));
         }
         let mut response = self.turn.provider.decode_response(body).map_err(TurnError::upstream)?;
-        self.turn.restore_text_calls(&mut response.message);
+        self.turn.understand(&mut response.message);
         Ok(response)
     }
 
@@ -142,7 +142,7 @@ impl TurnRunner {
         }
         let mut response =
             decoder.finish().ok_or_else(|| TurnError::upstream("the upstream's stream ended before the answer did"))?;
-        self.turn.restore_text_calls(&mut response.message);
+        self.turn.understand(&mut response.message);
         let is_for_client = no_calls
             || response.is_cut()
             || matches!(response.message.intent(&self.turn.model_tools), Intent::Answer | Intent::Direct);

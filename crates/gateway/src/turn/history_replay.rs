@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use dacapo_replay::{
-    ANSWER_TOKENS_DEFAULT, Answer, Call, Catalog, CompletedCall, ErrorKind, Journal, Limits, LogLevel, LogLine,
-    MadeCall, Outcome, Program, RecordedOutcome, ShouldContinue, Step, StepError, StepRequest, Stepper,
+    ANSWER_TOKENS_DEFAULT, Answer, Call, Catalog, CompletedCall, ErrorKind, HandedOutCall, Journal, Limits, LogLevel,
+    LogLine, MadeCall, Outcome, Program, RecordedOutcome, ShouldContinue, Step, StepError, StepRequest, Stepper,
+    Toolbox,
 };
 use dacapo_wire::{
     CallDigests, CallReply, ClientSide, Conversation, ConversationItem, EntryAuthor, HistoryGap, Intent, ModelHistory,
@@ -116,7 +117,11 @@ impl HistoryReplay<'_> {
                 }
                 ConversationItem::LostCalls(calls) => {
                     self.client.record_lost_calls(calls, self.catalog(), &mut inherited.record);
-                    history.push_lost_calls(calls);
+                    if self.model_tools.reads_programs() {
+                        history.push_lost_calls(calls);
+                    } else {
+                        history.push_calls_without_program(calls.clone());
+                    }
                 }
                 ConversationItem::Search(message) => {
                     history.push_model_message(message, &self.replies(message, |_| String::new()), &[]);
@@ -170,9 +175,10 @@ impl HistoryReplay<'_> {
             None => Vec::new(),
         };
         let is_orphan = state.record.is_some() && given.is_empty();
+        let tools = self.tools_of(block);
         for (at, message) in before.iter().enumerate() {
             let replies = self.replies(message, |code| {
-                let shown = match self.run(state.program(at, code), &Journal::default(), &given) {
+                let shown = match self.run_with(&tools, state.program(at, code), &Journal::default(), &given) {
                     Ok(ProgramRun::Finished { shown, record, .. }) => {
                         given = record;
                         shown
@@ -185,8 +191,8 @@ impl HistoryReplay<'_> {
             history.push_model_message(message, &replies, &[]);
         }
         let replayed = match (&block.result, block.journal()) {
-            (Some(result), _) if is_orphan => self.recorded_result(block, result, None, record),
-            (Some(result), journal) => self.recorded_result(block, result, journal.ok(), given),
+            (Some(result), _) if is_orphan => self.recorded_result(block, &tools, result, None, record),
+            (Some(result), journal) => self.recorded_result(block, &tools, result, journal.ok(), given),
             (None, _) if is_orphan => self.abandoned(
                 block,
                 record,
@@ -198,7 +204,10 @@ impl HistoryReplay<'_> {
             (None, Err(HistoryGap::Edited)) => {
                 self.abandoned(block, given, "an answer to one of its calls was changed in the conversation")
             }
-            (None, Ok(journal)) => match (self.run(state.waiting(), &journal, &given), position) {
+            (None, Ok(journal)) => match (self.run_with(&tools, state.waiting(), &journal, &given), position) {
+                (Ok(ProgramRun::Paused(calls)), Position::Last) if tools.has_withdrawn(&calls) => {
+                    self.abandoned(block, given, "the client took a tool away whose answer it waits for")
+                }
                 (Ok(ProgramRun::Paused(calls)), Position::Last) if self.client_calls == ClientCalls::Taken => {
                     let before = CallDigests::of(&self.record_of_abandoned(block, Vec::new()), self.catalog());
                     let round = RoundHeader { number: block.next_round(), answered: journal.fingerprint(), before };
@@ -252,13 +261,14 @@ impl HistoryReplay<'_> {
     fn recorded_result(
         &self,
         block: &ProgramBlock,
+        tools: &ReplayTools,
         result: &Value,
         journal: Option<Journal>,
         given: Vec<CompletedCall>,
     ) -> Replayed {
         let end = if result["status"] == "error" { ProgramEnd::Failed } else { ProgramEnd::Success };
         let journal = journal.filter(|_| end == ProgramEnd::Success && !given.is_empty());
-        let run = journal.and_then(|journal| self.run(block.state.waiting(), &journal, &given).ok());
+        let run = journal.and_then(|journal| self.run_with(tools, block.state.waiting(), &journal, &given).ok());
         let unused = match run {
             Some(ProgramRun::Finished { record, end: ProgramEnd::Success, .. }) => Some(record),
             _ => None,
@@ -358,8 +368,35 @@ impl HistoryReplay<'_> {
         self.model_tools.toolbox().search(&query.query, query.limit(), ANSWER_TOKENS_DEFAULT).1.text
     }
 
+    /// The tools for a program of the history: those of this request, and those that are gone since it was written.
+    fn tools_of(&self, block: &ProgramBlock) -> ReplayTools {
+        let toolbox = self.model_tools.toolbox();
+        let catalog = toolbox.catalog();
+        let withdrawn: Vec<&str> = block.tool_names().into_iter().filter(|name| catalog.find(name).is_none()).collect();
+        let extended = if withdrawn.is_empty() { None } else { toolbox.with_withdrawn(withdrawn.iter().copied()).ok() };
+        let is_changed = extended.is_some() || block.state.tools != self.tools_digest;
+        ReplayTools {
+            toolbox: extended.map_or_else(|| Arc::clone(toolbox), Arc::new),
+            withdrawn: withdrawn.into_iter().map(str::to_owned).collect(),
+            handed_out: if is_changed { block.handed_out() } else { Vec::new() },
+        }
+    }
+
+    /// Runs a program that the model has just written.
     pub(super) fn run(
         &self,
+        program: Program,
+        journal: &Journal,
+        record: &[CompletedCall],
+    ) -> Result<ProgramRun, StepError> {
+        let toolbox = Arc::clone(self.model_tools.toolbox());
+        let tools = ReplayTools { toolbox, withdrawn: Vec::new(), handed_out: Vec::new() };
+        self.run_with(&tools, program, journal, record)
+    }
+
+    fn run_with(
+        &self,
+        tools: &ReplayTools,
         program: Program,
         journal: &Journal,
         record: &[CompletedCall],
@@ -367,12 +404,28 @@ impl HistoryReplay<'_> {
         if let Some(trace) = self.trace {
             trace.program(&program, record);
         }
-        let mut request = StepRequest::new(program, Arc::clone(self.model_tools.toolbox()));
+        let mut request = StepRequest::new(program, Arc::clone(&tools.toolbox));
+        request.handed_out.clone_from(&tools.handed_out);
         request.journal = journal.clone();
         request.reuse = record.to_vec();
         request.limits = self.limits.clone();
         let step = self.stepper.step(&request, self.should_continue)?;
         Ok(program_run(step))
+    }
+}
+
+/// The tools that a program of the history is run with.
+struct ReplayTools {
+    toolbox: Arc<Toolbox>,
+    /// Names of those that the client does not have any more.
+    withdrawn: Vec<String>,
+    /// What the program was handed out, if its tools have changed.
+    handed_out: Vec<HandedOutCall>,
+}
+
+impl ReplayTools {
+    fn has_withdrawn(&self, calls: &[Call]) -> bool {
+        calls.iter().any(|call| self.withdrawn.contains(&call.tool))
     }
 }
 

@@ -3,13 +3,18 @@
 use dacapo_replay::{Call, Journal};
 use dacapo_wire::{
     CallRef, CallsIssued, CallsPerMessage, GivenRecord, ModelCall, ModelResponse, ProgramFinished, ProgramMode,
-    ProgramName, ProgramProgress, ProgramStarted, RoundHeader, RunState, Sealer, Turn,
+    ProgramName, ProgramProgress, ProgramStarted, RoundHeader, RunState, Sealer, Turn, Wire,
 };
+use serde_json::json;
 
 use super::history_replay::ProgramRun;
 use super::{TurnEnd, TurnRunner};
 use crate::http::TurnError;
 use crate::observe::{Event, ProgramEnd};
+
+/// For a program that has made no calls, although the client's `tool_choice` is `required` or `any`.
+const CALL_REQUIRED: &str =
+    "this program called no function, but the user requires a function to be called: write a program that does";
 
 /// Whose turn it is after a program.
 #[derive(Debug, PartialEq, Eq)]
@@ -55,10 +60,17 @@ impl TurnRunner {
         let at = carried.calls.iter().position(|call| *call == program).unwrap_or_default();
         let mut model_messages = self.progress.model_messages.clone();
         model_messages.push(carried.clone());
+        // Other states are fields that explicit clients read, and have what a replay cannot do without.
+        let is_sealed = !is_explicit || self.turn.client.wire() != Wire::Chat;
         let state = RunState {
             seed: self.seed(),
             started_at_ms: self.progress.started_at_ms,
             tools: self.turn.tools_digest,
+            mentioned: if is_sealed {
+                RunState::mentioned_in(&code, self.turn.toolbox().catalog())
+            } else {
+                Vec::new()
+            },
             record: GivenRecord::of(&self.progress.given_record, self.turn.toolbox().catalog()),
             context: self.usage.context(self.turn.provider),
             model_messages,
@@ -80,7 +92,7 @@ impl TurnRunner {
             };
             self.sink.program_started(&ProgramStarted { state: &state, sealed: &sealed, progress }).await?;
         }
-        let (shown, end) = match run {
+        let (mut shown, end) = match run {
             ProgramRun::Paused(calls) => {
                 let program = ProgramName::New;
                 let waiting = WaitingProgram { program, state: &state, round: RoundHeader::default(), calls };
@@ -101,6 +113,10 @@ impl TurnRunner {
                 (shown, end)
             }
         };
+        if self.requires_call() && end == ProgramEnd::Success {
+            shown["note"] = json!(CALL_REQUIRED);
+            self.attempts += 1;
+        }
         self.observer.emit(&Event::ProgramFinished { end });
         match end {
             ProgramEnd::Failed => self.attempts += 1,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 pub(crate) struct ClientConversation {
     pub(crate) wire: Wire,
     pub(crate) history: Vec<Value>,
-    tools: Vec<Tool>,
+    pub(crate) tools: Vec<Tool>,
     pub(crate) explicit: bool,
     /// Fields that replace or extend those of the body.
     pub(crate) extra: Value,
@@ -25,7 +25,7 @@ pub(crate) struct ClientResponse {
 }
 
 /// A function of the client.
-struct Tool {
+pub(crate) struct Tool {
     name: String,
     description: String,
     schema: Value,
@@ -106,7 +106,9 @@ impl ClientConversation {
             Wire::Messages => json!({"model": "m", "max_tokens": 4096, "messages": self.history}),
         };
         let tools: Vec<Value> = self.tools.iter().map(|tool| self.tool(tool)).collect();
-        body["tools"] = json!(tools);
+        if !tools.is_empty() {
+            body["tools"] = json!(tools);
+        }
         if self.explicit {
             match self.wire {
                 Wire::Chat => body["code_mode"] = json!({"explicit": true}),

@@ -682,18 +682,36 @@ async fn a_demand_is_met_by_one_program_and_what_cannot_be_had_is_refused() {
     let model = Model::start(script).await;
     let gateway = RunningGateway::start(options(&model)).await;
     for (wire, choice) in [
-        (Wire::Chat, json!("required")),
+        (Wire::Responses, json!("required")),
         (Wire::Responses, json!({"type": "programmatic_tool_calling"})),
         (Wire::Messages, json!({"type": "tool", "name": "code_execution"})),
     ] {
         let mut conversation = ClientConversation::new(wire, &TOOLS);
-        conversation.explicit = wire != Wire::Chat;
+        conversation.explicit = true;
         conversation.extra = json!({"tool_choice": choice});
         conversation.user("What is it?");
         assert_eq!(conversation.read_response(&post(&conversation, &gateway.url).await.text).text, "42", "{wire}");
         let asked = model.asked();
         assert_eq!(asked.len(), 2, "{wire}");
         assert!(asked[0].get("tool_choice").is_some() && asked[1].get("tool_choice").is_none(), "{wire}: {asked:?}");
+    }
+    // A plain client requires a call that it sees.
+    let calling = "[[turn]]\nwhen = { step = 0 }\nprogram = \"return 6 * 7;\"\n\n[[turn]]\nwhen = { step = 1 }\ntext = \"Hm.\"\nprogram = \"return await web_search({ query: 'x' });\"\n";
+    let calling = Model::start(calling).await;
+    let plain = RunningGateway::start(options(&calling)).await;
+    for (wire, choice) in [
+        (Wire::Chat, json!("required")),
+        (Wire::Responses, json!("required")),
+        (Wire::Messages, json!({"type": "any"})),
+    ] {
+        let mut conversation = conversation_with(wire, &choice);
+        let response = conversation.read_response(&post(&conversation, &plain.url).await.text);
+        assert_eq!((response.calls.len(), response.text.as_str()), (1, "Hm."), "{wire}");
+        let asked = calling.asked();
+        assert!(asked.len() == 2 && asked.iter().all(|asked| asked["tool_choice"] == choice), "{wire}: {asked:?}");
+        // One that never makes it gets an error in time.
+        assert_eq!(post(&conversation_with(wire, &choice), &gateway.url).await.status, 502, "{wire}");
+        assert_eq!(model.asked().len(), 5, "{wire}");
     }
     let mut conversation = ClientConversation::new(Wire::Messages, &TOOLS);
     conversation.explicit = true;
@@ -702,4 +720,11 @@ async fn a_demand_is_met_by_one_program_and_what_cannot_be_had_is_refused() {
     let refused = post(&conversation, &gateway.url).await;
     assert_eq!(refused.status, 400);
     assert!(refused.json()["error"]["message"].as_str().unwrap().starts_with("stop_sequences: "), "{}", refused.text);
+}
+
+fn conversation_with(wire: Wire, tool_choice: &Value) -> ClientConversation {
+    let mut conversation = ClientConversation::new(wire, &TOOLS);
+    conversation.extra = json!({"tool_choice": tool_choice});
+    conversation.user("What is it?");
+    conversation
 }

@@ -9,3 +9,4 @@ mod pausing;
 mod record;
 mod requests;
 mod values;
+mod withdrawn;

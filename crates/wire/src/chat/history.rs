@@ -13,24 +13,24 @@ pub(super) fn read(messages: Vec<Value>, opener: Option<&StateOpener<'_>>) -> Co
     let mut conversation = Conversation::default();
     let mut messages = messages.into_iter().peekable();
     while let Some(message) = messages.next() {
-        if fields::tool_calls(&message).iter().any(|call| fields::is_of_program(fields::id(call))) {
-            let (mut answers, mut remarks) = (Vec::new(), Vec::new());
-            while let Some(next) = messages.next_if(|next| fields::role(next) == "tool" || fields::is_remark(next)) {
-                if fields::role(&next) != "tool" {
-                    remarks.push(next);
-                    continue;
+        if has_own_calls(&message) {
+            let mut exchange =
+                CallExchange { calls: calls(&message), message, answers: Vec::new(), remarks: Vec::new() };
+            loop {
+                while let Some(next) = messages.next_if(|next| fields::role(next) == "tool" || fields::is_remark(next))
+                {
+                    if fields::role(&next) != "tool" {
+                        exchange.remarks.push(next);
+                        continue;
+                    }
+                    let id = fields::tool_call_id(&next).to_owned();
+                    exchange.answers.push(HistoryAnswer { id, answer: fields::answer(&next), native: next });
                 }
-                let id = fields::tool_call_id(&next).to_owned();
-                answers.push(HistoryAnswer { id, answer: fields::answer(&next), native: next });
+                let is_same_round = |next: &Value| opener.is_some_and(|opener| exchange.is_continued_by(next, opener));
+                let Some(next) = messages.next_if(is_same_round) else { break };
+                exchange.calls.extend(calls(&next));
             }
-            let call = |call: &Value| HistoryCall {
-                id: fields::id(call).to_owned(),
-                name: fields::function_name(call).to_owned(),
-                arguments: fields::arguments(call),
-                native: call.clone(),
-            };
-            let calls = fields::tool_calls(&message).iter().map(call).collect();
-            CallExchange { message, calls, answers, remarks }.add_to(&mut conversation, opener);
+            exchange.add_to(&mut conversation, opener);
         } else if fields::role(&message) == "tool" && fields::is_of_program(fields::tool_call_id(&message)) {
             plain_mode::add_late_answer(&mut conversation, fields::tool_call_id(&message), fields::answer(&message));
         } else {
@@ -38,6 +38,29 @@ pub(super) fn read(messages: Vec<Value>, opener: Option<&StateOpener<'_>>) -> Co
         }
     }
     conversation
+}
+
+fn has_own_calls(message: &Value) -> bool {
+    fields::tool_calls(message).iter().any(|call| fields::is_of_program(fields::id(call)))
+}
+
+fn calls(message: &Value) -> Vec<HistoryCall> {
+    let call = |call: &Value| HistoryCall {
+        id: fields::id(call).to_owned(),
+        name: fields::function_name(call).to_owned(),
+        arguments: fields::arguments(call),
+        native: call.clone(),
+    };
+    fields::tool_calls(message).iter().map(call).collect()
+}
+
+impl CallExchange {
+    /// Whether the next message has more calls of the same round.
+    fn is_continued_by(&self, next: &Value, opener: &StateOpener<'_>) -> bool {
+        let before: Vec<&str> = self.calls.iter().map(|call| call.id.as_str()).collect();
+        let next: Vec<&str> = fields::tool_calls(next).iter().map(fields::id).collect();
+        opener.is_same_round(&before, &next)
+    }
 }
 
 /// A message of the model with the results of its calls. `direct` are calls that the client executed.

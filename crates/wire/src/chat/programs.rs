@@ -149,7 +149,17 @@ impl ChatProgramReader {
         let mut model_messages: Vec<ModelMessage> = before;
         model_messages.push(model_message);
         let seed = text("seed")?.unwrap_or_else(|| id.clone());
-        let state = RunState { seed, started_at_ms, tools: [0; 8], record, context, model_messages, at: 0, code };
+        let state = RunState {
+            seed,
+            started_at_ms,
+            tools: [0; 8],
+            mentioned: Vec::new(),
+            record,
+            context,
+            model_messages,
+            at: 0,
+            code,
+        };
         Ok(ProgramBlock::new(&id, state))
     }
 }

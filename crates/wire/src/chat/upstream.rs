@@ -71,7 +71,9 @@ impl ProviderWire for Chat {
 
     fn request(&self, mut body: Body, request: ModelRequest<'_>) -> Value {
         body.insert("messages".to_owned(), Value::Array(request.history.to_vec()));
-        if request.origin == BodyOrigin::SameWire || !request.tools.is_empty() {
+        if request.tools.is_empty() {
+            body.shift_remove("tools");
+        } else {
             body.insert("tools".to_owned(), Value::Array(request.tools));
         }
         match request.tool_choice {

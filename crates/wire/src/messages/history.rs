@@ -39,6 +39,7 @@ pub(super) fn read(messages: Vec<Value>, body: &Map<String, Value>, opener: &Sta
                 }
             }
             client_answers => {
+                let (turn, client_answers) = reader.with_rest_of_round(turn, client_answers, &mut turns);
                 let is_text =
                     |message: &&Value| fields::content(message).iter().all(|block| fields::kind(block) == "text");
                 let texts_end = turn.iter().take_while(is_text).count();
@@ -57,6 +58,38 @@ pub(super) fn read(messages: Vec<Value>, body: &Map<String, Value>, opener: &Sta
         }
     }
     reader.conversation
+}
+
+impl MessagesHistoryReader<'_> {
+    /// Adds the calls of the same round that a client keeps in messages of their own, each with its answer.
+    fn with_rest_of_round(
+        &self,
+        mut turn: Vec<Value>,
+        mut client_answers: Option<ClientAnswers>,
+        turns: &mut Peekable<impl Iterator<Item = Vec<Value>>>,
+    ) -> (Vec<Value>, Option<ClientAnswers>) {
+        let ids = |turn: &[Value]| -> Vec<String> {
+            let calls = turn.iter().flat_map(fields::blocks).filter(|block| is_call(block));
+            calls.map(|block| fields::id(block).to_owned()).collect()
+        };
+        while client_answers.as_ref().is_some_and(|answers| answers.words.is_empty()) {
+            let before = ids(&turn);
+            let before: Vec<&str> = before.iter().map(String::as_str).collect();
+            let is_same_round = |next: &Vec<Value>| {
+                let next = ids(next);
+                let next: Vec<&str> = next.iter().map(String::as_str).collect();
+                self.opener.is_same_round(&before, &next)
+            };
+            let Some(rest) = turns.next_if(|next| is_assistant(next) && is_same_round(next)) else { break };
+            turn.extend(rest);
+            if let (Some(known), Some(more)) = (&mut client_answers, next_answers(turns)) {
+                known.answers.extend(more.answers);
+                known.remarks.extend(more.remarks);
+                known.words.extend(more.words);
+            }
+        }
+        (turn, client_answers)
+    }
 }
 
 /// Reads a history for a request without code mode: calls of programs become lost calls.

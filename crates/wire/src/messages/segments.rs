@@ -63,7 +63,7 @@ pub(super) struct MessagesHistoryReader<'a> {
     search: &'static str,
     /// The client's ids of programs without a sealed state.
     unsealed: BTreeSet<String>,
-    opener: &'a StateOpener<'a>,
+    pub opener: &'a StateOpener<'a>,
 }
 
 impl<'a> MessagesHistoryReader<'a> {

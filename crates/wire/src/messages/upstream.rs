@@ -1,6 +1,7 @@
 //! The provider side of Messages: writes requests, decodes responses.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
@@ -74,7 +75,8 @@ impl ProviderWire for Messages {
     fn request(&self, mut body: Body, request: ModelRequest<'_>) -> Value {
         let mut tools = request.tools;
         let history = request.history.to_vec();
-        let is_forced = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Program | ToolChoice::Tool(_));
+        let is_forced =
+            matches!(&request.tool_choice, ToolChoice::Required | ToolChoice::Program | ToolChoice::Tool(_));
         let history = if request.origin == BodyOrigin::SameWire {
             tools::keep_cache_breakpoint(request.client, &mut tools);
             if tools::program_declaration(request.client) == ProgramDeclaration::Declared || has_our_container(&body) {
@@ -98,6 +100,13 @@ impl ProviderWire for Messages {
             body.shift_remove("thinking");
         }
         body.shift_remove("thread");
+        let mut tool_choice = request.tool_choice;
+        if tools.is_empty() {
+            tools = tools_of_calls(&history);
+            if !tools.is_empty() {
+                tool_choice = ToolChoice::None;
+            }
+        }
         body.insert("messages".to_owned(), Value::Array(history));
         if !tools.is_empty() {
             let client_choice = body.get("tool_choice");
@@ -106,12 +115,14 @@ impl ProviderWire for Messages {
                 (None, BodyOrigin::Translated) => request.calls,
                 (None, BodyOrigin::SameWire) => CallsPerMessage::Any,
             };
-            if client_choice.is_none() || request.tool_choice != ToolChoice::Auto {
-                let choice = write_tool_choice(&request.tool_choice, calls);
+            if client_choice.is_none() || tool_choice != ToolChoice::Auto {
+                let choice = write_tool_choice(&tool_choice, calls);
                 choice.map(|choice| body.insert("tool_choice".to_owned(), choice));
             }
         }
-        if request.origin == BodyOrigin::SameWire || !tools.is_empty() {
+        if tools.is_empty() {
+            body.shift_remove("tools");
+        } else {
             body.insert("tools".to_owned(), Value::Array(tools));
         }
         if request.delivery.is_streamed() {
@@ -134,6 +145,17 @@ impl ProviderWire for Messages {
 }
 
 /// The value of `tool_choice`; `None` if the default does.
+/// Declares the tools that a history has calls of: providers refuse one with calls and without tools.
+fn tools_of_calls(history: &[Value]) -> Vec<Value> {
+    let calls = history.iter().flat_map(fields::blocks).filter(|block| fields::kind(block) == fields::TOOL_USE);
+    let names: BTreeSet<&str> = calls.map(fields::name).collect();
+    let declaration = |name: &str| {
+        let description = "Was called before, and cannot be called now.";
+        json!({"name": name, "description": description, "input_schema": {"type": "object"}})
+    };
+    names.into_iter().map(declaration).collect()
+}
+
 fn write_tool_choice(tool_choice: &ToolChoice, calls: CallsPerMessage) -> Option<Value> {
     let mut choice = match tool_choice {
         ToolChoice::None => return Some(json!({"type": "none"})),

@@ -11,7 +11,8 @@ use super::output::ResponseOutput;
 use super::{events, fields, item_ids};
 use crate::decoder::{ModelResponse, ResponseDelta, ResponseMeta};
 use crate::encoder::{
-    AnswerParts, CallsIssued, EncoderOptions, ItemIds, ProgramFinished, ProgramStarted, ResponseEncoder, ToolsSearched,
+    AnswerParts, CUT_OFF, CallsIssued, EncoderOptions, ItemIds, ProgramFinished, ProgramStarted, ResponseEncoder,
+    ToolsSearched,
 };
 use crate::ids::short_id;
 use crate::model_message::ModelCall;
@@ -360,6 +361,11 @@ impl ResponseEncoder for ResponsesEncoder {
         let items = if self.has_streamed { self.direct_calls(&response.message.calls) } else { self.items(response) };
         for item in items.into_iter().filter(|item| parts == AnswerParts::All || !fields::is_call(item)) {
             self.out.item(item);
+        }
+        let has_no_text = response.message.text.as_deref().is_none_or(|text| text.trim().is_empty());
+        if parts == AnswerParts::Text && !response.message.calls.is_empty() && has_no_text {
+            let id = item_ids::message_item(self.out.response_id(), self.out.items.len());
+            self.out.item(self.with_own_id(message(&id, CUT_OFF)));
         }
         self.incomplete = envelope::incomplete(response);
         self.out.take_events()

@@ -72,7 +72,9 @@ impl ProviderWire for Responses {
     fn request(&self, mut body: Body, request: ModelRequest<'_>) -> Value {
         let history = request.history.iter().cloned().filter_map(item_ids::cleaned).collect();
         body.insert("input".to_owned(), Value::Array(without_dangling_reasoning(history)));
-        if request.origin == BodyOrigin::SameWire || !request.tools.is_empty() {
+        if request.tools.is_empty() {
+            body.shift_remove("tools");
+        } else {
             body.insert("tools".to_owned(), Value::Array(request.tools));
         }
         match request.tool_choice {

@@ -206,9 +206,9 @@ fn an_explicit_program_waits_ends_and_is_run_again() {
         );
         assert!(!ask(&turn).to_string().contains("srvtoolu"));
     }
-    // Without tools there is no code mode, and the calls are calls like others.
+    // Without code mode the calls are calls like others.
     let mut request = plain(&messages);
-    request["tools"] = json!([]);
+    request["code_mode"] = json!(false);
     let ParsedRequest::PassThrough(Some(body)) = read_for(ProviderSide::MESSAGES, request) else {
         panic!("no code mode")
     };

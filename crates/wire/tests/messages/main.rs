@@ -70,6 +70,7 @@ fn state(reasoning: &Value) -> RunState {
         seed: "seed".to_owned(),
         started_at_ms: 1_767_225_600_000,
         tools: [0; 8],
+        mentioned: Vec::new(),
         record: None,
         context: None,
         model_messages: vec![ModelMessage { text, reasoning, calls: vec![call], ..ModelMessage::default() }],

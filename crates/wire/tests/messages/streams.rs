@@ -160,9 +160,9 @@ fn an_answer_from_another_wire_becomes_blocks() {
     assert_eq!(asked["messages"][1], json!({"role": "assistant", "content": "Good day.", "reasoning_content": "Hm."}));
     let asked = ask(&turn_for(ProviderSide::MESSAGES, plain(&messages)));
     assert_eq!(asked["messages"][1]["content"], json!([{"type": "text", "text": "Good day."}]));
-    let mut without_tools = plain(&messages);
-    without_tools["tools"] = json!([]);
-    let ParsedRequest::PassThrough(Some(body)) = read_for(ProviderSide::MESSAGES, without_tools) else {
+    let mut switched_off = plain(&messages);
+    switched_off["code_mode"] = json!(false);
+    let ParsedRequest::PassThrough(Some(body)) = read_for(ProviderSide::MESSAGES, switched_off) else {
         panic!("no code mode")
     };
     assert_eq!(body["messages"][1]["content"], json!([{"type": "text", "text": "Good day."}]));

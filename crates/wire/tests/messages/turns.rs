@@ -84,7 +84,7 @@ fn neighbours_of_one_role_are_one_message() {
     }
     // Without code mode its calls are calls like others, answered at once.
     let mut body = plain(&history(&[split.to_vec(), vec![answers]].concat()));
-    body["tools"] = json!([]);
+    body["code_mode"] = json!(false);
     let ParsedRequest::PassThrough(Some(body)) = read_for(ProviderSide::MESSAGES, body) else { panic!("no code mode") };
     let messages = body["messages"].as_array().expect("a list");
     let kinds = |message: &Value| {

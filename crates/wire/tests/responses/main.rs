@@ -100,6 +100,7 @@ fn state(model_response: &ModelResponse) -> RunState {
         seed: "seed".to_owned(),
         started_at_ms: 1_767_225_600_000,
         tools: [0; 8],
+        mentioned: Vec::new(),
         record: None,
         context: None,
         model_messages: vec![message],
