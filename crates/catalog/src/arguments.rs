@@ -99,6 +99,7 @@ pub(crate) fn check(
     let Ok(compiled) = compiled else {
         return Ok(Ok(()));
     };
+    let json = compiled.json(json);
     match compiled.verdict(args, budget)? {
         SchemaVerdict::Valid => Ok(Ok(())),
         SchemaVerdict::Invalid(errors) => refuse(explain(json, &errors, budget)?),

@@ -9,7 +9,8 @@ use crate::arguments::{self, InvalidArguments};
 use crate::closest;
 use crate::effect::Effect;
 use crate::function::{Function, functions_of, qualified_names};
-use crate::schema::Schema;
+use crate::repair::Fault;
+use crate::schema::{CompiledSchema, Schema};
 use crate::tool::Tool;
 use crate::typescript::Declarations;
 use crate::work::{OutOfBudget, WorkBudget};
@@ -45,7 +46,7 @@ pub struct Catalog {
     output_schemas: Vec<Schema>,
 }
 
-/// A schema that could not be used, and what that means for its tool.
+/// A schema that could not be used, or not all of it, and what that means for its tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
     /// The tool whose schema it is.
@@ -150,20 +151,26 @@ impl Catalog {
         Declarations::new(Arc::clone(&self.tools), Arc::clone(&self.functions))
     }
 
-    /// Compiles every schema and names those that cannot be used.
+    /// Compiles every schema and names what cannot be used.
     pub fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
         for (index, tool) in self.tools.iter().enumerate() {
             let name = &self.qualified_names[index];
-            let mut warn = |message: String| {
-                warnings.push(Warning { tool: ToolIndex(index as u32), message });
+            let mut warn = |side: &str, compiled: Result<&CompiledSchema, &str>, without: &str| match compiled {
+                Ok(compiled) => {
+                    for Fault { at, reason } in compiled.losses() {
+                        let message = format!("the {side} schema of `{name}` is used without {at}: {reason}");
+                        warnings.push(Warning { tool: ToolIndex(index as u32), message });
+                    }
+                }
+                Err(reason) => {
+                    let message = format!("the {side} schema of `{name}` cannot be used, so {without}: {reason}");
+                    warnings.push(Warning { tool: ToolIndex(index as u32), message });
+                }
             };
-            if let Err(reason) = self.input_schemas[index].compiled(&tool.input_schema) {
-                warn(format!("the input schema of `{name}` cannot be used, so any object is accepted: {reason}"));
-            }
-            let output = tool.output_schema.as_ref();
-            if let Some(Err(reason)) = output.map(|json| self.output_schemas[index].compiled(json)) {
-                warn(format!("the output schema of `{name}` cannot be used, so answers are read without it: {reason}"));
+            warn("input", self.input_schemas[index].compiled(&tool.input_schema), "any object is accepted");
+            if let Some(json) = &tool.output_schema {
+                warn("output", self.output_schemas[index].compiled(json), "answers are read without it");
             }
         }
         warnings

@@ -8,8 +8,8 @@
 //! - A [`SearchIndex`] finds tools by what they do, and explains its ranking.
 //!
 //! The crate calls no tool, fetches nothing and keeps no state between two calls. The same tools give the same names,
-//! verdicts and messages, in whatever order they arrived. A schema that cannot be used costs only its own tool: that
-//! tool takes any object, and [`Catalog::warnings`] names it.
+//! verdicts and messages, in whatever order they arrived. What cannot be used in a schema costs only itself: a keyword is
+//! left out, a schema that is unusable as a whole accepts any object, and [`Catalog::warnings`] names both.
 //!
 //! Start reading at [`Catalog`].
 
@@ -23,6 +23,7 @@ mod effect;
 mod function;
 mod identifier;
 mod references;
+mod repair;
 mod schema;
 mod search;
 mod search_answer;

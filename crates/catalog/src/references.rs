@@ -4,6 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use crate::repair::Fault;
+
+/// References are repaired in rounds of so many.
+const FAULTS_MAX: usize = 100;
 /// Schemas inside schemas, counted along the way from the root of schema and instance.
 pub(crate) const DEPTH_MAX: u32 = 256;
 /// Keywords whose subschemas see the same instance as the schema they stand in.
@@ -44,40 +48,49 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Whether the schema has references, and a reason not to use it if they cannot be followed.
-pub(crate) fn survey(root: &Value) -> Result<bool, String> {
+/// Whether the schema has references; or the keywords without which they can be followed.
+pub(crate) fn survey(root: &Value) -> Result<bool, Vec<Fault>> {
     let mut has_references = false;
-    let mut has_inner_ids = false;
+    let mut inner_ids = Vec::new();
+    let mut faults = Vec::new();
     let mut open = vec![root];
     while let Some(value) = open.pop() {
         match value {
             Value::Object(fields) => {
                 for keyword in ["$dynamicRef", "$recursiveRef"] {
                     if fields.get(keyword).is_some_and(Value::is_string) {
-                        return Err(format!("`{keyword}` is not supported; use `$ref`"));
+                        let reason = format!("`{keyword}` is not supported; use `$ref`");
+                        faults.push(Fault::at_address(root, value, keyword, reason));
                     }
                 }
                 if let Some(Value::String(reference)) = fields.get("$ref") {
                     has_references = true;
                     if resolve(root, reference).is_none() {
-                        return Err(format!("`$ref` {reference:?} leads to no place in the same schema"));
+                        let reason = format!("`$ref` {reference:?} leads to no place in the same schema");
+                        faults.push(Fault::at_address(root, value, "$ref", reason));
                     }
                 }
-                let is_root = std::ptr::eq(value, root);
-                has_inner_ids |= !is_root && fields.get("$id").is_some_and(Value::is_string);
+                if !std::ptr::eq(value, root) && fields.get("$id").is_some_and(Value::is_string) {
+                    inner_ids.push(value);
+                }
                 open.extend(fields.values());
             }
             Value::Array(items) => open.extend(items),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
+        if faults.len() >= FAULTS_MAX {
+            break;
+        }
     }
     if has_references {
-        if has_inner_ids {
-            return Err("`$ref` beside an inner `$id` is not supported".to_owned());
+        let reason = "an inner `$id` is not supported beside `$ref`";
+        let ids = inner_ids.into_iter().take(FAULTS_MAX);
+        faults.extend(ids.map(|schema| Fault::at_address(root, schema, "$id", reason.to_owned())));
+        if faults.is_empty() {
+            Loops::new(root).search().map_err(|fault| vec![fault])?;
         }
-        Loops::new(root).search()?;
     }
-    Ok(has_references)
+    if faults.is_empty() { Ok(has_references) } else { Err(faults) }
 }
 
 /// Looks for references that lead back to themselves without entering a property or an item.
@@ -94,28 +107,33 @@ impl<'a> Loops<'a> {
         Loops { root, on_the_way: BTreeSet::new(), done: BTreeSet::new(), open: vec![root] }
     }
 
-    fn search(mut self) -> Result<(), String> {
+    fn search(mut self) -> Result<(), Fault> {
         while let Some(schema) = self.open.pop() {
-            self.visit(schema, 0)?;
+            self.visit(schema, schema, 0)?;
         }
         Ok(())
     }
 
-    fn visit(&mut self, schema: &'a Value, depth: u32) -> Result<(), String> {
+    /// `referring` is the schema with the `$ref` that was followed last.
+    fn visit(&mut self, schema: &'a Value, referring: &'a Value, depth: u32) -> Result<(), Fault> {
         let Value::Object(fields) = schema else {
             return Ok(());
         };
+        let fault = |reason| Fault::at_address(self.root, referring, "$ref", reason);
         if depth > DEPTH_MAX {
-            return Err(format!("its references are nested more than {DEPTH_MAX} deep"));
+            return Err(fault(format!("its references are nested more than {DEPTH_MAX} deep")));
         }
         if self.done.contains(&std::ptr::from_ref(schema)) {
             return Ok(());
         }
-        if !self.on_the_way.insert(schema) {
-            return Err("a `$ref` leads back to itself".to_owned());
+        if self.on_the_way.contains(&std::ptr::from_ref(schema)) {
+            return Err(fault("a `$ref` leads back to itself".to_owned()));
         }
+        self.on_the_way.insert(schema);
+        let target = target(self.root, fields);
         for inner in in_place(self.root, fields) {
-            self.visit(inner, depth + 1)?;
+            let is_target = target.is_some_and(|target| std::ptr::eq(target, inner));
+            self.visit(inner, if is_target { schema } else { referring }, depth + 1)?;
         }
         self.on_the_way.remove(&std::ptr::from_ref(schema));
         self.done.insert(schema);

@@ -6,6 +6,7 @@ use jsonschema::{JsonType, JsonTypeSet, PatternOptions, ValidationError, Validat
 use serde_json::Value;
 
 use crate::references;
+use crate::repair::{Fault, Repair, repair, widen_negations, without_draft};
 use crate::work::{ExplanationScope, OutOfBudget, TooMuchWork, WorkBudget, WorkPlan};
 
 /// Containers inside containers, which the validator is built from on the stack.
@@ -15,6 +16,9 @@ const SCHEMA_WITH_REFERENCES_DEPTH_MAX: usize = 24;
 /// About half a millisecond, which every text with such a pattern may take.
 const PATTERN_BACKTRACKS_MAX: usize = 20_000;
 const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// How often a schema is repaired before it is given up: each round repairs all faults that it finds.
+const REPAIR_ROUNDS_MAX: usize = 16;
+const FAULTS_MAX: usize = 1_000;
 /// Steps spent on finding out which kinds of value a schema allows.
 const KINDS_STEPS_MAX: u32 = 1_000;
 
@@ -29,6 +33,9 @@ pub(crate) struct CompiledSchema {
     validator: Validator,
     work: WorkPlan,
     kinds: JsonTypeSet,
+    /// The schema that the validator is made from, if it is not the tool's own.
+    repaired: Option<Value>,
+    losses: Vec<Fault>,
 }
 
 pub(crate) enum SchemaVerdict<'i> {
@@ -50,29 +57,37 @@ impl Schema {
 }
 
 impl CompiledSchema {
+    /// A keyword that cannot be used is left out; `Err` if the schema cannot be used at all.
     fn new(json: &Value) -> Result<CompiledSchema, String> {
         if is_deeper_than(json, SCHEMA_DEPTH_MAX) {
             return Err(format!("it is nested more than {SCHEMA_DEPTH_MAX} deep"));
         }
-        let has_references = references::survey(json)?;
-        if has_references && is_deeper_than(json, SCHEMA_WITH_REFERENCES_DEPTH_MAX) {
-            return Err(format!("it has references and is nested more than {SCHEMA_WITH_REFERENCES_DEPTH_MAX} deep"));
+        let mut repaired: Option<Value> = None;
+        let mut losses = Vec::new();
+        for _ in 0..REPAIR_ROUNDS_MAX {
+            let faults = match usable(repaired.as_ref().unwrap_or(json))? {
+                Ok((validator, has_references)) => {
+                    let json = repaired.as_ref().unwrap_or(json);
+                    let mut steps = KINDS_STEPS_MAX;
+                    let kinds = kinds(json, json, &mut steps);
+                    let work = WorkPlan::new(json, has_references);
+                    return Ok(CompiledSchema { validator, work, kinds, repaired, losses });
+                }
+                Err(faults) => faults,
+            };
+            repair_all(repaired.get_or_insert_with(|| json.clone()), faults, &mut losses)?;
         }
-        let patterns = PatternOptions::fancy_regex()
-            .backtrack_limit(PATTERN_BACKTRACKS_MAX)
-            .size_limit(PATTERN_BYTES_MAX)
-            .dfa_size_limit(PATTERN_BYTES_MAX);
-        let validator = jsonschema::options()
-            .offline()
-            .should_validate_formats(false)
-            .without_content_encoding_support("base64")
-            .without_content_media_type_support("application/json")
-            .with_pattern_options(patterns)
-            .build(json)
-            .map_err(|error| reason(&error))?;
-        let mut steps = KINDS_STEPS_MAX;
-        let kinds = kinds(json, json, &mut steps);
-        Ok(CompiledSchema { validator, work: WorkPlan::new(json, has_references), kinds })
+        Err("too many of its keywords cannot be used".to_owned())
+    }
+
+    /// The schema that values are checked against, given the tool's own.
+    pub(crate) fn json<'j>(&'j self, own: &'j Value) -> &'j Value {
+        self.repaired.as_ref().unwrap_or(own)
+    }
+
+    /// Keywords that are left out, and why.
+    pub(crate) fn losses(&self) -> &[Fault] {
+        &self.losses
     }
 
     /// The kinds of value that can be valid, as far as `type`, `const` and the like tell without validation.
@@ -113,10 +128,69 @@ impl CompiledSchema {
     }
 }
 
-fn reason(error: &ValidationError) -> String {
-    match error.instance_path().as_str() {
-        "" => error.to_string(),
-        path => format!("{path}: {error}"),
+/// The validator, and whether the schema has references; or what is wrong with it.
+fn usable(json: &Value) -> Result<Result<(Validator, bool), Vec<Fault>>, String> {
+    let has_references = match references::survey(json) {
+        Ok(has_references) => has_references,
+        Err(faults) => return Ok(Err(faults)),
+    };
+    if has_references && is_deeper_than(json, SCHEMA_WITH_REFERENCES_DEPTH_MAX) {
+        return Err(format!("it has references and is nested more than {SCHEMA_WITH_REFERENCES_DEPTH_MAX} deep"));
+    }
+    let patterns = PatternOptions::fancy_regex()
+        .backtrack_limit(PATTERN_BACKTRACKS_MAX)
+        .size_limit(PATTERN_BYTES_MAX)
+        .dfa_size_limit(PATTERN_BYTES_MAX);
+    let built = jsonschema::options()
+        .offline()
+        .should_validate_formats(false)
+        .without_content_encoding_support("base64")
+        .without_content_media_type_support("application/json")
+        .with_pattern_options(patterns)
+        .build(json);
+    let error = match built {
+        Ok(validator) => return Ok(Ok((validator, has_references))),
+        Err(error) => error,
+    };
+    let meta_schema = jsonschema::draft202012::meta::validator();
+    let mut faults: Vec<Fault> = meta_schema.iter_errors(json).take(FAULTS_MAX).map(|error| fault(&error)).collect();
+    if faults.is_empty() {
+        faults.push(fault(&error));
+    }
+    faults.sort_by(|one, other| one.at.cmp(&other.at));
+    faults.dedup_by(|one, other| one.at == other.at);
+    Ok(Err(faults))
+}
+
+fn fault(error: &ValidationError) -> Fault {
+    Fault { at: error.instance_path().as_str().to_owned(), reason: error.to_string() }
+}
+
+/// Repairs what can be repaired; `Err` if that is nothing.
+fn repair_all(schema: &mut Value, faults: Vec<Fault>, losses: &mut Vec<Fault>) -> Result<(), String> {
+    // Another draft may have no such fault, so this goes first.
+    match without_draft(schema) {
+        Repair::Rewritten => return Ok(()),
+        Repair::LeftOut => {
+            let reason = "it names no draft of JSON Schema that is known".to_owned();
+            losses.push(Fault { at: "/$schema".to_owned(), reason });
+            return Ok(());
+        }
+        Repair::Impossible => {}
+    }
+    let mut is_changed = false;
+    for fault in &faults {
+        let repair = repair(schema, &fault.at);
+        is_changed |= repair != Repair::Impossible;
+        if repair == Repair::LeftOut {
+            losses.push(fault.clone());
+            widen_negations(schema);
+        }
+    }
+    match faults.into_iter().next() {
+        Some(fault) if !is_changed && fault.at.is_empty() => Err(fault.reason),
+        Some(fault) if !is_changed => Err(format!("{}: {}", fault.at, fault.reason)),
+        _ => Ok(()),
     }
 }
 

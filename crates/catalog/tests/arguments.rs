@@ -103,6 +103,77 @@ fn the_draft_is_the_one_the_schema_names() {
 }
 
 #[test]
+fn the_forms_of_older_drafts_are_read_whatever_draft_the_schema_names() {
+    let drafts = [
+        None,
+        Some("http://json-schema.org/draft-04/schema#"),
+        Some("http://json-schema.org/draft-06/schema#"),
+        Some("http://json-schema.org/draft-07/schema#"),
+        Some("https://json-schema.org/draft/2020-12/schema"),
+    ];
+    for draft in drafts {
+        let mut schema = json!({"type": "object", "properties": {
+            "over": {"type": "number", "minimum": 3, "exclusiveMinimum": true},
+            "under": {"type": "number", "maximum": 3, "exclusiveMaximum": false},
+            "below": {"type": "number", "exclusiveMaximum": 3},
+            "pair": {"type": "array", "items": [{"type": "string"}, {"type": "integer"}], "additionalItems": false},
+            "nothing": {"type": "array", "items": []},
+            "ref": {"$ref": "#/definitions/word"},
+        }, "dependencies": {"over": ["under"]}, "definitions": {"word": {"type": "string"}}});
+        if let Some(draft) = draft {
+            schema["$schema"] = draft.into();
+        }
+        let catalog = catalog(schema);
+        let verdict = |args: Value| catalog.check(ToolIndex(0), &args).map_err(|invalid| invalid.to_string());
+        assert_eq!(verdict(json!({"over": 3.5, "under": 3, "below": 2, "pair": ["a", 1], "ref": "a"})), Ok(()));
+        for args in [
+            json!({"over": 3, "under": 1}),
+            json!({"under": 4}),
+            json!({"below": 3}),
+            json!({"pair": ["a", "b"]}),
+            json!({"pair": ["a", 1, 2]}),
+            json!({"over": 4}),
+            json!({"ref": 1}),
+        ] {
+            assert!(verdict(args.clone()).is_err(), "{draft:?}: {args}");
+        }
+        assert_eq!(catalog.warnings(), [], "{draft:?}");
+    }
+}
+
+#[test]
+fn a_keyword_that_cannot_be_used_costs_only_itself() {
+    let schema = json!({
+        "type": "object",
+        "required": ["city"],
+        "properties": {
+            "city": {"type": "string", "minLength": "one", "description": null},
+            "days": {"type": "float", "maximum": 14},
+            "code": {"type": "string", "pattern": "("},
+            "unit": {"enum": "metric", "type": "string"},
+            "place": {"$ref": "#/$defs/nowhere", "type": "object"},
+            "broken": 3,
+            "tree": {"$ref": "#/$defs/tree"},
+            "any": {"anyOf": [{"type": "string"}, "no schema"]},
+            "one": {"oneOf": [{"type": "string"}, {"type": "strin"}]},
+            "not": {"not": {"type": "strin"}},
+            "not_tree": {"not": {"$ref": "#/$defs/tree"}},
+        },
+        "additionalProperties": false,
+        "$defs": {"tree": {"anyOf": [{"$ref": "#/$defs/tree"}, {"type": "array"}], "type": ["array", "null"]}},
+    });
+    let catalog = catalog(schema);
+
+    let whole = json!({"city": "", "days": 1, "code": "(", "unit": "x", "place": {}, "broken": 1, "tree": [], "any": 1, "one": "", "not": 1, "not_tree": []});
+    assert_eq!(catalog.check(ToolIndex(0), &whole), Ok(()));
+    let wrong = json!({"days": 15, "code": 1, "unit": 2, "place": 3, "tree": "", "other": 1});
+    let refusal = catalog.check(ToolIndex(0), &wrong).unwrap_err();
+    assert_eq!(refusal.violations.len() + refusal.more, 7, "{refusal}");
+    let warnings: Vec<String> = catalog.warnings().into_iter().map(|warning| warning.message).collect();
+    insta::assert_snapshot!(warnings.join("\n"));
+}
+
+#[test]
 fn a_schema_that_cannot_be_used_costs_only_its_own_checks() {
     // Built by hand, because `json!` copies what it nests.
     let deep =
@@ -129,14 +200,14 @@ fn a_schema_that_cannot_be_used_costs_only_its_own_checks() {
     }
 
     insta::assert_snapshot!(warnings, @r##"
-    the input schema of `webSearch` cannot be used, so any object is accepted: /type: "strin" is not valid under any of the schemas listed in the 'anyOf' keyword
-    the input schema of `webSearch` cannot be used, so any object is accepted: `$ref` "https://example.com/schema.json" leads to no place in the same schema
-    the input schema of `webSearch` cannot be used, so any object is accepted: `$ref` "file:///etc/passwd" leads to no place in the same schema
-    the input schema of `webSearch` cannot be used, so any object is accepted: `$ref` "#/$defs/nowhere" leads to no place in the same schema
-    the input schema of `webSearch` cannot be used, so any object is accepted: /properties/a/pattern: "(" is not a "regex"
-    the input schema of `webSearch` cannot be used, so any object is accepted: a `$ref` leads back to itself
-    the input schema of `webSearch` cannot be used, so any object is accepted: a `$ref` leads back to itself
-    the input schema of `webSearch` cannot be used, so any object is accepted: Unknown meta-schema: 'https://example.com/mine'. Custom meta-schemas must be registered in the registry before use
+    the input schema of `webSearch` is used without /type: "strin" is not valid under any of the schemas listed in the 'anyOf' keyword
+    the input schema of `webSearch` is used without /$ref: `$ref` "https://example.com/schema.json" leads to no place in the same schema
+    the input schema of `webSearch` is used without /$ref: `$ref` "file:///etc/passwd" leads to no place in the same schema
+    the input schema of `webSearch` is used without /properties/a/$ref: `$ref` "#/$defs/nowhere" leads to no place in the same schema
+    the input schema of `webSearch` is used without /properties/a/pattern: "(" is not a "regex"
+    the input schema of `webSearch` is used without /$ref: a `$ref` leads back to itself
+    the input schema of `webSearch` is used without /$defs/b/not/$ref: a `$ref` leads back to itself
+    the input schema of `webSearch` is used without /$schema: it names no draft of JSON Schema that is known
     the input schema of `webSearch` cannot be used, so any object is accepted: it is nested more than 64 deep
     "##);
     assert_eq!(catalog(web_search()).warnings(), []);
