@@ -7,6 +7,7 @@ mod comment;
 mod constraints;
 mod declarations;
 mod definitions;
+mod fingerprint;
 mod kinds;
 mod literals;
 mod meet;

@@ -82,27 +82,27 @@ fn a_definition_has_one_name_in_all_tools_of_a_server() {
     insta::assert_snapshot!(declarations.text(), @r#"
     // Check the shape of an unknown result before use.
     declare namespace wiki {
+      type Page_184303 = { page?: Page_184303; again?: string };
       /** A page */
-      type Page_311008 = {
+      type Page_285961 = {
         /** As the author wrote it, or as the file is called */
         title: string;
-        children?: Page_311008[];
+        children?: Page_285961[];
       };
-      type Page_354100 = { page?: Page_354100; again?: string };
-      function append(args: { page: Page_311008 }): Promise<unknown>;
-      function unlike(args: { page: Page_354100 }): Promise<unknown>;
-      function write(args: { page: Page_311008 }): Promise<unknown>;
+      function append(args: { page: Page_285961 }): Promise<unknown>;
+      function unlike(args: { page: Page_184303 }): Promise<unknown>;
+      function write(args: { page: Page_285961 }): Promise<unknown>;
     }
     "#);
     insta::assert_snapshot!(declarations.of(ToolIndex(0)), @r#"
     declare namespace wiki {
       /** A page */
-      type Page_311008 = {
+      type Page_285961 = {
         /** As the author wrote it, or as the file is called */
         title: string;
-        children?: Page_311008[];
+        children?: Page_285961[];
       };
-      function write(args: { page: Page_311008 }): Promise<unknown>;
+      function write(args: { page: Page_285961 }): Promise<unknown>;
     }
     "#);
     assert_eq!(compile(&[("shared.ts".to_owned(), declarations.text().to_owned())]), []);
@@ -120,15 +120,98 @@ fn an_object_that_stands_twice_in_a_tool_gets_a_name() {
     }]));
 
     insta::assert_snapshot!(declarations.of(ToolIndex(0)), @r#"
-    type From_301993 = {
+    type From_917214 = {
       /** north is positive */
       latitude: number;
       /** east is positive */
       longitude: number;
     };
 
-    declare function route(args: { from: From_301993; stops?: From_301993[] }): Promise<unknown>;
+    declare function route(args: { from: From_917214; stops?: From_917214[] }): Promise<unknown>;
     "#);
+}
+
+#[test]
+fn what_tools_have_in_common_is_written_once_under_one_name() {
+    let place = json!({"type": "object", "properties": {
+        "latitude": {"type": "number", "description": "north is positive"},
+        "longitude": {"type": "number", "description": "east is positive"},
+    }, "required": ["latitude", "longitude"]});
+    let city = json!({"type": "string", "description": "The city, as its inhabitants call it, without the name of the country"});
+    let declarations = declared(&json!([
+        {"name": "walk", "parameters": {"type": "object", "properties": {"start": place, "city": city}}},
+        {"name": "ride", "parameters": {"type": "object", "properties": {"from": {"$ref": "#/$defs/place"}, "city": city}, "$defs": {"place": place}}},
+        {"name": "stops", "server": "bus", "inputSchema": {"type": "object", "properties": {"city": city}},
+            "outputSchema": {"type": "array", "items": place}},
+    ]));
+
+    insta::assert_snapshot!(declarations.text());
+    assert_eq!(compile(&[("common.ts".to_owned(), declarations.text().to_owned())]), []);
+    // By itself a tool repeats nothing.
+    insta::assert_snapshot!(declarations.of(ToolIndex(0)));
+}
+
+#[test]
+fn comments_stand_on_their_own_lines() {
+    let block = |kind: &str| {
+        json!({"type": "object", "description": format!("A block of {kind}"),
+            "properties": {"type": {"const": kind}, kind: {"type": "string", "minLength": 1}}, "required": ["type", kind]})
+    };
+    let schema = json!({"type": "object", "properties": {
+        "block": {"description": "What to add", "anyOf": [block("text"), block("image"), {"type": "null"}]},
+        "blocks": {"type": "array", "items": {"anyOf": [block("text"), block("image")]}},
+        "level": {"oneOf": [{"const": "low", "description": "for debugging"}, {"const": "high", "description": "for people"}]},
+        "point": {"type": "array", "prefixItems": [{"type": "integer", "description": "row"}, {"type": "integer"}], "minItems": 2, "items": false},
+        "counts": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}},
+        "more": {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "integer"}},
+        "ids": {"type": "array", "items": {"type": "integer"}},
+        "size": {"type": ["integer", "null"]},
+        "over": {"type": "number", "minimum": 3, "exclusiveMinimum": true},
+    }});
+    let declarations = declared(&json!([{"name": "odd", "parameters": schema}]));
+
+    insta::assert_snapshot!(declarations.of(ToolIndex(0)));
+    assert_eq!(compile(&[("comments.ts".to_owned(), declarations.text().to_owned())]), []);
+}
+
+/// Whether a schema asks for a whole number anywhere, where its values do not say so themselves.
+fn has_integers(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => {
+            let is_integer = match &fields.get("type") {
+                Some(Value::String(name)) => name == "integer",
+                Some(Value::Array(names)) => names.contains(&json!("integer")) && !names.contains(&json!("number")),
+                _ => false,
+            };
+            let is_told = fields.contains_key("enum") || fields.contains_key("const");
+            is_integer && !is_told || fields.values().any(has_integers)
+        }
+        Value::Array(items) => items.iter().any(has_integers),
+        _ => false,
+    }
+}
+
+#[test]
+fn every_tool_that_takes_an_integer_says_so_and_no_comment_stands_in_mid_expression() {
+    for source in DataSource::present() {
+        let mut tools_with_integers = 0;
+        for list in source.tool_lists() {
+            let catalog = Catalog::new(list.tools);
+            let declarations = catalog.declarations();
+            for function in catalog.functions() {
+                let tool = &catalog.tools()[function.tool.0 as usize];
+                if has_integers(&tool.input_schema) {
+                    tools_with_integers += 1;
+                    let text = declarations.of(function.tool).to_lowercase();
+                    assert!(text.contains("integer"), "{}: {text}", tool.name);
+                }
+            }
+            for line in declarations.text().lines().map(str::trim_start) {
+                assert!(!line.contains("/**") || line.starts_with("/**"), "{line}");
+            }
+        }
+        assert!(tools_with_integers >= 15, "{source:?}: only {tools_with_integers} tools take integers");
+    }
 }
 
 #[test]
@@ -282,7 +365,7 @@ fn declarations_cost_fewer_tokens_than_the_tools_they_declare() {
         eprintln!("{source:?}: {of_declarations} of {of_json} tokens");
         // The corpus has few words, so there is less to save.
         let percent_max = match source {
-            DataSource::Corpus => 72,
+            DataSource::Corpus => 73,
             DataSource::Shared => 55,
         };
         assert!(of_declarations * 100 <= of_json * percent_max, "{source:?}: {of_declarations} of {of_json} tokens");

@@ -55,9 +55,14 @@ impl Title<'_> {
 /// Leaves out what the description, in lower case, contains already: each word costs tokens.
 fn constraints(fields: &Map<String, Value>, kinds: Kinds, described: &str) -> String {
     let mut found = Vec::new();
+    if is_integer(fields) && !described.contains("integer") {
+        found.push("integer".to_owned());
+    }
     for (keyword, value) in fields {
         let words = match (keyword.as_str(), value) {
             ("minimum" | "maximum", Value::Number(bound)) if is_technical(bound.as_f64()) => None,
+            ("minimum", Value::Number(bound)) if is_set(fields, "exclusiveMinimum") => Some(format!("> {bound}")),
+            ("maximum", Value::Number(bound)) if is_set(fields, "exclusiveMaximum") => Some(format!("< {bound}")),
             ("minimum", Value::Number(bound)) => Some(format!("min {bound}")),
             ("maximum", Value::Number(bound)) => Some(format!("max {bound}")),
             ("exclusiveMinimum", Value::Number(bound)) => Some(format!("> {bound}")),
@@ -89,6 +94,23 @@ fn constraints(fields: &Map<String, Value>, kinds: Kinds, described: &str) -> St
         found.extend(words);
     }
     found.join(", ")
+}
+
+/// Whether numbers must be whole, and the values themselves do not say so.
+fn is_integer(fields: &Map<String, Value>) -> bool {
+    let is_named = match fields.get("type") {
+        Some(Value::String(name)) => name == "integer",
+        Some(Value::Array(names)) => {
+            names.iter().any(|name| name == "integer") && !names.iter().any(|name| name == "number")
+        }
+        _ => false,
+    };
+    is_named && !fields.contains_key("const") && !fields.contains_key("enum")
+}
+
+/// In draft 4 a flag excludes the bound.
+fn is_set(fields: &Map<String, Value>, flag: &str) -> bool {
+    fields.get(flag) == Some(&Value::Bool(true))
 }
 
 /// Bounds that a generator wrote for all whole numbers.

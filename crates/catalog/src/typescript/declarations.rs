@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::comment;
 use super::kinds::Kinds;
 use super::printer::indented;
-use super::type_text::Expressions;
+use super::type_text::{Expressions, NamedType};
 use crate::catalog::{ToolIndex, Warning};
 use crate::function::{Function, qualified_names};
 use crate::tool::Tool;
@@ -35,14 +35,15 @@ const RESERVED: &[&str] = &[
 
 /// The tools of a catalog as TypeScript, for a model to read. Each declaration is made when it is first asked for.
 ///
-/// The declaration of a tool depends on that tool and on its name in the program, and on nothing else.
+/// What tools have in common stands once in a text that declares several of them. The declaration of a tool by itself
+/// depends on that tool and on its name in the program, and on nothing else.
 ///
 /// ```
 /// use dacapo_catalog::{Catalog, ToolIndex, read_tools};
 /// let schema = serde_json::json!({"properties": {"n": {"type": "integer"}}, "required": ["n"]});
 /// let tools = read_tools(&serde_json::json!([{"name": "roll", "input_schema": schema}])).unwrap();
 /// let declarations = Catalog::new(tools).declarations();
-/// assert!(declarations.of(ToolIndex(0)).contains("roll(args: { n: number })"));
+/// assert!(declarations.of(ToolIndex(0)).contains("/** integer */\n  n: number;"));
 /// ```
 #[derive(Debug)]
 pub struct Declarations {
@@ -86,8 +87,9 @@ impl Declarations {
     /// names.
     pub fn text(&self) -> &str {
         self.text.get_or_init(|| {
-            let blocks: Vec<FunctionDeclaration> = self.blocks().collect();
-            text(blocks.iter().collect())
+            let list = self.list(self.all());
+            self.warnings.get_or_init(|| self.warnings_of(&list));
+            list.text()
         })
     }
 
@@ -116,22 +118,22 @@ impl Declarations {
         let mut bytes_left = bytes_max.saturating_sub(Declarations::UNKNOWN_NOTE.len());
         let mut chosen = Vec::new();
         for tool in tools {
-            let shortened = self.block(*tool, DescriptionLength::Shortened);
-            let bytes = scopes(&[&shortened]).len();
+            let bytes = self.shortened(*tool).len();
             if bytes <= bytes_left {
                 bytes_left -= bytes;
-                chosen.push((*tool, shortened, bytes));
+                chosen.push((*tool, DescriptionLength::Shortened, bytes));
             }
         }
-        for (tool, block, bytes) in &mut chosen {
+        for (tool, length, bytes) in &mut chosen {
             let more = self.of(*tool).len().saturating_sub(*bytes);
             if more > 0 && more <= bytes_left {
                 bytes_left -= more;
-                *block = self.block(*tool, DescriptionLength::Whole);
+                *length = DescriptionLength::Whole;
             }
         }
         let tools = chosen.iter().map(|(tool, ..)| *tool).collect();
-        DeclaredTools { text: text(chosen.iter().map(|(_, block, _)| block).collect()), tools }
+        let list = self.list(chosen.iter().map(|(tool, length, _)| (*tool, *length)));
+        DeclaredTools { text: list.text(), tools }
     }
 
     /// One tool like [`of`](Self::of), with the first sentences of a long description and how to read the rest.
@@ -140,7 +142,7 @@ impl Declarations {
     ///
     /// If the tool is of another catalog.
     pub fn shortened(&self, tool: ToolIndex) -> String {
-        scopes(&[&self.block(tool, DescriptionLength::Shortened)])
+        self.list([(tool, DescriptionLength::Shortened)]).in_this_order()
     }
 
     /// What a tool is for, in a few words; empty if it has no description.
@@ -159,52 +161,168 @@ impl Declarations {
     ///
     /// If the tool is of another catalog.
     pub fn of(&self, tool: ToolIndex) -> &str {
-        self.of_tools[tool.0 as usize].get_or_init(|| scopes(&[&self.block(tool, DescriptionLength::Whole)]))
+        self.of_tools[tool.0 as usize]
+            .get_or_init(|| self.list([(tool, DescriptionLength::Whole)]).in_this_order())
+    }
+
+    /// Some tools, in this order, with the types that they need; those of `shortened` as [`shortened`](Self::shortened)
+    /// has them.
+    pub(crate) fn of_several(&self, tools: &[ToolIndex], shortened: &BTreeSet<ToolIndex>) -> String {
+        let length = |tool: &ToolIndex| match shortened.contains(tool) {
+            true => DescriptionLength::Shortened,
+            false => DescriptionLength::Whole,
+        };
+        self.list(tools.iter().map(|tool| (*tool, length(tool)))).in_this_order()
     }
 
     /// Schemas that are not fully shown, in the order of the tools.
     pub fn warnings(&self) -> &[Warning] {
-        self.warnings.get_or_init(|| {
-            let names = qualified_names(&self.tools);
-            let warnings = self.blocks().zip(&names).flat_map(|(block, name)| {
-                let tool = block.function.tool;
-                block.warnings.into_iter().map(move |reason| {
-                    let message = format!("`{name}` is declared without some of its types: {reason}");
-                    Warning { tool, message }
-                })
-            });
-            warnings.collect()
-        })
+        self.warnings.get_or_init(|| self.warnings_of(&self.list(self.all())))
     }
 
-    fn blocks(&self) -> impl Iterator<Item = FunctionDeclaration<'_>> {
-        (0..self.tools.len() as u32).map(|index| self.block(ToolIndex(index), DescriptionLength::Whole))
+    fn all(&self) -> impl Iterator<Item = (ToolIndex, DescriptionLength)> {
+        (0..self.tools.len() as u32).map(|index| (ToolIndex(index), DescriptionLength::Whole))
     }
 
-    fn block(&self, tool: ToolIndex, length: DescriptionLength) -> FunctionDeclaration<'_> {
-        let index = tool.0 as usize;
-        FunctionDeclaration::new(&self.functions[index], &self.tools[index], length)
+    fn list(&self, tools: impl IntoIterator<Item = (ToolIndex, DescriptionLength)>) -> DeclarationList<'_> {
+        let tools = tools.into_iter().map(|(tool, length)| {
+            (&self.functions[tool.0 as usize], &self.tools[tool.0 as usize], length)
+        });
+        DeclarationList::new(&tools.collect::<Vec<_>>())
     }
+
+    fn warnings_of(&self, list: &DeclarationList) -> Vec<Warning> {
+        let names = qualified_names(&self.tools);
+        let warnings = list.functions.iter().zip(&names).flat_map(|(declared, name)| {
+            let tool = declared.function.tool;
+            declared.warnings.iter().map(move |reason| {
+                let message = format!("`{name}` is declared without some of its types: {reason}");
+                Warning { tool, message }
+            })
+        });
+        warnings.collect()
+    }
+}
+
+/// Declarations that stand in one text.
+struct DeclarationList<'a> {
+    functions: Vec<FunctionDeclaration<'a>>,
+    types: Vec<NamedType>,
 }
 
 /// The declaration of one tool, in parts.
 struct FunctionDeclaration<'a> {
     function: &'a Function,
-    /// By name.
-    types: BTreeMap<String, String>,
+    /// The types that it needs, by position.
+    types: Vec<usize>,
     comment: String,
     signature: String,
     has_unknown_result: bool,
     warnings: Vec<String>,
 }
 
+impl<'a> DeclarationList<'a> {
+    fn new(tools: &[(&'a Function, &'a Tool, DescriptionLength)]) -> DeclarationList<'a> {
+        let schemas = tools.iter().map(|(_, tool, _)| {
+            let mut schemas = vec![(&tool.input_schema, Kinds::OBJECT)];
+            schemas.extend(tool.output_schema.iter().map(|schema| (schema, Kinds::ALL)));
+            schemas
+        });
+        let mut expressions = Expressions::of(schemas, VALUES_MAX);
+        let types = std::mem::take(&mut expressions.definitions);
+        let mut at = 0;
+        let functions = tools.iter().map(|(function, tool, length)| {
+            let schemas = 1 + usize::from(tool.output_schema.is_some());
+            at += schemas;
+            FunctionDeclaration::new(function, tool, *length, &expressions, at - schemas)
+        });
+        DeclarationList { functions: functions.collect(), types }
+    }
+
+    /// The functions in the order of their names, below a note if one is needed.
+    fn text(&self) -> String {
+        let mut order: Vec<&FunctionDeclaration> = self.functions.iter().collect();
+        order.sort_by_key(|declared| (&declared.function.namespace, &declared.function.identifier));
+        let has_unknown_result = order.iter().any(|declared| declared.has_unknown_result);
+        let note = if has_unknown_result { Declarations::UNKNOWN_NOTE } else { "" };
+        format!("{note}{}", self.scopes(&order))
+    }
+
+    fn in_this_order(&self) -> String {
+        self.scopes(&self.functions.iter().collect::<Vec<_>>())
+    }
+
+    /// The functions, which stand in order, each in its scope.
+    fn scopes(&self, order: &[&FunctionDeclaration]) -> String {
+        let mut scopes = Vec::new();
+        let groups: Vec<&[&FunctionDeclaration]> =
+            order.chunk_by(|left, right| left.function.namespace == right.function.namespace).collect();
+        // What several scopes need stands above them all.
+        let shared = shared_types(&groups);
+        if !shared.is_empty() {
+            scopes.push(self.type_texts(&shared));
+        }
+        let mut declared: BTreeMap<&Option<String>, BTreeSet<usize>> = BTreeMap::new();
+        for members in groups {
+            // A namespace with an `export` exports nothing else, so it stands on its own.
+            let (reserved, plain): (Vec<&FunctionDeclaration>, Vec<&FunctionDeclaration>) =
+                members.iter().partition(|declared| declared.function.namespace.is_some() && declared.is_reserved());
+            let in_scope = declared.entry(&members[0].function.namespace).or_default();
+            if !plain.is_empty() {
+                let types = plain.iter().flat_map(|declared| &declared.types).copied();
+                let new = types.filter(|ty| !shared.contains(ty) && !in_scope.contains(ty)).collect();
+                scopes.push(self.scope(&plain, &new));
+                in_scope.extend(new);
+            }
+            for alone in reserved.chunks(1) {
+                let types = alone[0].types.iter().copied();
+                let new = types.filter(|ty| !shared.contains(ty) && !in_scope.contains(ty)).collect();
+                scopes.push(self.scope(alone, &new));
+            }
+        }
+        scopes.join("\n")
+    }
+
+    fn type_texts(&self, types: &BTreeSet<usize>) -> String {
+        let mut types: Vec<&NamedType> = types.iter().map(|index| &self.types[*index]).collect();
+        types.sort_unstable_by_key(|ty| &ty.name);
+        types.into_iter().map(|ty| ty.text.as_str()).collect()
+    }
+
+    fn scope(&self, group: &[&FunctionDeclaration], types: &BTreeSet<usize>) -> String {
+        let types = self.type_texts(types);
+        match &group[0].function.namespace {
+            None => {
+                let functions = group.iter().map(|declared| {
+                    let FunctionDeclaration { function, comment, signature, .. } = declared;
+                    format!("{comment}declare function {}{signature}", function.identifier)
+                });
+                let functions: Vec<String> = functions.collect();
+                [types, functions.join("\n")].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+            }
+            Some(namespace) => {
+                let functions: String = group.iter().map(|declared| declared.member()).collect();
+                let members = format!("{types}{functions}");
+                format!("declare namespace {namespace} {{\n  {}\n}}\n", indented(members.trim_end()))
+            }
+        }
+    }
+}
+
 impl<'a> FunctionDeclaration<'a> {
-    fn new(function: &'a Function, tool: &Tool, length: DescriptionLength) -> FunctionDeclaration<'a> {
-        let mut schemas = vec![(&tool.input_schema, Kinds::OBJECT)];
-        schemas.extend(tool.output_schema.iter().map(|schema| (schema, Kinds::ALL)));
-        let Expressions { types, definitions, warnings } = Expressions::of(&schemas, VALUES_MAX);
+    /// `at` is where the types of the tool begin.
+    fn new(
+        function: &'a Function,
+        tool: &Tool,
+        length: DescriptionLength,
+        expressions: &Expressions,
+        at: usize,
+    ) -> FunctionDeclaration<'a> {
+        let end = at + 1 + usize::from(tool.output_schema.is_some());
+        let types = &expressions.types[at..end];
+        let printer = expressions.printer();
         let (args, result) = (&types[0], types.get(1));
-        let sides = ["input", "output"].into_iter().zip(&warnings);
+        let sides = ["input", "output"].into_iter().zip(&expressions.warnings[at..end]);
         let warnings: Vec<String> = sides
             .flat_map(|(side, warnings)| warnings.iter().map(move |reason| format!("{side} schema: {reason}")))
             .collect();
@@ -219,22 +337,22 @@ impl<'a> FunctionDeclaration<'a> {
             let (more, name) = (description.len() - shown.len(), function.expression());
             lines.push(format!("(Cut: {more} more bytes. `await describe(\"{name}\")` returns all of it.)"));
         }
-        for (tag, doc) in [("@param args", Some(&args.doc)), ("@returns", result.map(|result| &result.doc))] {
-            let new = doc.filter(|doc| !doc.is_empty() && !lines.contains(doc));
-            lines.extend(new.map(|doc| format!("{tag} {doc}")));
+        let words = [("@param args", Some(args)), ("@returns", result)];
+        for (tag, words) in words.map(|(tag, side)| (tag, side.map(|side| printer.words(&side.ty)))) {
+            let new = words.filter(|words| !words.is_empty() && !lines.iter().any(|line| line == words));
+            lines.extend(new.map(|words| format!("{tag} {words}")));
         }
         let shown = warnings.iter().take(WARNINGS_SHOWN_MAX);
         lines.extend(shown.map(|warning| comment::one_line(&format!("Warning: {warning}"))));
 
         let mark = if args.takes_empty_object { "?" } else { "" };
-        let args = if takes_no_argument(&tool.input_schema) { "{}" } else { &args.text };
-        let result = result.map_or("unknown", |result| &result.text);
-        let signature = format!("(args{mark}: {args}): Promise<{result}>;\n");
+        let takes = if takes_no_argument(&tool.input_schema) { "{}".to_owned() } else { printer.ty(&args.ty) };
+        let answers = result.map_or_else(|| "unknown".to_owned(), |result| printer.ty(&result.ty));
         FunctionDeclaration {
             function,
-            types: definitions,
+            types: types.iter().flat_map(|ty| &ty.uses).copied().collect(),
             comment: comment::block(&lines),
-            signature,
+            signature: format!("(args{mark}: {takes}): Promise<{answers}>;\n"),
             has_unknown_result: tool.output_schema.is_none(),
             warnings,
         }
@@ -255,6 +373,21 @@ impl<'a> FunctionDeclaration<'a> {
     }
 }
 
+/// The types that functions of more than one scope need.
+fn shared_types(groups: &[&[&FunctionDeclaration]]) -> BTreeSet<usize> {
+    let mut scope_of: BTreeMap<usize, &Option<String>> = BTreeMap::new();
+    let mut shared = BTreeSet::new();
+    for declared in groups.iter().copied().flatten() {
+        for ty in &declared.types {
+            let namespace = &declared.function.namespace;
+            if *scope_of.entry(*ty).or_insert(namespace) != namespace {
+                shared.insert(*ty);
+            }
+        }
+    }
+    shared
+}
+
 /// A tool without parameters, as most servers write it: anything is allowed, nothing is meant.
 fn takes_no_argument(input_schema: &Value) -> bool {
     let Value::Object(fields) = input_schema else {
@@ -268,55 +401,6 @@ fn takes_no_argument(input_schema: &Value) -> bool {
             "$defs" | "$id" | "$schema" | "definitions" | "description" | "title" => true,
             _ => false,
         })
-}
-
-/// The blocks, in the order of their names.
-fn text(mut blocks: Vec<&FunctionDeclaration>) -> String {
-    blocks.sort_by_key(|block| (&block.function.namespace, &block.function.identifier));
-    let note = if blocks.iter().any(|block| block.has_unknown_result) { Declarations::UNKNOWN_NOTE } else { "" };
-    format!("{note}{}", scopes(&blocks))
-}
-
-/// The blocks, which stand in order, each in its scope.
-fn scopes(order: &[&FunctionDeclaration]) -> String {
-    let mut scopes = Vec::new();
-    for members in order.chunk_by(|left, right| left.function.namespace == right.function.namespace) {
-        // A namespace with an `export` exports nothing else, so it stands on its own.
-        let (reserved, plain): (Vec<&FunctionDeclaration>, Vec<&FunctionDeclaration>) =
-            members.iter().partition(|block| block.function.namespace.is_some() && block.is_reserved());
-        let shared: BTreeSet<&str> = plain.iter().flat_map(|block| block.types.keys()).map(String::as_str).collect();
-        if !plain.is_empty() {
-            scopes.push(scope(&plain, &BTreeSet::new()));
-        }
-        scopes.extend(reserved.chunks(1).map(|block| scope(block, &shared)));
-    }
-    scopes.join("\n")
-}
-
-/// `known` are the types that the scope has already.
-fn scope(group: &[&FunctionDeclaration], known: &BTreeSet<&str>) -> String {
-    let types: BTreeMap<&str, &str> = group
-        .iter()
-        .flat_map(|block| &block.types)
-        .map(|(name, declaration)| (name.as_str(), declaration.as_str()))
-        .filter(|(name, _)| !known.contains(name))
-        .collect();
-    let types: String = types.into_values().collect();
-    match &group[0].function.namespace {
-        None => {
-            let functions = group.iter().map(|block| {
-                let FunctionDeclaration { function, comment, signature, .. } = block;
-                format!("{comment}declare function {}{signature}", function.identifier)
-            });
-            let functions: Vec<String> = functions.collect();
-            [types, functions.join("\n")].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
-        }
-        Some(namespace) => {
-            let functions: String = group.iter().map(|block| block.member()).collect();
-            let members = format!("{types}{functions}");
-            format!("declare namespace {namespace} {{\n  {}\n}}\n", indented(members.trim_end()))
-        }
-    }
 }
 
 #[cfg(test)]

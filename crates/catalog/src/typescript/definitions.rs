@@ -1,12 +1,12 @@
 //! Which types get a name, and what name.
 //!
-//! A name tells its content: it ends in a number made from the text. So the same type has the
-//! same name in every tool and stands once, and no further tool can change what a name means.
+//! A name tells its content: it ends in a number made from it. So the same type has the same name in every tool and stands
+//! once, and no further tool can change what a name means.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::fingerprint::{Parts, comment_bytes, mix, mix_text};
 use super::meet::meet;
-use super::printer::Printer;
 use super::reader::Read;
 use super::repeats;
 use super::shape::{Type, TypeShape};
@@ -15,42 +15,126 @@ use super::shape::{Type, TypeShape};
 pub(super) const INLINE_BYTES_MAX: usize = 80;
 
 /// The types of some schemas that are shown together, with the names by which they know each other.
+#[derive(Debug, Default)]
 pub(super) struct Definitions {
     /// One for each schema.
     pub(super) roots: Vec<Type>,
     pub(super) names: Vec<String>,
     pub(super) bodies: Vec<Type>,
+    fingerprints: Vec<u64>,
+    /// Whether the name is one that a schema has for the type.
+    is_given: Vec<bool>,
     /// For each schema, what in it could not be used.
     pub(super) warnings: Vec<BTreeSet<String>>,
 }
 
 impl Definitions {
+    /// The types of schemas that refer to nothing outside of themselves.
     pub(super) fn of(reads: Vec<Read>) -> Definitions {
-        let mut definitions =
-            Definitions { roots: Vec::new(), names: Vec::new(), bodies: Vec::new(), warnings: Vec::new() };
+        let mut definitions = Definitions::default();
         for mut read in reads {
             break_loops(&mut read);
             let offset = definitions.names.len();
-            shift(&mut read.root, offset);
+            shift(&mut read.root, &|index| index + offset);
             definitions.roots.push(read.root);
             definitions.warnings.push(read.warnings);
             for (name, mut body) in read.definitions {
-                shift(&mut body, offset);
+                shift(&mut body, &|index| index + offset);
                 definitions.names.push(name);
                 definitions.bodies.push(body);
+                definitions.is_given.push(true);
             }
         }
-        definitions.inline();
-        repeats::name(&mut definitions);
-        definitions.number();
+        if !definitions.bodies.is_empty() {
+            definitions.inline();
+            definitions.fingerprints = definitions.fingerprinted();
+        }
         definitions
     }
 
-    /// The positions of the definitions that the roots lead to, in the order in which they do.
-    pub(super) fn used(&self) -> Vec<usize> {
+    /// About how many bytes the types take.
+    pub(super) fn bytes(&self) -> usize {
+        let mut parts = Parts::default();
+        let used = self.used().into_iter().map(|index| &self.bodies[index]);
+        let types = self.roots.iter().chain(used);
+        types.map(|ty| parts.read(ty, &self.fingerprints).bytes + comment_bytes(&ty.doc)).sum()
+    }
+
+    /// Adds types that are shown with these. What is defined here already is not defined again.
+    pub(super) fn append(&mut self, more: Definitions, known: &mut BTreeMap<u64, usize>) {
+        let mut places = Vec::with_capacity(more.names.len());
+        for (name, fingerprint) in more.names.into_iter().zip(more.fingerprints) {
+            let new = self.names.len();
+            let place = *known.entry(fingerprint).or_insert(new);
+            if place == new {
+                self.names.push(name);
+                self.fingerprints.push(fingerprint);
+                self.is_given.push(true);
+                self.bodies.push(Type::unknown());
+            } else if is_better(&name, &self.names[place]) {
+                self.names[place] = name;
+            }
+            places.push((place, place == new));
+        }
+        for (mut body, (place, is_new)) in more.bodies.into_iter().zip(&places) {
+            if *is_new {
+                shift(&mut body, &|index| places[index].0);
+                self.bodies[*place] = body;
+            }
+        }
+        for mut root in more.roots {
+            shift(&mut root, &|index| places[index].0);
+            self.roots.push(root);
+        }
+        self.warnings.extend(more.warnings);
+    }
+
+    /// Gives names to all that is shown more than once.
+    pub(super) fn named(mut self) -> Definitions {
+        let fingerprints = std::mem::take(&mut self.fingerprints);
+        self.fingerprints.clone_from(&fingerprints);
+        repeats::name(&mut self, &fingerprints);
+        self.number();
+        self
+    }
+
+    /// Adds a type that no schema has a name for.
+    pub(super) fn add(&mut self, name: String, body: Type, fingerprint: u64) {
+        self.names.push(name);
+        self.bodies.push(body);
+        self.fingerprints.push(fingerprint);
+        self.is_given.push(false);
+    }
+
+    /// Of several names for one type the shortest is taken, whatever order the tools have; but first those of schemas.
+    pub(super) fn rename(&mut self, index: usize, name: String) {
+        if !self.is_given[index] && is_better(&name, &self.names[index]) {
+            self.names[index] = name;
+        }
+    }
+
+    /// The positions of the definitions that some of the roots lead to, in the order in which they do.
+    pub(super) fn used_by(&self, roots: &[Type]) -> Vec<usize> {
         let mut from_roots = Vec::new();
-        self.roots.iter().for_each(|root| names_in(root, DefinitionReach::Everywhere, &mut from_roots));
-        reached(from_roots, &edges(self.bodies.iter(), DefinitionReach::Everywhere))
+        for root in roots {
+            names_in(root, DefinitionReach::Everywhere, &mut from_roots);
+        }
+        let mut seen = BTreeSet::new();
+        let mut order = Vec::new();
+        from_roots.reverse();
+        while let Some(index) = from_roots.pop() {
+            if seen.insert(index) {
+                order.push(index);
+                let mut inner = Vec::new();
+                names_in(&self.bodies[index], DefinitionReach::Everywhere, &mut inner);
+                from_roots.extend(inner.into_iter().rev());
+            }
+        }
+        order
+    }
+
+    fn used(&self) -> Vec<usize> {
+        self.used_by(&self.roots)
     }
 
     /// Puts short definitions where they are used, beginning with those that use no other.
@@ -61,10 +145,11 @@ impl Definitions {
         // A definition reaches more than each one it uses, unless that one leads back to it.
         order.sort_by_key(|&index| reaches[index].len());
         let mut short: Vec<Option<Type>> = self.bodies.iter().map(|_| None).collect();
+        let unnumbered = vec![0; self.bodies.len()];
         for index in order {
             let body = replaced(std::mem::replace(&mut self.bodies[index], Type::unknown()), &short);
             let is_recursive = reaches[index].contains(&index);
-            if !is_recursive && (Printer { names: &self.names }).ty(&body).len() <= INLINE_BYTES_MAX {
+            if !is_recursive && Parts::default().read(&body, &unnumbered).bytes <= INLINE_BYTES_MAX {
                 short[index] = Some(body);
             } else {
                 self.bodies[index] = body;
@@ -75,23 +160,41 @@ impl Definitions {
         }
     }
 
+    /// The same number for definitions that read the same. Those that lead back to themselves are told apart by their
+    /// names too.
+    fn fingerprinted(&self) -> Vec<u64> {
+        let edges = edges(self.bodies.iter(), DefinitionReach::Everywhere);
+        let reaches: Vec<Vec<usize>> = edges.iter().map(|from| reached(from.clone(), &edges)).collect();
+        let by_name: Vec<u64> = self.names.iter().map(|name| mix_text(17, name)).collect();
+        let local: Vec<u64> = self.bodies.iter().map(|body| Parts::default().read(body, &by_name).whole).collect();
+        let mut fingerprints = by_name.clone();
+        let mut order: Vec<usize> = (0..self.bodies.len()).collect();
+        order.sort_by_key(|&index| (!reaches[index].contains(&index), reaches[index].len()));
+        for index in order {
+            fingerprints[index] = if reaches[index].contains(&index) {
+                reaches[index].iter().fold(mix(by_name[index], local[index]), |hash, inner| {
+                    mix(mix(hash, by_name[*inner]), local[*inner])
+                })
+            } else {
+                Parts::default().read(&self.bodies[index], &fingerprints).whole
+            };
+        }
+        fingerprints
+    }
+
     /// Adds the numbers to the names.
     fn number(&mut self) {
-        let printer = Printer { names: &self.names };
-        let texts: Vec<String> = self.bodies.iter().map(|body| format!("{}={}", body.doc, printer.ty(body))).collect();
-        let edges = edges(self.bodies.iter(), DefinitionReach::Everywhere);
-        let mut numbers = Vec::new();
-        for index in 0..self.names.len() {
-            let mut hash = fnv(FNV_OFFSET, &texts[index]);
-            for inner in reached(edges[index].clone(), &edges) {
-                hash = fnv(fnv(hash, &self.names[inner]), &texts[inner]);
-            }
-            numbers.push(hash % 1_000_000);
-        }
-        for (name, number) in self.names.iter_mut().zip(numbers) {
-            *name = format!("{name}_{number:06}");
+        let mut taken: BTreeMap<String, u64> = BTreeMap::new();
+        for (name, fingerprint) in self.names.iter_mut().zip(&self.fingerprints) {
+            let short = format!("{name}_{:06}", fingerprint % 1_000_000);
+            let is_free = *taken.entry(short.clone()).or_insert(*fingerprint) == *fingerprint;
+            *name = if is_free { short } else { format!("{name}_{fingerprint}") };
         }
     }
+}
+
+fn is_better(name: &str, other: &str) -> bool {
+    (name.len(), name) < (other.len(), other)
 }
 
 /// A definition that contains itself for the same value, such as `type A = A | B`, has no meaning, and TypeScript refuses
@@ -106,11 +209,11 @@ fn break_loops(read: &mut Read) {
     }
 }
 
-fn shift(ty: &mut Type, offset: usize) {
+fn shift(ty: &mut Type, place: &impl Fn(usize) -> usize) {
     if let TypeShape::Named(index) = &mut ty.shape {
-        *index += offset;
+        *index = place(*index);
     }
-    ty.shape.parts_mut().into_iter().for_each(|part| shift(part, offset));
+    ty.shape.for_each_part_mut(&mut |part| shift(part, place));
 }
 
 /// Which definitions inside a type count.
@@ -137,7 +240,7 @@ fn names_in(ty: &Type, reach: DefinitionReach, names: &mut Vec<usize>) {
         _ if reach == DefinitionReach::SameValue => return,
         _ => {}
     }
-    ty.shape.parts().into_iter().for_each(|part| names_in(part, reach, names));
+    ty.shape.for_each_part(&mut |part| names_in(part, reach, names));
 }
 
 /// Everything that the edges lead to from there, in the order of reading.
@@ -156,9 +259,7 @@ fn reached(mut open: Vec<usize>, edges: &[Vec<usize>]) -> Vec<usize> {
 
 /// The type with short definitions in the place of their names.
 fn replaced(mut ty: Type, short: &[Option<Type>]) -> Type {
-    for part in ty.shape.parts_mut() {
-        *part = replaced(std::mem::replace(part, Type::unknown()), short);
-    }
+    ty.shape.for_each_part_mut(&mut |part| *part = replaced(std::mem::replace(part, Type::unknown()), short));
     let doc = ty.doc;
     let mut ty = match ty.shape {
         TypeShape::Named(index) => match &short[index] {
@@ -173,12 +274,4 @@ fn replaced(mut ty: Type, short: &[Option<Type>]) -> Type {
     let inner = std::mem::replace(&mut ty.doc, doc);
     ty.add_doc(&inner);
     ty
-}
-
-const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-
-/// FNV-1a: the number is part of what models see, so it must be the same everywhere and always.
-fn fnv(hash: u64, text: &str) -> u64 {
-    let bytes = text.bytes().chain([0]);
-    bytes.fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -35,8 +35,12 @@ impl Kinds {
         Ok(Some(if is_nullable(fields) { declared.with(Kinds::NULL) } else { declared }))
     }
 
-    /// What a schema without `type` was written for.
-    pub(super) fn implied(fields: &Map<String, Value>) -> Kinds {
+    /// What a schema without `type` was written for, in a place for these kinds of value.
+    pub(super) fn implied_in(fields: &Map<String, Value>, place: Kinds) -> Kinds {
+        if place == Kinds::ALL { Kinds::implied(fields) } else { place }
+    }
+
+    fn implied(fields: &Map<String, Value>) -> Kinds {
         const FOR_OBJECTS: &[&str] = &["additionalProperties", "patternProperties", "properties", "required"];
         const FOR_ARRAYS: &[&str] = &["items", "prefixItems"];
         let has = |keywords: &[&str]| keywords.iter().any(|keyword| fields.contains_key(*keyword));

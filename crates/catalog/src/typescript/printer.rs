@@ -1,4 +1,10 @@
 //! Writes types as TypeScript.
+//!
+//! Comments stand on their own lines, above a property, a member of a union or a declaration. Words about a part that has
+//! no line of its own, such as an item of a tuple, join the comment above.
+
+use std::borrow::Cow;
+use std::fmt::Write;
 
 use super::literals::quoted;
 use super::meet::is_within;
@@ -9,7 +15,7 @@ const LINE_BYTES_MAX: usize = 90;
 /// What is known of unnamed properties, if it can be said shortly.
 const INDEX_BYTES_MAX: usize = 200;
 
-/// Writes types. Lines after the first are indented as if the first began at the margin.
+/// Writes types.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Printer<'a> {
     /// The names of definitions, by their positions.
@@ -26,92 +32,213 @@ enum TypePosition {
 }
 
 impl Printer<'_> {
+    /// The type as it stands at the margin.
     pub(super) fn ty(&self, ty: &Type) -> String {
-        self.shape(&ty.shape)
+        let mut out = String::new();
+        self.shape(&mut out, &ty.shape, 0, TypePosition::Alone);
+        out
     }
 
-    pub(super) fn shape(&self, shape: &TypeShape) -> String {
-        self.placed(shape, TypePosition::Alone)
+    /// `/** … */` and `type NAME = …;`
+    pub(super) fn declaration(&self, name: &str, ty: &Type) -> String {
+        let mut out = String::new();
+        self.comment(&mut out, ty, 0);
+        out.push_str("type ");
+        out.push_str(name);
+        out.push_str(" = ");
+        self.shape(&mut out, &ty.shape, 0, TypePosition::Alone);
+        out.push_str(";\n");
+        out
     }
 
-    fn placed(&self, shape: &TypeShape, place: TypePosition) -> String {
-        match shape {
-            TypeShape::Unknown => "unknown".to_owned(),
-            TypeShape::Never => "never".to_owned(),
-            TypeShape::Null => "null".to_owned(),
-            TypeShape::Boolean => "boolean".to_owned(),
-            TypeShape::Number => "number".to_owned(),
-            TypeShape::String => "string".to_owned(),
-            TypeShape::Literal(Literal::Boolean(value)) => value.to_string(),
-            TypeShape::Literal(Literal::Number(text) | Literal::String(text)) => text.clone(),
-            TypeShape::Array(items) => format!("{}[]", self.placed(&items.shape, TypePosition::BeforeBrackets)),
-            TypeShape::Tuple(tuple) => self.tuple(tuple),
-            TypeShape::Object(object) => self.object(object),
-            TypeShape::Union(members) => self.joined(members, " | ", TypePosition::InUnion, place),
-            TypeShape::Intersection(members) => self.joined(members, " & ", TypePosition::InIntersection, place),
-            TypeShape::Named(index) => self.names[*index].clone(),
+    /// What the comment above a type says: its own words, and those of parts that have no line of their own.
+    pub(super) fn words<'t>(&self, ty: &'t Type) -> Cow<'t, str> {
+        let mut inner = String::new();
+        self.inner_words(&ty.shape, &mut inner);
+        match (ty.doc.is_empty(), inner.is_empty()) {
+            (_, true) => Cow::Borrowed(&ty.doc),
+            (true, false) => Cow::Owned(inner),
+            (false, false) => Cow::Owned(format!("{}; {inner}", ty.doc)),
         }
     }
 
-    fn joined(&self, members: &[Type], operator: &str, inner: TypePosition, outer: TypePosition) -> String {
-        let members = members.iter().map(|member| {
-            let text = self.placed(&member.shape, inner);
-            if member.doc.is_empty() { text } else { format!("/** {} */ {text}", member.doc) }
-        });
-        let text = members.collect::<Vec<_>>().join(operator);
-        if outer > inner { format!("({text})") } else { text }
+    fn inner_words(&self, shape: &TypeShape, out: &mut String) {
+        let mut add = |label: &dyn std::fmt::Display, ty: &Type| {
+            let words = self.words(ty);
+            if !words.is_empty() {
+                let separator = if out.is_empty() { "" } else { "; " };
+                // Writing to a string cannot fail.
+                write!(out, "{separator}{label}: {words}").unwrap_or_default();
+            }
+        };
+        match shape {
+            TypeShape::Array(items) => add(&"each", items),
+            TypeShape::Tuple(tuple) => {
+                tuple.items.iter().enumerate().for_each(|(index, item)| add(&format_args!("[{index}]"), item));
+                tuple.rest.iter().for_each(|rest| add(&"then each", rest));
+            }
+            TypeShape::Object(object) if object.properties.is_empty() => {
+                object.rest.part().into_iter().for_each(|rest| add(&"each", rest));
+            }
+            TypeShape::Union(members) | TypeShape::Intersection(members) if !has_lines(members) => {
+                for member in members.iter().filter(|member| has_words(member)) {
+                    add(&self.ty(member), member);
+                }
+            }
+            _ => {}
+        }
     }
 
-    fn tuple(&self, tuple: &Tuple) -> String {
-        let mut items: Vec<String> = Vec::new();
+    fn comment(&self, out: &mut String, ty: &Type, indent: usize) {
+        let words = self.words(ty);
+        if !words.is_empty() {
+            out.push_str("/** ");
+            out.push_str(&words);
+            out.push_str(" */");
+            line(out, indent);
+        }
+    }
+
+    fn shape(&self, out: &mut String, shape: &TypeShape, indent: usize, place: TypePosition) {
+        match shape {
+            TypeShape::Array(items) => {
+                self.shape(out, &items.shape, indent, TypePosition::BeforeBrackets);
+                out.push_str("[]");
+            }
+            TypeShape::Tuple(tuple) => self.tuple(out, tuple, indent),
+            TypeShape::Object(object) => self.object(out, object, indent),
+            TypeShape::Union(members) => self.joined(out, members, '|', indent, TypePosition::InUnion, place),
+            TypeShape::Intersection(members) => {
+                self.joined(out, members, '&', indent, TypePosition::InIntersection, place);
+            }
+            TypeShape::Named(index) => out.push_str(&self.names[*index]),
+            _ => out.push_str(word(shape)),
+        }
+    }
+
+    fn joined(
+        &self,
+        out: &mut String,
+        members: &[Type],
+        operator: char,
+        indent: usize,
+        inner: TypePosition,
+        outer: TypePosition,
+    ) {
+        let is_placed = outer > inner;
+        if is_placed {
+            out.push('(');
+        }
+        if has_lines(members) {
+            // `name: ` goes on in the next line.
+            out.truncate(out.trim_end_matches(' ').len());
+            for member in members {
+                line(out, indent + 1);
+                self.comment(out, member, indent + 1);
+                out.push(operator);
+                out.push(' ');
+                self.shape(out, &member.shape, indent + 1, inner);
+            }
+            if is_placed {
+                line(out, indent);
+            }
+        } else {
+            for (index, member) in members.iter().enumerate() {
+                if index > 0 {
+                    out.push(' ');
+                    out.push(operator);
+                    out.push(' ');
+                }
+                self.shape(out, &member.shape, indent, inner);
+            }
+        }
+        if is_placed {
+            out.push(')');
+        }
+    }
+
+    fn tuple(&self, out: &mut String, tuple: &Tuple, indent: usize) {
+        out.push('[');
         for (index, item) in tuple.items.iter().enumerate() {
-            let doc = if item.doc.is_empty() { String::new() } else { format!("/** {} */ ", item.doc) };
-            items.push(if index < tuple.required {
-                format!("{doc}{}", self.ty(item))
+            if index > 0 {
+                out.push_str(", ");
+            }
+            if index < tuple.required {
+                self.shape(out, &item.shape, indent, TypePosition::Alone);
             } else {
-                format!("{doc}{}?", self.placed(&item.shape, TypePosition::BeforeBrackets))
-            });
+                self.shape(out, &item.shape, indent, TypePosition::BeforeBrackets);
+                out.push('?');
+            }
         }
         if let Some(rest) = &tuple.rest {
-            items.push(format!("...{}[]", self.placed(&rest.shape, TypePosition::BeforeBrackets)));
+            out.push_str(if tuple.items.is_empty() { "..." } else { ", ..." });
+            self.shape(out, &rest.shape, indent, TypePosition::BeforeBrackets);
+            out.push_str("[]");
         }
-        format!("[{}]", items.join(", "))
+        out.push(']');
     }
 
-    fn object(&self, object: &Object) -> String {
+    fn object(&self, out: &mut String, object: &Object, indent: usize) {
         if object.properties.is_empty() {
-            return self.record(&object.rest);
+            return self.record(out, &object.rest, indent);
         }
-        let mut members: Vec<String> = object.properties.iter().map(|property| self.property(property)).collect();
-        members.extend(self.index(object));
-        let has_docs = object.properties.iter().any(|property| !property.value.doc.is_empty());
-        let bytes: usize = members.iter().map(|member| member.len() + 2).sum();
-        if !has_docs && bytes <= LINE_BYTES_MAX && !members.iter().any(|member| member.contains('\n')) {
-            return format!("{{ {} }}", members.join("; "));
+        let index = self.index(object);
+        let is_line = self.room_after_object(object, index.as_deref(), LINE_BYTES_MAX).is_some();
+        let inner = indent + 1;
+        out.push('{');
+        let begin = |out: &mut String| if is_line { out.push(' ') } else { line(out, inner) };
+        for property in &object.properties {
+            begin(out);
+            self.comment(out, &property.value, inner);
+            key(out, &property.name);
+            out.push_str(if property.presence == Presence::Optional { "?: " } else { ": " });
+            self.shape(out, &property.value.shape, inner, TypePosition::Alone);
+            out.push(';');
         }
-        format!("{{\n  {};\n}}", indented(&members.join(";\n")))
-    }
-
-    fn property(&self, property: &Property) -> String {
-        let doc = &property.value.doc;
-        let doc = if doc.is_empty() { String::new() } else { format!("/** {doc} */\n") };
-        let mark = if property.presence == Presence::Optional { "?" } else { "" };
-        format!("{doc}{}{mark}: {}", key(&property.name), self.ty(&property.value))
+        if let Some(index) = index {
+            begin(out);
+            object.rest.part().into_iter().for_each(|rest| self.comment(out, rest, inner));
+            out.push_str(&index);
+            out.push(';');
+        }
+        if is_line {
+            // The last member of a line needs no separator.
+            out.pop();
+            out.push_str(" }");
+        } else {
+            line(out, indent);
+            out.push('}');
+        }
     }
 
     /// An object without named properties. A definition may not stand in its own `Record`.
-    fn record(&self, rest: &OtherProperties) -> String {
+    fn record(&self, out: &mut String, rest: &OtherProperties, indent: usize) {
         match rest {
-            OtherProperties::Open | OtherProperties::Any => "Record<string, unknown>".to_owned(),
-            OtherProperties::Closed => "Record<string, never>".to_owned(),
-            OtherProperties::Of(ty) if has_names(&ty.shape) => format!("{{ [key: string]: {} }}", self.ty(ty)),
-            OtherProperties::Of(ty) => format!("Record<string, {}>", self.ty(ty)),
-            OtherProperties::Prefixed(prefix, ty) => format!("{{ {} }}", self.prefixed(prefix, ty)),
+            OtherProperties::Open | OtherProperties::Any => out.push_str("Record<string, unknown>"),
+            OtherProperties::Closed => out.push_str("Record<string, never>"),
+            OtherProperties::Of(ty) if has_names(&ty.shape) => {
+                out.push_str("{ [key: string]: ");
+                self.shape(out, &ty.shape, indent, TypePosition::Alone);
+                out.push_str(" }");
+            }
+            OtherProperties::Of(ty) => {
+                out.push_str("Record<string, ");
+                self.shape(out, &ty.shape, indent, TypePosition::Alone);
+                out.push('>');
+            }
+            OtherProperties::Prefixed(prefix, ty) => {
+                out.push_str("{ ");
+                self.prefixed(out, prefix, ty, indent);
+                out.push_str(" }");
+            }
         }
     }
 
-    fn prefixed(&self, prefix: &str, ty: &Type) -> String {
-        format!("[key: `{prefix}${{string}}`]: {}", self.ty(ty))
+    fn prefixed(&self, out: &mut String, prefix: &str, ty: &Type, indent: usize) {
+        out.push_str("[key: `");
+        out.push_str(prefix);
+        out.push_str("${string}`]: ");
+        self.shape(out, &ty.shape, indent, TypePosition::Alone);
     }
 
     /// TypeScript wants the type of unnamed properties to have room for the named ones.
@@ -119,17 +246,20 @@ impl Printer<'_> {
         let rest = match &object.rest {
             OtherProperties::Open | OtherProperties::Closed => return None,
             OtherProperties::Any => return Some("[key: string]: unknown".to_owned()),
-            OtherProperties::Prefixed(prefix, ty) => return Some(self.prefixed(prefix, ty)),
+            OtherProperties::Prefixed(prefix, ty) => {
+                let mut text = String::new();
+                self.prefixed(&mut text, prefix, ty, 0);
+                return Some(text);
+            }
             OtherProperties::Of(ty) => ty,
         };
-        let mut members = vec![(**rest).clone()];
+        let mut members = vec![without_words(rest)];
         for property in &object.properties {
             if !members.iter().any(|member| is_within(&property.value.shape, &member.shape)) {
-                members.push(Type::of(property.value.shape.clone()));
+                members.push(without_words(&property.value));
             }
         }
-        let mut union = Type::union(members);
-        union.doc.clear();
+        let union = Type::union(members);
         let mut text = self.ty(&union);
         if object.properties.iter().any(|property| property.presence == Presence::Optional) && !union.is_unknown() {
             text.push_str(" | undefined");
@@ -139,6 +269,49 @@ impl Printer<'_> {
         }
         Some(format!("[key: string]: {text}"))
     }
+
+    /// What is left of a line after this type; `None` if it takes more, or has words above a part of it.
+    fn room_after(&self, shape: &TypeShape, room: usize) -> Option<usize> {
+        match shape {
+            TypeShape::Array(items) => self.room_after_type(items, room.checked_sub(4)?),
+            TypeShape::Tuple(tuple) => {
+                let items = tuple.items.iter().chain(tuple.rest.as_deref());
+                items.into_iter().try_fold(room, |room, item| self.room_after_type(item, room.checked_sub(4)?))
+            }
+            TypeShape::Object(object) => {
+                let index = if object.properties.is_empty() { None } else { self.index(object) };
+                self.room_after_object(object, index.as_deref(), room)
+            }
+            TypeShape::Union(members) | TypeShape::Intersection(members) => {
+                members.iter().try_fold(room, |room, member| self.room_after_type(member, room.checked_sub(3)?))
+            }
+            TypeShape::Named(index) => room.checked_sub(self.names[*index].len()),
+            _ => room.checked_sub(word(shape).len()),
+        }
+    }
+
+    fn room_after_type(&self, ty: &Type, room: usize) -> Option<usize> {
+        if ty.doc.is_empty() { self.room_after(&ty.shape, room) } else { None }
+    }
+
+    fn room_after_object(&self, object: &Object, index: Option<&str>, room: usize) -> Option<usize> {
+        let mut room = room;
+        if object.properties.is_empty() {
+            room = room.checked_sub("Record<string, unknown>".len())?;
+        }
+        for Property { name, value, .. } in &object.properties {
+            room = self.room_after_type(value, room.checked_sub(name.len() + 4)?)?;
+        }
+        if let Some(part) = object.rest.part() {
+            room = self.room_after_type(part, room)?;
+        }
+        room.checked_sub(index.map_or(0, |index| index.len() + 2))
+    }
+}
+
+fn line(out: &mut String, indent: usize) {
+    out.push('\n');
+    (0..indent).for_each(|_| out.push_str("  "));
 }
 
 /// The text as it stands inside braces.
@@ -146,10 +319,59 @@ pub(super) fn indented(text: &str) -> String {
     text.replace('\n', "\n  ")
 }
 
-fn key(name: &str) -> String {
-    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '$';
-    let is_plain = name.chars().all(is_word) && name.chars().next().is_some_and(|first| !first.is_ascii_digit());
-    if is_plain { name.to_owned() } else { quoted(name) }
+/// Types that are one word, or a literal.
+fn word(shape: &TypeShape) -> &str {
+    match shape {
+        TypeShape::Never => "never",
+        TypeShape::Null => "null",
+        TypeShape::Boolean => "boolean",
+        TypeShape::Number => "number",
+        TypeShape::String => "string",
+        TypeShape::Literal(Literal::Boolean(true)) => "true",
+        TypeShape::Literal(Literal::Boolean(false)) => "false",
+        TypeShape::Literal(Literal::Number(text) | Literal::String(text)) => text,
+        _ => "unknown",
+    }
+}
+
+/// Whether the type may stand in words about itself.
+fn is_short(shape: &TypeShape) -> bool {
+    match shape {
+        TypeShape::Array(items) => is_short(&items.shape),
+        TypeShape::Object(object) => object.is_any(),
+        TypeShape::Tuple(_) | TypeShape::Union(_) | TypeShape::Intersection(_) => false,
+        _ => true,
+    }
+}
+
+/// Whether members of a union stand on lines of their own, below comments.
+fn has_lines(members: &[Type]) -> bool {
+    members.iter().any(|member| !is_short(&member.shape) && has_words(member))
+}
+
+/// Whether there are words about the type, or about a part that has no line of its own.
+fn has_words(ty: &Type) -> bool {
+    !ty.doc.is_empty()
+        || match &ty.shape {
+            TypeShape::Array(items) => has_words(items),
+            TypeShape::Tuple(tuple) => tuple.items.iter().chain(tuple.rest.as_deref()).any(has_words),
+            TypeShape::Object(object) if object.properties.is_empty() => object.rest.part().is_some_and(has_words),
+            TypeShape::Union(members) | TypeShape::Intersection(members) => members.iter().any(has_words),
+            _ => false,
+        }
+}
+
+/// The type without comments anywhere in it.
+fn without_words(ty: &Type) -> Type {
+    let mut ty = Type::of(ty.shape.clone());
+    ty.shape.for_each_part_mut(&mut |part| *part = without_words(part));
+    ty
+}
+
+fn key(out: &mut String, name: &str) {
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$';
+    let is_plain = name.bytes().all(is_word) && name.bytes().next().is_some_and(|first| !first.is_ascii_digit());
+    if is_plain { out.push_str(name) } else { out.push_str(&quoted(name)) }
 }
 
 fn has_names(shape: &TypeShape) -> bool {

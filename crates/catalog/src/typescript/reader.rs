@@ -10,6 +10,7 @@ use super::literals;
 use super::meet::meet;
 use super::shape::{Object, OtherProperties, Presence, Property, Tuple, Type, TypeShape};
 use crate::references::resolve;
+use crate::repair::ignores_beside_references;
 use crate::schema::is_deeper_than;
 use crate::text::prefix;
 use crate::tool::json_type_name;
@@ -28,6 +29,8 @@ pub(super) struct SchemaReader<'s> {
     root: &'s Value,
     /// Longer lists of values become their kind, with the first few in words.
     values_max: usize,
+    /// Up to draft 7, what stands beside a `$ref` says nothing.
+    references_stand_alone: bool,
     definitions: Vec<Definition<'s>>,
     by_address: BTreeMap<*const Value, usize>,
     nodes_left: u32,
@@ -64,6 +67,7 @@ impl<'s> SchemaReader<'s> {
         let mut reader = SchemaReader {
             root,
             values_max,
+            references_stand_alone: root.get("$schema").and_then(Value::as_str).is_some_and(ignores_beside_references),
             definitions: Vec::new(),
             by_address: BTreeMap::new(),
             nodes_left: NODES_MAX,
@@ -100,11 +104,17 @@ impl<'s> SchemaReader<'s> {
             Value::Object(fields) => fields,
             other => return self.unknown(format!("{} stands where a schema is expected", json_type_name(other))),
         };
+        if let Some(reference) = fields.get("$ref").filter(|_| self.references_stand_alone) {
+            let shape = self.reference(reference).shape;
+            return Type { shape, doc: words(fields, title, kinds) };
+        }
         let kinds = match Kinds::declared(fields) {
             Ok(Some(kinds)) => kinds,
-            Ok(None) if kinds == Kinds::ALL => Kinds::implied(fields),
-            Ok(None) => kinds,
-            Err(reason) => return self.unknown(reason),
+            Err(reason) => {
+                self.warnings.insert(reason);
+                Kinds::implied_in(fields, kinds)
+            }
+            Ok(None) => Kinds::implied_in(fields, kinds),
         };
         let own = self.own(fields, kinds, depth);
         let mut ty = self.combined(own, fields, kinds, depth);

@@ -1,84 +1,188 @@
-//! Objects that get a name though their schemas have none for them: those that a tool
-//! describes more than once, and long ones in results, which tools of one server often share.
+//! Types and long comments that stand more than once are written once, under a name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::definitions::{Definitions, INLINE_BYTES_MAX};
-use super::printer::Printer;
+use super::fingerprint::{Part, Parts, comment_bytes};
 use super::reader::base_name;
 use super::shape::{Type, TypeShape};
 
-/// An object in a result that takes more room than this has a name even if it stands once.
-const RESULT_BYTES_MAX: usize = 150;
+/// A comment that takes no more room than this is repeated: a name would take almost as much.
+const COMMENT_BYTES_MAX: usize = 60;
+/// About what a name takes, and what its declaration takes beside the type.
+const NAME_BYTES: usize = 16;
+const DECLARATION_BYTES: usize = 12;
 
-/// The first root is what a tool takes, the second what it answers.
-pub(super) fn name(definitions: &mut Definitions) {
-    let old_names = definitions.names.clone();
-    let printer = Printer { names: &old_names };
-    let mut search = RepeatSearch { printer, seen: BTreeSet::new(), found: BTreeMap::new() };
-    for (index, root) in definitions.roots.iter().enumerate() {
-        let bytes_max = if index == 0 { usize::MAX } else { RESULT_BYTES_MAX };
-        search.look_into(root, bytes_max);
+/// Names what is repeated among the roots and bodies. `named` are the fingerprints of the definitions.
+pub(super) fn name(definitions: &mut Definitions, named: &[u64]) {
+    let mut parts = Parts::default();
+    definitions.roots.iter().chain(&definitions.bodies).for_each(|ty| {
+        parts.read(ty, named);
+    });
+    let mut repeats = Repeats::default();
+    for (index, fingerprint) in named.iter().enumerate() {
+        repeats.found.insert(*fingerprint, Repeat { count: 1, bytes: 0, place: Some(index) });
     }
-    definitions.bodies.iter().for_each(|body| search.look_into(body, usize::MAX));
-    if search.found.is_empty() {
+    let mut at = 0;
+    for root in &definitions.roots {
+        let standing = if has_few_properties(root) { Standing::Named } else { Standing::Unnamed };
+        at = repeats.count(root, &parts.all, at, standing);
+    }
+    for body in &definitions.bodies {
+        at = repeats.count(body, &parts.all, at, Standing::Named);
+    }
+    repeats.found.retain(|_, repeat| repeat.place.is_some() && repeat.count > 1 || repeat.saves());
+    if repeats.found.is_empty() {
         return;
     }
-    let mut naming = Naming { printer, places: search.found, definitions };
+    let mut naming = Naming { found: repeats.found, parts: &parts.all, definitions, at: 0 };
     let mut roots = std::mem::take(&mut naming.definitions.roots);
     for root in &mut roots {
-        naming.name_parts(root, "Value");
+        if has_few_properties(root) {
+            naming.at += 1;
+            naming.name_parts(root, "Value");
+        } else {
+            naming.name(root, "Fields");
+        }
     }
     naming.definitions.roots = roots;
-    for (index, name) in old_names.iter().enumerate() {
+    for index in 0..named.len() {
         let mut body = std::mem::replace(&mut naming.definitions.bodies[index], Type::unknown());
-        naming.name_parts(&mut body, name);
+        let name = naming.definitions.names[index].clone();
+        naming.at += 1;
+        naming.name_parts(&mut body, &name);
         naming.definitions.bodies[index] = body;
     }
 }
 
-struct RepeatSearch<'a> {
-    printer: Printer<'a>,
-    seen: BTreeSet<String>,
-    /// The texts of objects that get a name.
-    found: BTreeMap<String, Option<usize>>,
+/// Of an object that wraps another, the other gets the name: that says more.
+fn has_few_properties(root: &Type) -> bool {
+    const FEW: usize = 2;
+    matches!(&root.shape, TypeShape::Object(object) if object.properties.len() <= FEW)
 }
 
-impl RepeatSearch<'_> {
-    fn look_into(&mut self, ty: &Type, bytes_max: usize) {
-        for part in ty.shape.parts() {
-            if let Some(text) = long_object(self.printer, &part.shape) {
-                let is_new = self.seen.insert(text.clone());
-                if !is_new || text.len() > bytes_max {
-                    self.found.insert(text, None);
-                }
-                if !is_new {
-                    // What is inside a repeated object is no repetition of its own.
-                    continue;
-                }
-            }
-            self.look_into(part, bytes_max);
-        }
+/// Whether a type may get a name where it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Unnamed,
+    /// It has one already, or is to have none.
+    Named,
+}
+
+#[derive(Debug)]
+struct Repeat {
+    count: usize,
+    bytes: usize,
+    /// The definition that it is.
+    place: Option<usize>,
+}
+
+impl Repeat {
+    /// Whether writing it once takes less room.
+    fn saves(&self) -> bool {
+        self.count > 1 && (self.count - 1) * self.bytes > (self.count + 1) * NAME_BYTES + DECLARATION_BYTES
     }
 }
 
-/// Objects are the same if they read the same.
-fn long_object(printer: Printer, shape: &TypeShape) -> Option<String> {
-    let TypeShape::Object(_) = shape else {
-        return None;
-    };
-    Some(printer.shape(shape)).filter(|text| text.len() > INLINE_BYTES_MAX)
+#[derive(Debug, Default)]
+struct Repeats {
+    /// By fingerprint.
+    found: BTreeMap<u64, Repeat>,
+}
+
+impl Repeats {
+    /// Counts the type and its parts, which begin at `at`; answers where those of the next type begin.
+    fn count(&mut self, ty: &Type, parts: &[Part], at: usize, standing: Standing) -> usize {
+        let part = parts[at];
+        if standing == Standing::Unnamed {
+            for (fingerprint, bytes) in candidates(ty, part) {
+                let repeat = self.found.entry(fingerprint).or_insert(Repeat { count: 0, bytes, place: None });
+                repeat.count += 1;
+                if repeat.count > 1 {
+                    // What is inside of a repeated type is no repetition of its own.
+                    return at + part.inner + 1;
+                }
+            }
+        }
+        let mut next = at + 1;
+        ty.shape.for_each_part(&mut |inner| next = self.count(inner, parts, next, Standing::Unnamed));
+        next
+    }
+}
+
+/// What of a type may have a name, by its fingerprint, and the room that this would save: the type with its comment if
+/// that is long, and the type alone.
+fn candidates(ty: &Type, part: Part) -> impl Iterator<Item = (u64, usize)> {
+    // Of a list, its items get the name.
+    let is_long = !matches!(ty.shape, TypeShape::Named(_) | TypeShape::Array(_)) && part.bytes > INLINE_BYTES_MAX;
+    let has_long_comment = comment_bytes(&ty.doc) > COMMENT_BYTES_MAX;
+    let is_whole = !ty.doc.is_empty() && (has_long_comment || is_long);
+    let whole = is_whole.then_some((part.whole, part.bytes + comment_bytes(&ty.doc)));
+    let shape = is_long.then_some((part.shape, part.bytes));
+    whole.into_iter().chain(shape)
 }
 
 struct Naming<'a> {
-    /// With the names from before, so that every object reads as it did when it was found.
-    printer: Printer<'a>,
-    /// Where each object is defined, once it is.
-    places: BTreeMap<String, Option<usize>>,
+    found: BTreeMap<u64, Repeat>,
+    parts: &'a [Part],
     definitions: &'a mut Definitions,
+    /// Where the parts of the next type begin.
+    at: usize,
 }
 
 impl Naming<'_> {
+    /// `property` is what the type would be called.
+    fn name(&mut self, ty: &mut Type, property: &str) {
+        let part = self.parts[self.at];
+        let end = self.at + part.inner + 1;
+        self.at += 1;
+        let is_found = |fingerprint| {
+            let mut candidates = candidates(ty, part);
+            candidates.any(|(candidate, _)| candidate == fingerprint) && self.found.contains_key(&fingerprint)
+        };
+        let (whole, shape) = (is_found(part.whole), is_found(part.shape));
+        if whole && !ty.doc.is_empty() {
+            let mut body = std::mem::replace(ty, Type::unknown());
+            let (index, is_new) = self.place(part.whole, property);
+            ty.shape = TypeShape::Named(index);
+            if is_new {
+                if shape {
+                    self.name_shape(&mut body, part, property);
+                } else {
+                    self.name_parts(&mut body, property);
+                }
+                self.definitions.bodies[index] = body;
+            }
+        } else if shape {
+            self.name_shape(ty, part, property);
+        } else {
+            self.name_parts(ty, property);
+        }
+        self.at = end;
+    }
+
+    fn name_shape(&mut self, ty: &mut Type, part: Part, property: &str) {
+        let (index, is_new) = self.place(part.shape, property);
+        let mut body = Type::of(std::mem::replace(&mut ty.shape, TypeShape::Named(index)));
+        if is_new {
+            self.name_parts(&mut body, property);
+            self.definitions.bodies[index] = body;
+        }
+    }
+
+    /// The definition of a repeated type, and whether it is new.
+    fn place(&mut self, fingerprint: u64, property: &str) -> (usize, bool) {
+        let new = self.definitions.names.len();
+        let repeat = self.found.get_mut(&fingerprint).expect("only found types are named");
+        let index = *repeat.place.get_or_insert(new);
+        if index == new {
+            self.definitions.add(base_name(property), Type::unknown(), fingerprint);
+        } else {
+            self.definitions.rename(index, base_name(property));
+        }
+        (index, index == new)
+    }
+
     fn name_parts(&mut self, ty: &mut Type, property: &str) {
         match &mut ty.shape {
             TypeShape::Object(object) => {
@@ -88,23 +192,7 @@ impl Naming<'_> {
                 object.rest.part_mut().into_iter().for_each(|part| self.name(part, property));
             }
             TypeShape::Array(items) => self.name(items, &singular(property)),
-            shape => shape.parts_mut().into_iter().for_each(|part| self.name(part, property)),
-        }
-    }
-
-    fn name(&mut self, ty: &mut Type, property: &str) {
-        let text = long_object(self.printer, &ty.shape);
-        let Some(place) = text.and_then(|text| self.places.get_mut(&text)) else {
-            return self.name_parts(ty, property);
-        };
-        let new = self.definitions.names.len();
-        let index = *place.get_or_insert(new);
-        let mut body = Type::of(std::mem::replace(&mut ty.shape, TypeShape::Named(index)));
-        if index == new {
-            self.definitions.names.push(base_name(property));
-            self.definitions.bodies.push(Type::unknown());
-            self.name_parts(&mut body, property);
-            self.definitions.bodies[new] = body;
+            shape => shape.for_each_part_mut(&mut |part| self.name(part, property)),
         }
     }
 }

@@ -146,36 +146,37 @@ impl Type {
 }
 
 impl TypeShape {
-    /// The types that this is made of, in the order of reading.
-    pub(super) fn parts(&self) -> Vec<&Type> {
+    /// Calls `each` with the types that this is made of, in the order of reading.
+    pub(super) fn for_each_part<'t>(&'t self, each: &mut impl FnMut(&'t Type)) {
         match self {
-            TypeShape::Array(items) => vec![items],
-            TypeShape::Tuple(tuple) => tuple.items.iter().chain(tuple.rest.as_deref()).collect(),
+            TypeShape::Array(items) => each(items),
+            TypeShape::Tuple(tuple) => tuple.items.iter().chain(tuple.rest.as_deref()).for_each(each),
             TypeShape::Object(object) => {
                 let named = object.properties.iter().map(|property| &property.value);
-                named.chain(object.rest.part()).collect()
+                named.chain(object.rest.part()).for_each(each);
             }
-            TypeShape::Union(members) | TypeShape::Intersection(members) => members.iter().collect(),
-            _ => Vec::new(),
+            TypeShape::Union(members) | TypeShape::Intersection(members) => members.iter().for_each(each),
+            _ => {}
         }
     }
 
-    pub(super) fn parts_mut(&mut self) -> Vec<&mut Type> {
+    /// The same, for changing them.
+    pub(super) fn for_each_part_mut(&mut self, each: &mut impl FnMut(&mut Type)) {
         match self {
-            TypeShape::Array(items) => vec![items],
-            TypeShape::Tuple(tuple) => tuple.items.iter_mut().chain(tuple.rest.as_deref_mut()).collect(),
+            TypeShape::Array(items) => each(items),
+            TypeShape::Tuple(tuple) => tuple.items.iter_mut().chain(tuple.rest.as_deref_mut()).for_each(each),
             TypeShape::Object(object) => {
                 let named = object.properties.iter_mut().map(|property| &mut property.value);
-                named.chain(object.rest.part_mut()).collect()
+                named.chain(object.rest.part_mut()).for_each(each);
             }
-            TypeShape::Union(members) | TypeShape::Intersection(members) => members.iter_mut().collect(),
-            _ => Vec::new(),
+            TypeShape::Union(members) | TypeShape::Intersection(members) => members.iter_mut().for_each(each),
+            _ => {}
         }
     }
 }
 
 impl OtherProperties {
-    fn part(&self) -> Option<&Type> {
+    pub(super) fn part(&self) -> Option<&Type> {
         match self {
             OtherProperties::Of(ty) | OtherProperties::Prefixed(_, ty) => Some(ty),
             OtherProperties::Open | OtherProperties::Any | OtherProperties::Closed => None,

@@ -31,70 +31,95 @@ pub struct TypeText {
 /// assert_eq!(dacapo_catalog::type_of(&schema, "List").text, "type List = (\"a\" | 1)[];\n");
 /// ```
 pub fn type_of(schema: &Value, name: &str) -> TypeText {
-    let Expressions { types, definitions, warnings } = Expressions::of(&[(schema, Kinds::ALL)], VALUES_MAX);
-    let mut text: String = definitions.into_values().collect();
-    for Expression { doc, text: body, .. } in types {
-        text.push_str(&declaration(&doc, name, &body));
+    let expressions = Expressions::of([vec![(schema, Kinds::ALL)]], VALUES_MAX);
+    let mut text = String::new();
+    for Expression { ty, uses, .. } in &expressions.types {
+        let mut names: Vec<&NamedType> = uses.iter().map(|index| &expressions.definitions[*index]).collect();
+        names.sort_unstable_by_key(|definition| &definition.name);
+        text.extend(names.into_iter().map(|definition| definition.text.as_str()));
+        text.push_str(&expressions.printer().declaration(name, ty));
     }
-    TypeText { text, warnings: warnings.into_iter().flatten().collect() }
+    TypeText { text, warnings: expressions.warnings.into_iter().flatten().collect() }
 }
 
 /// Schemas as types that are shown together.
 pub(super) struct Expressions {
     /// One for each schema.
     pub(super) types: Vec<Expression>,
-    /// The declarations that they need, by name.
-    pub(super) definitions: BTreeMap<String, String>,
+    /// The declarations that they need.
+    pub(super) definitions: Vec<NamedType>,
+    names: Vec<String>,
     /// For each schema, what in it could not be used.
     pub(super) warnings: Vec<BTreeSet<String>>,
 }
 
 pub(super) struct Expression {
-    pub(super) text: String,
-    /// What the schema says of itself, on one line.
-    pub(super) doc: String,
+    pub(super) ty: Type,
+    /// The definitions that it needs, by position.
+    pub(super) uses: Vec<usize>,
     /// Whether an object without properties is a value of the type.
     pub(super) takes_empty_object: bool,
 }
 
+pub(super) struct NamedType {
+    pub(super) name: String,
+    /// Its declaration.
+    pub(super) text: String,
+}
+
 impl Expressions {
-    /// `Kinds` are the kinds of value that a schema without a `type` is for.
-    pub(super) fn of(schemas: &[(&Value, Kinds)], values_max: usize) -> Expressions {
-        let read = schemas.iter().map(|(schema, kinds)| SchemaReader::read(schema, *kinds, values_max));
-        let expressions = Expressions::written(Definitions::of(read.collect()));
-        if expressions.bytes() <= TYPES_BYTES_MAX {
-            return expressions;
+    /// The schemas of some tools, those of each tool together. `Kinds` are the kinds of value that a schema without a
+    /// `type` is for.
+    pub(super) fn of<'s>(tools: impl IntoIterator<Item = Vec<(&'s Value, Kinds)>>, values_max: usize) -> Expressions {
+        let mut all = Definitions::default();
+        let mut known = BTreeMap::new();
+        for schemas in tools {
+            all.append(of_tool(&schemas, values_max), &mut known);
         }
-        let warning = || format!("its types take more than {TYPES_BYTES_MAX} bytes");
-        let nothing = schemas.iter().map(|(_, kinds)| Read::nothing(*kinds, warning()));
-        Expressions::written(Definitions::of(nothing.collect()))
+        Expressions::written(all.named())
+    }
+
+    /// Writes the types.
+    pub(super) fn printer(&self) -> Printer<'_> {
+        Printer { names: &self.names }
     }
 
     fn written(definitions: Definitions) -> Expressions {
-        let printer = Printer { names: &definitions.names };
         let mut empty_object = EmptyObject { bodies: &definitions.bodies, known: BTreeMap::new() };
-        let types = definitions.roots.iter().map(|root| Expression {
-            text: printer.ty(root),
-            doc: root.doc.clone(),
-            takes_empty_object: empty_object.is_in(root),
-        });
-        let types = types.collect();
-        let used = definitions.used().into_iter().map(|index| {
-            let (name, body) = (&definitions.names[index], &definitions.bodies[index]);
-            (name.clone(), declaration(&body.doc, name, &printer.ty(body)))
-        });
-        Expressions { types, definitions: used.collect(), warnings: definitions.warnings }
-    }
-
-    fn bytes(&self) -> usize {
-        let types = self.types.iter().map(|ty| ty.text.len());
-        types.chain(self.definitions.values().map(String::len)).sum()
+        let takes_empty_object: Vec<bool> = definitions.roots.iter().map(|root| empty_object.is_in(root)).collect();
+        let uses: Vec<Vec<usize>> =
+            definitions.roots.iter().map(|root| definitions.used_by(std::slice::from_ref(root))).collect();
+        let printer = Printer { names: &definitions.names };
+        let named = definitions.names.iter().zip(&definitions.bodies);
+        let named = named.map(|(name, body)| NamedType { name: name.clone(), text: printer.declaration(name, body) });
+        let named = named.collect();
+        let types = definitions.roots.into_iter().zip(uses).zip(takes_empty_object);
+        let types = types.map(|((ty, uses), takes_empty_object)| Expression { ty, uses, takes_empty_object });
+        Expressions {
+            types: types.collect(),
+            definitions: named,
+            names: definitions.names,
+            warnings: definitions.warnings,
+        }
     }
 }
 
-fn declaration(doc: &str, name: &str, body: &str) -> String {
-    let doc = if doc.is_empty() { String::new() } else { format!("/** {doc} */\n") };
-    format!("{doc}type {name} = {body};\n")
+fn of_tool(schemas: &[(&Value, Kinds)], values_max: usize) -> Definitions {
+    let read = || {
+        let reads = schemas.iter().map(|(schema, kinds)| SchemaReader::read(schema, *kinds, values_max));
+        Definitions::of(reads.collect())
+    };
+    let definitions = read();
+    if definitions.bytes() <= TYPES_BYTES_MAX {
+        return definitions;
+    }
+    // It may repeat much, which is written once.
+    if definitions.named().bytes() <= TYPES_BYTES_MAX {
+        return read();
+    }
+    let warning = || format!("its types take more than {TYPES_BYTES_MAX} bytes");
+    let nothing = schemas.iter().map(|(_, kinds)| Read::nothing(*kinds, warning()));
+    Definitions::of(nothing.collect())
 }
 
 /// Answers whether an object without properties is a value of a type, once for each definition.
