@@ -1,13 +1,14 @@
-//! Measures search: `cargo run --release --example evaluate` prints how often the right tools are among
-//! the first hits on the development sets, and how long indexing and searching take. The sets are the one of this
-//! repository, and those of `../shared/data` where they are present.
+//! Measures search: `cargo run --release -p dacapo-catalog --example evaluate` prints how often the right tools are among
+//! the first hits, with confidence intervals, for one half of the tools and for the other, for whole tasks as one text and
+//! as a list of steps; what each way of being alike is worth; and how long indexing and searching take. The sets are the
+//! one of this repository, and those of `../shared/data` where they are present.
 
 #![expect(clippy::print_stdout, reason = "a report is what this is for")]
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use dacapo_catalog::{SearchIndex, Tool, read_tools};
+use dacapo_catalog::{Likeness, SearchIndex, SearchText, Tool, read_tools};
 use serde_json::Value;
 
 /// Name and directory, from the crate.
@@ -16,37 +17,160 @@ const SETS: [(&str, &str); 3] = [
     ("bfcl-live", "../../../shared/data/search/bfcl-live"),
     ("metatool", "../../../shared/data/search/metatool"),
 ];
+const LIKENESSES: [Likeness; 6] =
+    [Likeness::Synonym, Likeness::Related, Likeness::Action, Likeness::Translation, Likeness::Part, Likeness::Typo];
 
 fn main() {
-    println!("{:<18} {:<5} {:>7} {:>6} {:>6} {:>6} {:>8}", "set", "half", "queries", "R@1", "R@5", "R@10", "nDCG@10");
     let sets = SETS.map(|(name, path)| (name, Path::new(env!("CARGO_MANIFEST_DIR")).join(path)));
-    let sets: Vec<(&str, PathBuf)> = sets.into_iter().filter(|(_, directory)| directory.exists()).collect();
-    for (set, directory) in &sets {
-        let tools = tools(directory);
-        let index = SearchIndex::new(&tools);
-        let questions = questions(directory);
-        print_rows(set, &index, &tools, &questions);
-        print_rows(&format!("{set}, joined"), &index, &tools, &joined(&questions));
+    let sets: Vec<EvaluationSet> = sets
+        .into_iter()
+        .filter(|(_, directory)| directory.exists())
+        .map(|(name, directory)| EvaluationSet::read(name, &directory))
+        .collect();
+    println!(
+        "Recall in percent, ± the half of a 95 % confidence interval. A tool belongs to the development half or to the"
+    );
+    println!("half that is held out by its name, and a query to the half of its first tool.\n");
+    println!(
+        "{:<26} {:<12} {:>7} {:>12} {:>12} {:>12} {:>8}",
+        "set", "tools", "queries", "R@1", "R@5", "R@10", "nDCG@10"
+    );
+    for set in &sets {
+        set.print_rows("", &set.questions, &[]);
+        let joined = joined(&set.questions);
+        set.print_rows(", tasks as text", &joined, &[]);
+        let steps: Vec<SearchQuestion> = joined.into_iter().map(SearchQuestion::in_steps).collect();
+        set.print_rows(", tasks as lists", &steps, &[]);
+    }
+    println!("\nWithout each way in which words are alike, all tools: change of R@1 and R@5\n");
+    print!("{:<14}", "set");
+    LIKENESSES.iter().for_each(|likeness| print!(" {:>14}", format!("{likeness:?}").to_lowercase()));
+    println!(" {:>14}", "all of them");
+    for set in &sets {
+        set.print_worth();
     }
     println!();
-    for count in [2_000, 10_000] {
+    for count in [2_000, 10_000, 50_000] {
         print_timing(count, &sets);
     }
 }
 
+struct EvaluationSet {
+    name: &'static str,
+    tools: Vec<Tool>,
+    index: SearchIndex,
+    questions: Vec<SearchQuestion>,
+}
+
 /// A query, and the groups of tools it needs; one of each group is enough.
+#[derive(Clone)]
 struct SearchQuestion {
-    query: String,
+    text: SearchText,
+    /// What `text` is made of.
+    steps: Vec<String>,
     groups: Vec<Vec<String>>,
 }
 
-fn json_lines(path: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
+/// Which tools a row is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ToolHalf {
+    Development,
+    HeldOut,
 }
 
-fn tools(set: &Path) -> Vec<Tool> {
-    read_tools(&Value::Array(json_lines(&set.join("catalog.jsonl")))).expect("the catalogue is a tool list")
+impl SearchQuestion {
+    fn in_steps(self) -> SearchQuestion {
+        let text = SearchText::new(None, self.steps.clone()).expect("there are few steps");
+        SearchQuestion { text, ..self }
+    }
+
+    fn half(&self) -> ToolHalf {
+        let name = self.groups.first().and_then(|group| group.first()).map_or("", String::as_str);
+        let hash = name
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        if hash >> 63 == 0 { ToolHalf::Development } else { ToolHalf::HeldOut }
+    }
+}
+
+impl EvaluationSet {
+    fn read(name: &'static str, directory: &Path) -> EvaluationSet {
+        let lines = json_lines(&directory.join("catalog.jsonl"));
+        let tools = read_tools(&Value::Array(lines)).expect("the catalogue is a tool list");
+        EvaluationSet { name, index: SearchIndex::new(&tools), tools, questions: questions(directory) }
+    }
+
+    fn print_rows(&self, kind: &str, questions: &[SearchQuestion], without: &[Likeness]) {
+        for half in [None, Some(ToolHalf::Development), Some(ToolHalf::HeldOut)] {
+            let of_half = questions.iter().filter(|question| half.is_none_or(|half| question.half() == half));
+            let figures: Vec<[f64; 4]> = of_half.map(|question| self.figures(question, without)).collect();
+            let [one, five, ten, gain] = [0, 1, 2, 3].map(|column| Mean::of(&figures, column));
+            let shown = |mean: Mean| format!("{:.1} ± {:.1}", mean.percent, mean.half_width);
+            let tools = match half {
+                None => "all",
+                Some(ToolHalf::Development) => "development",
+                Some(ToolHalf::HeldOut) => "held out",
+            };
+            println!(
+                "{:<26} {tools:<12} {:>7} {:>12} {:>12} {:>12} {:>8.1}",
+                format!("{}{kind}", self.name),
+                figures.len(),
+                shown(one),
+                shown(five),
+                shown(ten),
+                gain.percent,
+            );
+        }
+    }
+
+    fn print_worth(&self) {
+        let means = |without: &[Likeness]| {
+            let figures: Vec<[f64; 4]> =
+                self.questions.iter().map(|question| self.figures(question, without)).collect();
+            [0, 1].map(|column| Mean::of(&figures, column).percent)
+        };
+        let [one, five] = means(&[]);
+        print!("{:<14}", self.name);
+        for without in LIKENESSES.iter().map(std::slice::from_ref).chain([LIKENESSES.as_slice()]) {
+            let [one_without, five_without] = means(without);
+            print!(" {:>14}", format!("{:+.1} {:+.1}", one_without - one, five_without - five));
+        }
+        println!();
+    }
+
+    /// Recall at one, five and ten, and the gain that falls off with the rank.
+    fn figures(&self, question: &SearchQuestion, without: &[Likeness]) -> [f64; 4] {
+        let hits = self.index.search_without(&question.text, 10, without).hits;
+        let names: Vec<&String> = hits.iter().map(|hit| &self.tools[hit.tool.0 as usize].name).collect();
+        let rank = |group: &Vec<String>| names.iter().position(|name| group.contains(name));
+        let ranks: Vec<usize> = question.groups.iter().filter_map(rank).collect();
+        let groups = question.groups.len();
+        let recall = |limit: usize| ratio(ranks.iter().filter(|rank| **rank < limit).count()) / ratio(groups);
+        let gain = |rank: usize| 1.0 / ratio(rank + 2).log2();
+        let ideal: f64 = (0..groups).map(gain).sum();
+        [recall(1), recall(5), recall(10), ranks.iter().map(|rank| gain(*rank)).sum::<f64>() / ideal]
+    }
+}
+
+/// An average over queries.
+#[derive(Debug, Clone, Copy)]
+struct Mean {
+    percent: f64,
+    half_width: f64,
+}
+
+impl Mean {
+    fn of(figures: &[[f64; 4]], column: usize) -> Mean {
+        let count = ratio(figures.len());
+        let mean = figures.iter().map(|row| row[column]).sum::<f64>() / count;
+        let variance = figures.iter().map(|row| (row[column] - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        Mean { percent: 100.0 * mean, half_width: 100.0 * 1.96 * (variance / count).sqrt() }
+    }
+}
+
+fn json_lines(path: &PathBuf) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
 
 fn questions(set: &Path) -> Vec<SearchQuestion> {
@@ -54,69 +178,51 @@ fn questions(set: &Path) -> Vec<SearchQuestion> {
         let names = value.as_array().expect("gold is an array").iter();
         names.map(|name| name.as_str().expect("a tool is named by a string").to_owned()).collect()
     };
-    let question = |line: &Value| SearchQuestion {
-        query: line["query"].as_str().expect("a query is a string").to_owned(),
-        groups: match line["gold_groups"].as_array() {
-            Some(groups) => groups.iter().map(names).collect(),
-            None => names(&line["gold"]).into_iter().map(|name| vec![name]).collect(),
-        },
+    let question = |line: &Value| {
+        let query = line["query"].as_str().expect("a query is a string");
+        SearchQuestion {
+            text: SearchText::from(query),
+            steps: vec![query.to_owned()],
+            groups: match line["gold_groups"].as_array() {
+                Some(groups) => groups.iter().map(names).collect(),
+                None => names(&line["gold"]).into_iter().map(|name| vec![name]).collect(),
+            },
+        }
     };
     json_lines(&set.join("queries.jsonl")).iter().map(question).collect()
 }
 
-/// Whole tasks, made of two or three queries each.
+/// Whole tasks, made of two to four queries each.
 fn joined(questions: &[SearchQuestion]) -> Vec<SearchQuestion> {
     const LINKS: [&str; 4] = [". ", ", then ", "\n", "; "];
     let count = questions.len();
     let task = |number: usize| {
-        let parts = [number, (number + count / 3) % count, (number + 2 * count / 3) % count];
-        let parts = &parts[..2 + number % 2];
-        let queries = parts.iter().map(|part| questions[*part].query.trim().trim_end_matches(['.', '?', '!']));
+        let parts: Vec<usize> = (0..2 + number % 3).map(|part| (number + part * count / 4) % count).collect();
+        let steps: Vec<String> = parts.iter().map(|part| questions[*part].steps[0].clone()).collect();
+        let texts: Vec<&str> = steps.iter().map(|step| step.trim().trim_end_matches(['.', '?', '!'])).collect();
         SearchQuestion {
-            query: queries.collect::<Vec<_>>().join(LINKS[number % LINKS.len()]),
+            text: SearchText::Query(texts.join(LINKS[number % LINKS.len()])),
+            steps,
             groups: parts.iter().flat_map(|part| questions[*part].groups.clone()).collect(),
         }
     };
     (0..count).step_by(3).map(task).collect()
 }
 
-fn print_rows(set: &str, index: &SearchIndex, tools: &[Tool], questions: &[SearchQuestion]) {
-    let figures: Vec<[f64; 4]> = questions.iter().map(|question| figures(index, tools, question)).collect();
-    for (half, name) in ["all", "even", "odd"].into_iter().enumerate() {
-        let rows = figures.iter().enumerate().filter(|(number, _)| half == 0 || number % 2 == half - 1);
-        let rows: Vec<&[f64; 4]> = rows.map(|(_, figures)| figures).collect();
-        let mean = |column: usize| 100.0 * rows.iter().map(|row| row[column]).sum::<f64>() / ratio(rows.len());
-        let [one, five, ten, gain] = [0, 1, 2, 3].map(mean);
-        println!("{set:<18} {name:<5} {:>7} {one:>6.1} {five:>6.1} {ten:>6.1} {gain:>8.1}", rows.len());
-    }
-}
-
-/// Recall at one, five and ten, and the gain that falls off with the rank.
-fn figures(index: &SearchIndex, tools: &[Tool], question: &SearchQuestion) -> [f64; 4] {
-    let hits = index.search(&question.query, 10).hits;
-    let names: Vec<&String> = hits.iter().map(|hit| &tools[hit.tool.0 as usize].name).collect();
-    let rank = |group: &Vec<String>| names.iter().position(|name| group.contains(name));
-    let ranks: Vec<usize> = question.groups.iter().filter_map(rank).collect();
-    let groups = question.groups.len();
-    let recall = |limit: usize| ratio(ranks.iter().filter(|rank| **rank < limit).count()) / ratio(groups);
-    let gain = |rank: usize| 1.0 / ratio(rank + 2).log2();
-    let ideal: f64 = (0..groups).map(gain).sum();
-    [recall(1), recall(5), recall(10), ranks.iter().map(|rank| gain(*rank)).sum::<f64>() / ideal]
-}
-
-fn print_timing(count: usize, sets: &[(&str, PathBuf)]) {
-    let sources: Vec<Tool> = sets.iter().flat_map(|(_, set)| tools(set)).collect();
+fn print_timing(count: usize, sets: &[EvaluationSet]) {
+    let sources: Vec<&Tool> = sets.iter().flat_map(|set| &set.tools).collect();
     let renamed = |number: usize| {
-        let source = &sources[number % sources.len()];
+        let source = sources[number % sources.len()];
         Tool { server: Some(format!("server{}", number / sources.len())), ..source.clone() }
     };
     let tools: Vec<Tool> = (0..count).map(renamed).collect();
-    let mut builds: Vec<Duration> = (0..9).map(|_| timed(|| SearchIndex::new(&tools))).collect();
+    let mut builds: Vec<Duration> = (0..5).map(|_| timed(|| SearchIndex::new(&tools))).collect();
     builds.sort_unstable();
 
     let index = SearchIndex::new(&tools);
-    let questions = sets.iter().flat_map(|(_, set)| questions(set));
-    let mut searches: Vec<Duration> = questions.map(|question| timed(|| index.search(&question.query, 10))).collect();
+    let questions = sets.iter().flat_map(|set| &set.questions);
+    let mut searches: Vec<Duration> =
+        questions.step_by(5).map(|question| timed(|| index.search(&question.text, 10))).collect();
     searches.sort_unstable();
     println!(
         "{count:>6} tools: index {:.1} ms; query p50 {:.3} ms, p99 {:.3} ms",

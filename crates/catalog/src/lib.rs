@@ -39,7 +39,9 @@ pub use arguments::{InvalidArguments, RestOfArguments};
 pub use catalog::{Catalog, ToolIndex, Warning};
 pub use effect::Effect;
 pub use function::Function;
-pub use search::{Explanation, Hit, Likeness, Match, SearchIndex, SearchResults, ToolField};
+pub use search::{
+    Explanation, Hit, Likeness, Match, Producer, SearchIndex, SearchResults, SearchText, SearchTextError, ToolField,
+};
 pub use search_answer::{ANSWER_TOKENS_DEFAULT, SearchAnswer};
 pub use text::shorten;
 pub use tokens::BYTES_PER_TOKEN;

@@ -6,14 +6,17 @@
 //! its terms (`score.rs`), and the lists of all needs are merged so that each has its best tool on top.
 
 mod concepts;
+mod data_spans;
 mod explanation;
 mod fields;
 mod needs;
 mod postings;
+mod producers;
 mod query;
 mod score;
 mod spelling;
 mod stop_words;
+mod text;
 mod topics;
 mod translations;
 mod vocabulary;
@@ -24,15 +27,19 @@ use std::collections::BTreeSet;
 pub use explanation::{Explanation, Likeness, Match};
 pub use fields::ToolField;
 use postings::Postings;
-use query::Query;
+pub use producers::Producer;
+use query::{NeedContext, Query, QueryReader};
 use score::{Scores, explain};
 use spelling::Spelling;
+pub use text::{SearchText, SearchTextError};
 use vocabulary::Vocabulary;
 
 use crate::{Tool, ToolIndex};
 
 /// How many words an empty result suggests.
 const SUGGESTIONS_MAX: usize = 5;
+/// How many tools are named after the hits.
+const MORE_MAX: usize = 30;
 
 /// The tools of a catalogue, indexed for search. It never changes, so share it in an `Arc`.
 ///
@@ -61,6 +68,10 @@ pub struct SearchResults {
     pub needs: Vec<String>,
     /// Best first. With several needs: the best tool of each, then more of each.
     pub hits: Vec<Hit>,
+    /// The next best tools, by the same order, for whoever wants only their names.
+    pub more: Vec<ToolIndex>,
+    /// The needs that no tool answers, by position in `needs`.
+    pub unmet: Vec<usize>,
     /// How many tools match, shown or not.
     pub total_matches: usize,
     /// If nothing was found: words of the catalogue to try instead.
@@ -95,26 +106,47 @@ impl SearchIndex {
     }
 
     /// Finds the tools that answer a query. A blank query finds all tools, by name.
-    pub fn search(&self, query: &str, limit: usize) -> SearchResults {
-        if query.trim().is_empty() {
-            return self.all(limit);
+    pub fn search(&self, text: impl Into<SearchText>, limit: usize) -> SearchResults {
+        self.search_without(text, limit, &[])
+    }
+
+    /// Like [`search`](Self::search), but words that are alike in these ways do not match. For measuring what each is
+    /// worth.
+    pub fn search_without(&self, text: impl Into<SearchText>, limit: usize, without: &[Likeness]) -> SearchResults {
+        let reader = QueryReader::new(&self.vocabulary, &self.spelling, without);
+        match text.into() {
+            SearchText::Query(query) if query.trim().is_empty() => self.all(limit),
+            SearchText::Query(query) => {
+                let text = query::clipped(&query, 1);
+                self.answer(&reader.read(text, &needs::split(text), NeedContext::Shared), limit)
+            }
+            SearchText::Queries(queries) => {
+                let (text, needs) = query::joined(&queries);
+                self.answer(&reader.read(&text, &needs, NeedContext::None), limit)
+            }
         }
-        let text = query::clipped(query);
-        let query = Query::read(text, &needs::split(text), &self.vocabulary, &self.spelling);
-        let scores = Scores::new(&query, &self.postings, self.by_name.len());
-        let mut total_matches = 0;
+    }
+
+    fn answer(&self, query: &Query, limit: usize) -> SearchResults {
+        let scores = Scores::new(query, &self.postings, self.by_name.len());
+        let total_matches = scores.matches(self.by_name.len());
+        let mut unmet = Vec::new();
         let mut lists: Vec<NeedList> = Vec::new();
         for need in 0..query.needs.len() {
             let mut ranking = scores.of_need(need, &self.postings);
-            total_matches = total_matches.max(ranking.len());
-            self.keep_best(&mut ranking, limit);
+            if ranking.is_empty() {
+                unmet.push(need);
+            }
+            self.keep_best(&mut ranking, limit.saturating_add(MORE_MAX));
             lists.push(NeedList { need, ranking });
         }
-        let hits = merged(lists, limit).into_iter().map(|(need, score, tool)| Hit {
+        let mut ranked = merged(lists, limit.saturating_add(MORE_MAX));
+        let more = ranked.split_off(limit.min(ranked.len())).into_iter().map(|(_, _, tool)| ToolIndex(tool)).collect();
+        let hits = ranked.into_iter().map(|(need, score, tool)| Hit {
             tool: ToolIndex(tool),
             need,
             score,
-            explanation: explain(&query, need, tool, &self.postings, &self.spelling),
+            explanation: explain(query, need, tool, &self.postings, &self.spelling),
         });
         let suggestions = match total_matches {
             0 => self.spelling.suggestions(&query.unknown, SUGGESTIONS_MAX),
@@ -122,9 +154,11 @@ impl SearchIndex {
         };
         SearchResults {
             hits: hits.collect(),
+            more,
+            unmet,
             total_matches,
             suggestions,
-            needs: query.needs.into_iter().map(str::to_owned).collect(),
+            needs: query.needs.iter().map(|need| (*need).to_owned()).collect(),
         }
     }
 
@@ -135,8 +169,16 @@ impl SearchIndex {
             score: 0.0,
             explanation: Explanation { matches: Vec::new(), name_bonus: 0.0 },
         });
-        let hits = hits.collect();
-        SearchResults { needs: vec![String::new()], hits, total_matches: self.by_name.len(), suggestions: Vec::new() }
+        let (hits, total_matches) = (hits.collect(), self.by_name.len());
+        let more = self.by_name.iter().skip(limit).take(MORE_MAX).copied().collect();
+        SearchResults {
+            needs: vec![String::new()],
+            hits,
+            more,
+            unmet: Vec::new(),
+            total_matches,
+            suggestions: Vec::new(),
+        }
     }
 
     /// Sorts the best of a ranking and drops the rest.

@@ -180,6 +180,8 @@ fn an_empty_catalogue_finds_and_suggests_nothing() {
     let nothing = SearchResults {
         needs: vec!["weather".to_owned()],
         hits: Vec::new(),
+        more: Vec::new(),
+        unmet: vec![0],
         total_matches: 0,
         suggestions: Vec::new(),
     };
@@ -301,7 +303,7 @@ proptest! {
         limit in prop_oneof![0_usize..40, Just(usize::MAX)],
     ) {
         let index = SearchIndex::new(&tools);
-        let results = index.search(&query, limit);
+        let results = index.search(query.as_str(), limit);
         prop_assert!(results.hits.len() <= limit);
         prop_assert!(results.hits.len() <= results.total_matches);
         prop_assert!(results.suggestions.is_empty() || results.total_matches == 0);
@@ -313,6 +315,6 @@ proptest! {
             prop_assert!(hit.need < results.needs.len());
             prop_assert!((hit.explanation.score() - hit.score).abs() < 1e-9);
         }
-        prop_assert_eq!(results, index.search(&query, limit));
+        prop_assert_eq!(results, index.search(query.as_str(), limit));
     }
 }

@@ -3,34 +3,35 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use dacapo_replay::{ANSWER_TOKENS_DEFAULT, Explanation, SearchResults, Toolbox};
+use dacapo_replay::{ANSWER_TOKENS_DEFAULT, Explanation, SearchResults, SearchText, Toolbox};
 use serde_json::{Value, json};
 
 use crate::tools::ToolSources;
 
 const EXAMPLE: &str = r#"Example:
   echo '[{"name": "get_weather", "description": "Forecast for a city"}, {"name": "send_email"}]' > tools.json
-  dacapo search "find the weather in Paris and send it by mail" --tools tools.json
+  dacapo search "find the weather in Paris" "send it by mail" --tools tools.json
 
-A query that names several needs gets the best tools for each."#;
+Each query gets its best tools. One query that names several needs is taken apart, as well as its words allow."#;
 
 /// Find tools by what they are for, and print their declarations
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub(crate) struct SearchOptions {
-    /// What is needed, in words; an empty query lists all tools by name
-    query: String,
+    /// What is needed, in words: one query for each step of a task; an empty one lists all tools by name
+    #[arg(value_name = "QUERY", required = true)]
+    queries: Vec<String>,
 
     #[command(flatten)]
     sources: ToolSources,
 
-    /// Tools to find at most
+    /// Tools to find at most, for each query
     #[arg(long, value_name = "N", default_value_t = 10)]
     limit: usize,
 
-    /// About how many tokens the declarations may take
-    #[arg(long, value_name = "N", default_value_t = ANSWER_TOKENS_DEFAULT)]
-    tokens: usize,
+    /// About how many tokens the answer may take [default: 2000, and 1000 more for each further query]
+    #[arg(long, value_name = "N")]
+    tokens: Option<usize>,
 
     /// Show which words matched where, on stderr or in the JSON
     #[arg(long)]
@@ -44,11 +45,14 @@ pub(crate) struct SearchOptions {
 pub(crate) fn search(options: &SearchOptions) -> anyhow::Result<ExitCode> {
     let tools = options.sources.read()?;
     let toolbox = Toolbox::new(tools)?;
-    let (results, found) = toolbox.search(&options.query, options.limit, options.tokens);
+    let text = SearchText::new(None, options.queries.clone())?;
+    let tokens = options.tokens.unwrap_or_else(|| text.tokens(ANSWER_TOKENS_DEFAULT));
+    let (results, found) = toolbox.search(&text, text.hits(options.limit), tokens);
     if options.json {
         let report = json!({
             "needs": results.needs,
             "hits": hits(&results, &toolbox, options.explain),
+            "more": results.more.iter().map(|tool| toolbox.catalog().qualified_name(*tool)).collect::<Vec<_>>(),
             "total": results.total_matches,
             "suggestions": results.suggestions,
             "text": found.text,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::http::HeaderMap;
 use dacapo_catalog::BYTES_PER_TOKEN;
-use dacapo_replay::{ANSWER_TOKENS_DEFAULT, CompletedCall, ShouldContinue, StepError};
+use dacapo_replay::{CompletedCall, ShouldContinue, StepError};
 use dacapo_wire::{
     AnswerParts, ConversationItem, Intent, ItemIds, ModelHistory, ModelMessage, ModelResponse, ProgramFinished,
     ProgramMode, ProgramName, ResponseMeta, RunState, Sealer, ToolChoice, ToolChoiceOverride, ToolsSearched, Turn,
@@ -327,13 +327,13 @@ impl TurnRunner {
         let Some(tool) = &turn.search_tool else { return Ok(()) };
         self.sink.meta(&response.meta);
         for search in response.message.searches(&turn.model_tools) {
-            let results = turn.toolbox().search(&search.query, search.limit(), ANSWER_TOKENS_DEFAULT).0;
+            let results = turn.toolbox().search(&search.text, search.limit(), search.tokens_max()).0;
             let catalog = turn.toolbox().catalog();
             let found: Vec<String> =
                 results.hits.iter().map(|hit| catalog.qualified_name(hit.tool).to_owned()).collect();
-            let (query, limit, number) = (search.query.as_str(), search.limit, self.progress.searches_shown);
+            let (text, limit, number) = (&search.text, search.limit, self.progress.searches_shown);
             let seed = self.progress.seed.as_str();
-            let searched = ToolsSearched { response, tool, number, seed, query, limit, found: &found };
+            let searched = ToolsSearched { response, tool, number, seed, text, limit, found: &found };
             self.sink.tools_searched(&searched).await?;
             self.progress.searches_shown += 1;
         }

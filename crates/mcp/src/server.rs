@@ -18,7 +18,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dacapo_replay::ANSWER_TOKENS_DEFAULT;
+use dacapo_replay::{ANSWER_TOKENS_DEFAULT, SearchText};
 use dacapo_runner::{ApprovalVerdict, CancellationToken, Execution, Runner};
 use futures_util::future::BoxFuture;
 use rmcp::model::{
@@ -94,7 +94,9 @@ enum PermitKind {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SearchArgs {
-    query: String,
+    query: Option<String>,
+    #[serde(default)]
+    queries: Vec<String>,
     limit: Option<usize>,
 }
 
@@ -121,17 +123,22 @@ impl McpServer {
     /// Builds the function names and the search index before the first client needs them.
     pub(crate) fn warm_up(&self) {
         let server = self.clone();
-        tokio::spawn(async move { server.search(SearchArgs { query: String::new(), limit: Some(1) }).await });
+        tokio::spawn(async move { server.search(SearchText::Query(String::new()), Some(1)).await });
     }
 
-    async fn search(&self, args: SearchArgs) -> CallToolResult {
+    /// `limit` is for each query.
+    async fn search(&self, text: SearchText, limit: Option<usize>) -> CallToolResult {
         let servers = &self.shared.servers;
         servers.ready().await;
-        let limit = args.limit.unwrap_or(tools::LIMIT_DEFAULT).clamp(1, tools::LIMIT_MAX);
-        let (host, query) = (Arc::clone(servers), args.query);
+        let default = match &text {
+            SearchText::Query(_) => tools::LIMIT_DEFAULT,
+            SearchText::Queries(_) => tools::LIMIT_EACH_DEFAULT,
+        };
+        let limit = text.hits(limit.unwrap_or(default).clamp(1, tools::LIMIT_MAX));
+        let host = Arc::clone(servers);
         let searching = tokio::task::spawn_blocking(move || {
             let toolbox = host.toolbox();
-            let (results, found) = toolbox.search(&query, limit, ANSWER_TOKENS_DEFAULT);
+            let (results, found) = toolbox.search(&text, limit, text.tokens(ANSWER_TOKENS_DEFAULT));
             let functions = toolbox.catalog().functions();
             let names = results.hits.iter().map(|hit| functions[hit.tool.0 as usize].expression()).collect();
             (names, found)
@@ -330,7 +337,10 @@ impl ServerHandler for McpServer {
         let args = request.arguments.unwrap_or_default();
         match &*request.name {
             tools::SEARCH => Ok(match read(args) {
-                Ok(args) => self.search(args).await.into(),
+                Ok(SearchArgs { query, queries, limit }) => match SearchText::new(query, queries) {
+                    Ok(text) => self.search(text, limit).await.into(),
+                    Err(error) => failure(error.to_string()).into(),
+                },
                 Err(message) => failure(message).into(),
             }),
             tools::EXECUTE => Ok(match (read(args), request.request_state) {

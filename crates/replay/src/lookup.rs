@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use dacapo_catalog::{Catalog, ToolIndex, read_tools};
+use dacapo_catalog::{Catalog, SearchText, ToolIndex, read_tools};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ const BYTES_PER_FUEL_AND_TOOL: u64 = 64;
 /// A call that the host answers at once, from the toolbox alone.
 #[derive(Debug)]
 pub(crate) enum Lookup {
-    Search { query: String, limit: usize },
+    Search { text: SearchText, limit: usize },
     Describe { name: String },
 }
 
@@ -36,9 +36,11 @@ struct ToolDescription<'a> {
 static FUNCTIONS: LazyLock<Catalog> = LazyLock::new(|| {
     let limit = json!({ "type": "integer", "minimum": 1, "maximum": LIMIT_MAX });
     let [search, describe] = Lookup::FUNCTIONS;
+    let queries =
+        json!({ "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": SearchText::QUERIES_MAX });
     let functions = json!([
-        { "name": search, "input_schema": { "type": "object", "additionalProperties": false, "required": ["query"],
-            "properties": { "query": { "type": "string" }, "limit": limit } } },
+        { "name": search, "input_schema": { "type": "object", "additionalProperties": false,
+            "properties": { "query": { "type": "string" }, "queries": queries, "limit": limit } } },
         { "name": describe, "input_schema": { "type": "object", "additionalProperties": false, "required": ["name"],
             "properties": { "name": { "type": "string" } } } },
     ]);
@@ -66,19 +68,24 @@ impl Lookup {
             let args = checked(DESCRIBE, args)?;
             return Ok(Lookup::Describe { name: text(&args["name"]) });
         }
+        let key = |asked: &Value| if asked.is_array() { "queries" } else { "query" };
         let args = match list {
-            [Value::String(query)] | [Value::String(query), Value::Null] => json!({ "query": query }),
-            [Value::String(query), Value::Object(options)] => {
+            [asked @ (Value::String(_) | Value::Array(_))]
+            | [asked @ (Value::String(_) | Value::Array(_)), Value::Null] => json!({ key(asked): asked }),
+            [asked @ (Value::String(_) | Value::Array(_)), Value::Object(options)] => {
                 let mut args = options.clone();
-                args.insert("query".to_owned(), query.as_str().into());
+                args.insert(key(asked).to_owned(), asked.clone());
                 Value::Object(args)
             }
-            [Value::String(_), other] | [other, ..] => other.clone(),
+            [Value::String(_) | Value::Array(_), other] | [other, ..] => other.clone(),
             [] => json!({}),
         };
         let args = checked(SEARCH, args)?;
-        let limit = args["limit"].as_u64().unwrap_or(LIMIT_DEFAULT);
-        Ok(Lookup::Search { query: text(&args["query"]), limit: limit as usize })
+        let limit = args["limit"].as_u64().unwrap_or(LIMIT_DEFAULT) as usize;
+        let queries = args["queries"].as_array().into_iter().flatten().map(text).collect();
+        let query = args.get("query").map(text);
+        let text = SearchText::new(query, queries).map_err(|error| error.to_string())?;
+        Ok(Lookup::Search { limit: text.hits(limit), text })
     }
 
     /// Fuel that one answer is charged.
@@ -98,8 +105,8 @@ impl Lookup {
     /// `Err` with the name that no tool has.
     pub(crate) fn answer(&self, toolbox: &Toolbox) -> Result<JsonText, &str> {
         match self {
-            Lookup::Search { query, limit } => {
-                let hits = toolbox.index().search(query, *limit).hits;
+            Lookup::Search { text, limit } => {
+                let hits = toolbox.index().search(text, *limit).hits;
                 let found: Vec<ToolDescription<'_>> =
                     hits.iter().map(|hit| ToolDescription::new(toolbox, hit.tool)).collect();
                 Ok(json_text(&found))

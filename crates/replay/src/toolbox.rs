@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-use dacapo_catalog::{Catalog, Declarations, SearchAnswer, SearchIndex, SearchResults, Tool, ToolIndex, read_tools};
+use dacapo_catalog::{
+    Catalog, Declarations, SearchAnswer, SearchIndex, SearchResults, SearchText, Tool, ToolIndex, read_tools,
+};
 use dacapo_sandbox::Names;
 use dacapo_script::UnknownCall;
 use serde_json::Value;
@@ -109,9 +111,9 @@ impl Toolbox {
     }
 
     /// Finds tools by what they do; the text for the model takes about `tokens_max` tokens.
-    pub fn search(&self, query: &str, limit: usize, tokens_max: usize) -> (SearchResults, SearchAnswer) {
-        let results = self.index().search(query, limit);
-        let found = SearchAnswer::new(&results, &self.catalog, self.declarations(), tokens_max);
+    pub fn search(&self, text: &SearchText, limit: usize, tokens_max: usize) -> (SearchResults, SearchAnswer) {
+        let results = self.index().search(text, limit);
+        let found = SearchAnswer::new(&results, self.index(), &self.catalog, self.declarations(), tokens_max);
         (results, found)
     }
 

@@ -1,5 +1,6 @@
 //! A response on its way to the client, and how it is encoded.
 
+use dacapo_catalog::SearchText;
 use dacapo_replay::Call;
 use serde_json::Value;
 
@@ -121,7 +122,7 @@ pub struct ToolsSearched<'a> {
     pub number: usize,
     /// Seed of the request, so that ids differ from those of other requests.
     pub seed: &'a str,
-    pub query: &'a str,
+    pub text: &'a SearchText,
     /// How many tools the model asked for, if it said so.
     pub limit: Option<usize>,
     /// Names of the tools that were found.

@@ -1,6 +1,6 @@
 //! A message of the model, and what it means.
 
-use dacapo_catalog::shorten;
+use dacapo_catalog::{ANSWER_TOKENS_DEFAULT, SearchText, shorten};
 use dacapo_replay::unescaped_program;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -116,7 +116,7 @@ impl From<CallExtra> for Map<String, Value> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchQuery {
-    pub query: String,
+    pub text: SearchText,
     /// As the model said; else [`SearchQuery::LIMIT_DEFAULT`].
     pub limit: Option<usize>,
 }
@@ -125,8 +125,14 @@ impl SearchQuery {
     pub const LIMIT_DEFAULT: usize = 5;
     const LIMIT_MAX: usize = 50;
 
+    /// How many functions to find.
     pub fn limit(&self) -> usize {
-        self.limit.unwrap_or(SearchQuery::LIMIT_DEFAULT)
+        self.text.hits(self.limit.unwrap_or(SearchQuery::LIMIT_DEFAULT))
+    }
+
+    /// Tokens that the answer may take, about.
+    pub fn tokens_max(&self) -> usize {
+        self.text.tokens(ANSWER_TOKENS_DEFAULT)
     }
 }
 
@@ -382,7 +388,21 @@ impl ModelCall {
 
     fn query(&self) -> Option<SearchQuery> {
         let object = self.object()?;
-        let query = object.get("query")?.as_str()?.trim().to_owned();
+        let texts = |value: &Value| -> Option<Vec<String>> {
+            let text = |text: &Value| text.as_str().map(|text| text.trim().to_owned());
+            match value {
+                Value::Null => Some(Vec::new()),
+                Value::Array(list) => list.iter().map(text).collect(),
+                one => Some(vec![text(one)?]),
+            }
+        };
+        let mut queries = texts(object.get("query").unwrap_or(&Value::Null))?;
+        queries.extend(texts(object.get("queries").unwrap_or(&Value::Null))?);
+        queries.retain(|query| !query.is_empty());
+        if queries.is_empty() {
+            return None;
+        }
+        let text = SearchText::new(None, queries).ok()?;
         let limit = match object.get("limit") {
             None | Some(Value::Null) => None,
             Some(limit) => {
@@ -390,7 +410,7 @@ impl ModelCall {
                 Some(usize::try_from(limit.as_u64()?).ok().filter(is_fitting)?)
             }
         };
-        (!query.is_empty()).then_some(SearchQuery { query, limit })
+        Some(SearchQuery { text, limit })
     }
 
     fn object(&self) -> Option<Map<String, Value>> {
@@ -433,7 +453,8 @@ impl ModelMistake {
             }
             ModelMistake::NoQuery => {
                 format!(
-                    "search needs {{\"query\": \"what the tool should do\"}}, and takes \"limit\" from 1 to {}",
+                    "search needs {{\"queries\": [\"what a tool should do\", \"what the next should do\"]}}, at most {}, or one {{\"query\": \"…\"}}; and takes \"limit\" from 1 to {}",
+                    SearchText::QUERIES_MAX,
                     SearchQuery::LIMIT_MAX
                 )
             }

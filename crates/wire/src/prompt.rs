@@ -12,7 +12,7 @@ use crate::allowed_callers::Toolsets;
 use crate::model_message::ModelMistake;
 
 /// Increased whenever the text of the prompt changes.
-pub const PROMPT_VERSION: u32 = 4;
+pub const PROMPT_VERSION: u32 = 5;
 
 pub(crate) const EXECUTE: &str = "execute";
 pub(crate) const SEARCH: &str = "search";
@@ -33,7 +33,7 @@ const SEARCHED: &str = "The functions are too many to declare. Find those that y
 const MORE: &str = "More functions are not declared here. Find those that you need with `{search}`, which answers with their declarations; in a program, `await search(\"what it should do\")` and `await describe(\"name\")` do the same.\n";
 
 const SEARCH_DESCRIPTION: &str = "\
-Finds functions for `{execute}` by what they do, and answers with their TypeScript declarations. Ask for all that the task needs in one query.";
+Finds functions for `{execute}` by what they do, and answers with their TypeScript declarations. Ask for all that the task needs at once: one query for each step of it.";
 
 /// Part of the budget for declarations that is left for the names of other functions: a quarter.
 const NAMES_SHARE: usize = 4;
@@ -227,9 +227,11 @@ impl ModelTools {
         let execute = json!({"type": "object", "properties": {"code": code}, "required": ["code"], "additionalProperties": false});
         let mut tools = vec![(self.execute, description, execute)];
         if let Some(search) = self.search {
-            let query = json!({"type": "string", "description": "What the functions should do, in plain words."});
-            let limit = json!({"type": "integer", "description": "How many functions to answer with, 5 if not given."});
-            let parameters = json!({"type": "object", "properties": {"query": query, "limit": limit}, "required": ["query"], "additionalProperties": false});
+            let queries = json!({"type": "array", "items": {"type": "string"}, "description": "One for each step of the task: what the function should do, in plain words."});
+            let query = json!({"type": "string", "description": "Instead of `queries`, if there is one step."});
+            let limit = json!({"type": "integer", "description": "How many functions to answer with for each query, 5 if not given."});
+            let properties = json!({"queries": queries, "query": query, "limit": limit});
+            let parameters = json!({"type": "object", "properties": properties, "additionalProperties": false});
             tools.push((search, SEARCH_DESCRIPTION.replace("{execute}", self.execute), parameters));
         }
         tools

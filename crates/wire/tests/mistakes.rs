@@ -23,20 +23,31 @@ fn a_message_that_was_made_fit_stays_as_it_is() {
 }
 
 #[test]
-fn a_search_that_asks_for_a_wrong_number_is_told_so() {
+fn a_search_that_asks_wrongly_is_told_so() {
     let toolbox = Toolbox::read(r#"[{"name": "get_weather"}]"#).expect("a tool");
     let model_tools = ModelTools::new(Arc::new(toolbox), BTreeSet::new(), &BTreeSet::new(), 0);
-    let search = |limit: &str| {
-        let arguments = format!(r#"{{"query": "sky"{limit}}}"#);
+    let asked = |arguments: &str| {
+        let arguments = arguments.to_owned();
         let calls = vec![ModelCall { name: "search".to_owned(), arguments, ..ModelCall::default() }];
         let message = ModelMessage { calls, ..ModelMessage::default() };
-        message.replies(&model_tools, &|query| format!("{} of {}", query.limit(), query.query)).remove(0)
+        message
+            .replies(&model_tools, &|query| format!("{} of {}", query.limit(), query.text.texts().join("+")))
+            .remove(0)
     };
+    let search = |limit: &str| asked(&format!(r#"{{"query": "sky"{limit}}}"#));
     let found = |limit: usize| CallReply::Text(format!("{limit} of sky"));
     assert_eq!([search(""), search(r#", "limit": null"#), search(r#", "limit": 50"#)], [found(5), found(5), found(50)]);
-    let error = r#"{"status":"error","error":{"kind":"mistake","message":"search needs {\"query\": \"what the tool should do\"}, and takes \"limit\" from 1 to 50"}}"#;
+    let error = r#"{"status":"error","error":{"kind":"mistake","message":"search needs {\"queries\": [\"what a tool should do\", \"what the next should do\"]}, at most 16, or one {\"query\": \"…\"}; and takes \"limit\" from 1 to 50"}}"#;
     for wrong in ["0", "51", "-1", "\"5\""] {
         assert_eq!(search(&format!(r#", "limit": {wrong}"#)), CallReply::Text(error.to_owned()), "{wrong}");
+    }
+    // Each step of a task gets as many.
+    let steps = asked(r#"{"queries": ["sky", " ", "mail"], "limit": 3}"#);
+    assert_eq!(steps, CallReply::Text("6 of sky+mail".to_owned()));
+    assert_eq!(asked(r#"{"query": ["sky", "mail"]}"#), CallReply::Text("10 of sky+mail".to_owned()));
+    let too_many = format!(r#"{{"queries": [{}]}}"#, vec![r#""a""#; 17].join(","));
+    for wrong in [r#"{"queries": []}"#, r#"{"queries": [1]}"#, "{}", &too_many] {
+        assert_eq!(asked(wrong), CallReply::Text(error.to_owned()), "{wrong}");
     }
 }
 

@@ -49,9 +49,12 @@ impl Table {
             table.link(&near, &same, Kinship::Related);
         }
         for line in TRANSLATIONS {
-            let (english, foreign) = line.split_once(':').expect("a line names what it translates");
-            let (english, foreign) = (table.learn(english), table.learn(foreign));
+            let (english, words) = line.split_once(':').expect("a line names what it translates");
+            let (english, foreign) = (table.learn(english), table.learn(words));
             table.link(&foreign, &english, Kinship::Translation);
+            let telling = words.split_whitespace().zip(&foreign).filter(|(word, _)| is_telling(word));
+            let telling: Vec<u16> = telling.map(|(_, number)| *number).collect();
+            table.link(&english, &telling, Kinship::Translation);
         }
         table.links.sort_unstable();
         table.links.dedup_by_key(|(stem, kin, _)| (*stem, *kin));
@@ -81,6 +84,12 @@ impl Table {
         let length = self.links[start..].partition_point(|(stem, ..)| *stem == number);
         &self.links[start..start + length]
     }
+}
+
+/// Whether a foreign word cannot be taken for an English one or a name: then tools that have it are found in English too.
+fn is_telling(word: &str) -> bool {
+    const LETTERS_MIN: usize = 7;
+    !word.is_ascii() || word.len() >= LETTERS_MIN
 }
 
 /// Verbs that ask for much the same, one kind per line.

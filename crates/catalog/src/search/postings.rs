@@ -46,7 +46,11 @@ impl Posting {
     }
 
     pub(super) fn is_in_name(&self) -> bool {
-        self.counts[ToolField::Name as usize] > 0
+        self.is_in(ToolField::Name)
+    }
+
+    pub(super) fn is_in(&self, field: ToolField) -> bool {
+        self.counts[field as usize] > 0
     }
 }
 

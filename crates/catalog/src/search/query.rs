@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::concepts::{Kinship, kin_of};
+use super::data_spans;
 use super::explanation::Likeness;
 use super::postings::FieldReach;
 use super::spelling::Spelling;
@@ -12,10 +13,10 @@ use super::vocabulary::{TermId, Vocabulary, stem};
 use super::words::for_each_word;
 use crate::text::prefix;
 
-/// Of a longer query, this much of the beginning is read.
+/// Of a longer query, this much of the beginning is read; of each of several, its share.
 const QUERY_BYTES_MAX: usize = 16 * 1024;
 /// More different words than this add nothing to what is asked.
-const QUERY_TERMS_MAX: usize = 200;
+const QUERY_TERMS_MAX: usize = 400;
 
 /// What a word counts for that belongs to how people ask: `need`, `help`, `specific`.
 const REQUEST_WEIGHT: f32 = 0.35;
@@ -24,13 +25,26 @@ const GENERIC_WEIGHT: f32 = 0.6;
 /// What a word counts for that is known to name something tools deal with.
 const TOPIC_WEIGHT: f32 = 1.2;
 
+/// What a word counts for that says what the data in a query is: a file, a page.
+const MEANING_WEIGHT: f32 = 0.5;
+
 /// A query, read against one catalogue.
 #[derive(Debug)]
 pub(super) struct Query<'a> {
     pub(super) needs: Vec<&'a str>,
+    pub(super) context: NeedContext,
     pub(super) terms: Vec<QueryTerm>,
     /// The words that no tool has in any form.
     pub(super) unknown: Vec<String>,
+}
+
+/// Whether the words of one need say something about the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NeedContext {
+    /// The needs are parts of one text.
+    Shared,
+    /// Each need is a text of its own.
+    None,
 }
 
 #[derive(Debug)]
@@ -38,7 +52,7 @@ pub(super) struct QueryTerm {
     pub(super) word: String,
     pub(super) weight: f32,
     /// The needs whose part of the query has the word, as bits.
-    needs: u8,
+    needs: u32,
     pub(super) alternatives: Vec<Alternative>,
 }
 
@@ -63,65 +77,95 @@ impl Alternative {
     }
 }
 
-/// The part of a query that is read.
-pub(super) fn clipped(query: &str) -> &str {
-    prefix(query, QUERY_BYTES_MAX)
+/// The part that is read of one of so many queries.
+pub(super) fn clipped(query: &str, queries: usize) -> &str {
+    prefix(query, QUERY_BYTES_MAX / queries)
 }
 
-impl<'a> Query<'a> {
-    pub(super) fn read(
-        text: &'a str,
-        needs: &[Range<usize>],
-        vocabulary: &Vocabulary,
-        spelling: &Spelling,
-    ) -> Query<'a> {
-        let mut reader =
-            QueryReader { vocabulary, spelling, known: BTreeMap::new(), terms: Vec::new(), unknown: Vec::new() };
-        reader.read(text, needs, |word| !is_stop_word(word));
-        if reader.terms.is_empty() && reader.unknown.is_empty() {
-            reader.read(text, needs, |_| true);
-        }
-        let needs = needs.iter().map(|need| text[need.clone()].trim()).collect();
-        Query { needs, terms: reader.terms, unknown: reader.unknown }
+/// Several queries as one text, and where each of them stands in it.
+pub(super) fn joined(queries: &[String]) -> (String, Vec<Range<usize>>) {
+    let mut text = String::new();
+    let mut places = Vec::new();
+    for query in queries {
+        let start = text.len();
+        text.push_str(clipped(query, queries.len()));
+        text.push('\n');
+        places.push(start..text.len());
     }
+    (text, places)
 }
 
-struct QueryReader<'a> {
+/// Reads a query against a catalogue.
+pub(super) struct QueryReader<'a> {
     vocabulary: &'a Vocabulary,
     spelling: &'a Spelling,
+    /// Words that are alike in these ways do not match.
+    without: &'a [Likeness],
     /// Where the stems that were met are among the terms.
     known: BTreeMap<String, Option<usize>>,
     terms: Vec<QueryTerm>,
     unknown: Vec<String>,
 }
 
-impl QueryReader<'_> {
-    fn read(&mut self, text: &str, needs: &[Range<usize>], wanted: impl Fn(&str) -> bool) {
-        for_each_word(text, |word, place| {
-            if !wanted(word) || self.known.len() >= QUERY_TERMS_MAX {
-                return;
-            }
-            let need = needs.iter().position(|need| need.contains(&place.start)).unwrap_or_default();
-            let stem = stem(word);
-            match self.known.get(&stem) {
-                Some(Some(known)) => self.terms[*known].needs |= 1 << need,
-                Some(None) => {}
-                None => {
-                    let known = self.add(word, &stem, 1 << need);
-                    self.known.insert(stem, known);
-                }
-            }
-        });
+impl<'a> QueryReader<'a> {
+    pub(super) fn new(vocabulary: &'a Vocabulary, spelling: &'a Spelling, without: &'a [Likeness]) -> QueryReader<'a> {
+        QueryReader { vocabulary, spelling, without, known: BTreeMap::new(), terms: Vec::new(), unknown: Vec::new() }
     }
 
-    fn add(&mut self, word: &str, stem: &str, needs: u8) -> Option<usize> {
-        let alternatives = self.alternatives(word, stem);
-        if alternatives.is_empty() {
-            self.unknown.push(word.to_owned());
-            return None;
+    pub(super) fn read<'q>(mut self, text: &'q str, needs: &[Range<usize>], context: NeedContext) -> Query<'q> {
+        self.read_words(text, needs, |word| !is_stop_word(word));
+        if self.terms.is_empty() && self.unknown.is_empty() {
+            self.read_words(text, needs, |_| true);
         }
-        self.terms.push(QueryTerm { word: word.to_owned(), weight: weight(word, stem), needs, alternatives });
-        Some(self.terms.len() - 1)
+        let needs = needs.iter().map(|need| text[need.clone()].trim()).collect();
+        Query { needs, context, terms: self.terms, unknown: self.unknown }
+    }
+
+    fn read_words(&mut self, text: &str, needs: &[Range<usize>], wanted: impl Fn(&str) -> bool) {
+        let spans = data_spans::find(text);
+        let need_at = |at: usize| 1 << needs.iter().position(|need| need.contains(&at)).unwrap_or_default();
+        let mut next_span = 0;
+        for_each_word(text, |word, place| {
+            if !wanted(word) {
+                return;
+            }
+            while spans.get(next_span).is_some_and(|span| span.place.end <= place.start) {
+                next_span += 1;
+            }
+            let span = spans.get(next_span).filter(|span| span.place.contains(&place.start));
+            self.add(word, need_at(place.start), span.map_or(1.0, |span| span.weight));
+        });
+        for span in &spans {
+            for word in span.meaning {
+                self.add(word, need_at(span.place.start), MEANING_WEIGHT);
+            }
+        }
+    }
+
+    /// Adds a word of some needs, which counts for this much.
+    fn add(&mut self, word: &str, needs: u32, share: f32) {
+        let stem = stem(word);
+        let weight = share * weight(word, &stem);
+        match self.known.get(&stem) {
+            Some(Some(known)) => {
+                let term = &mut self.terms[*known];
+                term.needs |= needs;
+                term.weight = term.weight.max(weight);
+            }
+            Some(None) => {}
+            None if self.known.len() >= QUERY_TERMS_MAX => {}
+            None => {
+                let alternatives = self.alternatives(word, &stem);
+                let known = if alternatives.is_empty() {
+                    self.unknown.push(word.to_owned());
+                    None
+                } else {
+                    self.terms.push(QueryTerm { word: word.to_owned(), weight, needs, alternatives });
+                    Some(self.terms.len() - 1)
+                };
+                self.known.insert(stem, known);
+            }
+        }
     }
 
     fn alternatives(&self, word: &str, stem: &str) -> Vec<Alternative> {
@@ -153,6 +197,7 @@ impl QueryReader<'_> {
             let closeness = if mistakes < 2 { 0.7 } else { 0.35 };
             found.extend(terms.into_iter().map(|term| Alternative { term, likeness: Likeness::Typo, closeness }));
         }
+        found.retain(|alternative| !self.without.contains(&alternative.likeness));
         found
     }
 

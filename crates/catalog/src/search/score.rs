@@ -2,7 +2,7 @@
 
 use super::explanation::{Explanation, Match};
 use super::postings::{Posting, Postings};
-use super::query::{Alternative, Query, QueryTerm};
+use super::query::{Alternative, NeedContext, Query, QueryTerm};
 use super::spelling::Spelling;
 
 /// What a word counts for in the needs it is not part of: it is their context.
@@ -46,11 +46,16 @@ impl Scores {
             for tool in touched.drain(..) {
                 let found = std::mem::take(&mut best[tool as usize]);
                 for (need, sums) in sums.iter_mut().enumerate() {
-                    sums[tool as usize].add(found, term.is_of(need));
+                    sums[tool as usize].add(found, share(query, term, need));
                 }
             }
         }
         Scores { sums }
+    }
+
+    /// How many tools answer at least one need.
+    pub(super) fn matches(&self, tool_count: usize) -> usize {
+        (0..tool_count).filter(|tool| self.sums.iter().any(|sums| sums[*tool].score > 0.0)).count()
     }
 
     /// The tools that answer a need, with their scores.
@@ -61,9 +66,12 @@ impl Scores {
 }
 
 impl Sum {
-    fn add(&mut self, found: Sum, is_of_need: bool) {
-        self.score += if is_of_need { found.score } else { ELSEWHERE_WEIGHT * found.score };
-        self.in_name += found.in_name;
+    /// `share` is what a word counts for in the need.
+    fn add(&mut self, found: Sum, share: f64) {
+        if share > 0.0 {
+            self.score += share * found.score;
+            self.in_name += found.in_name;
+        }
     }
 
     fn name_bonus(&self, tool: u32, postings: &Postings) -> f64 {
@@ -90,18 +98,30 @@ pub(super) fn explain(query: &Query, need: usize, tool: u32, postings: &Postings
         let Some((score, alternative, posting)) = best else {
             continue;
         };
-        let is_of_need = term.is_of(need);
-        sum.add(Sum { score, in_name: in_name(alternative, posting) }, is_of_need);
-        let score = if is_of_need { score } else { ELSEWHERE_WEIGHT * score };
-        let shares = postings.shares(posting, alternative.reach()).into_iter();
+        let share = share(query, term, need);
+        if share == 0.0 {
+            continue;
+        }
+        sum.add(Sum { score, in_name: in_name(alternative, posting) }, share);
+        let score = share * score;
+        let fields = postings.shares(posting, alternative.reach()).into_iter();
         matches.push(Match {
             query_word: term.word.clone(),
             tool_word: spelling.shown(alternative.term).to_owned(),
             likeness: alternative.likeness,
-            fields: shares.map(|(field, share)| (field, share * score)).collect(),
+            fields: fields.map(|(field, share)| (field, share * score)).collect(),
         });
     }
     Explanation { matches, name_bonus: sum.name_bonus(tool, postings) }
+}
+
+/// What a word counts for in a need.
+fn share(query: &Query, term: &QueryTerm, need: usize) -> f64 {
+    match query.context {
+        _ if term.is_of(need) => 1.0,
+        NeedContext::Shared => ELSEWHERE_WEIGHT,
+        NeedContext::None => 0.0,
+    }
 }
 
 fn factor(term: &QueryTerm, alternative: &Alternative, postings: &Postings) -> f64 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dacapo_replay::{
-    ANSWER_TOKENS_DEFAULT, Answer, Call, Catalog, CompletedCall, ErrorKind, HandedOutCall, Journal, Limits, LogLevel,
+    Answer, Call, Catalog, CompletedCall, ErrorKind, HandedOutCall, Journal, Limits, LogLevel,
     LogLine, MadeCall, Outcome, Program, RecordedOutcome, ShouldContinue, Step, StepError, StepRequest, Stepper,
     Toolbox,
 };
@@ -365,7 +365,7 @@ impl HistoryReplay<'_> {
     }
 
     fn search(&self, query: &SearchQuery) -> String {
-        self.model_tools.toolbox().search(&query.query, query.limit(), ANSWER_TOKENS_DEFAULT).1.text
+        self.model_tools.toolbox().search(&query.text, query.limit(), query.tokens_max()).1.text
     }
 
     /// The tools for a program of the history: those of this request, and those that are gone since it was written.

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use dacapo_replay::SearchText;
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 
@@ -9,10 +10,12 @@ pub(super) const SEARCH: &str = "search";
 pub(super) const EXECUTE: &str = "execute";
 
 pub(super) const LIMIT_DEFAULT: usize = 10;
+/// For each of several queries.
+pub(super) const LIMIT_EACH_DEFAULT: usize = 5;
 pub(super) const LIMIT_MAX: usize = 50;
 
 const SEARCH_DESCRIPTION: &str = "\
-Finds functions by what they do and answers with their TypeScript declarations, ready to use in `execute`. Put everything that the task needs into one query, in plain words: \"list open issues, read a file, send a message\". An empty query lists what there is.";
+Finds functions by what they do and answers with their TypeScript declarations, ready to use in `execute`. Ask for everything that the task needs at once, with one query for each step of it, in plain words: [\"list open issues\", \"read a file\", \"send a message\"]. An empty query lists what there is.";
 
 const EXECUTE_DESCRIPTION: &str = "\
 Runs a TypeScript program that calls functions, and answers with what it returns. Find the functions with `search` first.
@@ -64,10 +67,10 @@ fn search() -> Tool {
     let input = json!({
         "type": "object",
         "properties": {
-            "query": { "type": "string", "description": "What the functions should do." },
-            "limit": { "type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "description": "Functions to find at most; 10 if left out." },
+            "queries": { "type": "array", "items": { "type": "string" }, "maxItems": SearchText::QUERIES_MAX, "description": "One for each step of the task: what the function should do." },
+            "query": { "type": "string", "description": "Instead of `queries`, if there is one step." },
+            "limit": { "type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "description": "Functions to find at most for each query; 5 if left out, 10 for a single query." },
         },
-        "required": ["query"],
         "additionalProperties": false,
     });
     let output = json!({

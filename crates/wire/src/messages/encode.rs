@@ -1,5 +1,6 @@
 //! Encodes responses for clients.
 
+use dacapo_catalog::SearchText;
 use serde_json::{Map, Value, json};
 
 use super::draft::{MessageDraft, redacted, thinking};
@@ -163,10 +164,15 @@ impl ResponseEncoder for MessagesEncoder {
     fn tools_searched(&mut self, searched: &ToolsSearched<'_>) -> Vec<SseEvent> {
         // The client's history holds the search, and what stands before it belongs to it.
         let mut events = self.send_preamble(searched.response, HeldTexts::Sent);
-        let id = fields::search_id(&short_id(searched.seed, searched.query, searched.number), self.searches);
+        // The provider's tool has one text; the list beside it is what the search is made of again.
+        let query = searched.text.texts().join("; ");
+        let id = fields::search_id(&short_id(searched.seed, &query, searched.number), self.searches);
         self.searches += 1;
         let key = if searched.tool.ends_with("regex") { "pattern" } else { "query" };
-        let mut input = Map::from_iter([(key.to_owned(), Value::from(searched.query))]);
+        let mut input = Map::from_iter([(key.to_owned(), Value::from(query))]);
+        if let SearchText::Queries(queries) = searched.text {
+            input.insert("queries".to_owned(), json!(queries));
+        }
         input.extend(searched.limit.map(|limit| ("limit".to_owned(), Value::from(limit))));
         let found = searched.found.iter().map(|name| json!({"type": "tool_reference", "tool_name": name}));
         let found: Vec<Value> = found.collect();

@@ -20,7 +20,10 @@ impl AnsweredSearch {
         let call = |block: &Value| {
             let input = block.get("input").unwrap_or(&Value::Null);
             let query = input.get("query").or_else(|| input.get("pattern")).unwrap_or(&Value::Null);
-            let mut arguments = json!({"query": query});
+            let mut arguments = match input.get("queries") {
+                Some(queries) => json!({"queries": queries}),
+                None => json!({"query": query}),
+            };
             if let Some(limit) = input.get("limit") {
                 arguments["limit"] = limit.clone();
             }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use dacapo_catalog::SearchText;
 use dacapo_replay::{Call, Toolbox};
 use serde_json::{Map, Value, json};
 
@@ -333,7 +334,10 @@ impl ResponseEncoder for ResponsesEncoder {
         let item =
             |id, kind| json!({"id": id, "type": kind, "execution": "server", "call_id": null, "status": "completed"});
         let mut search = item(call, "tool_search_call");
-        search["arguments"] = json!({"query": searched.query});
+        search["arguments"] = match searched.text {
+            SearchText::Query(query) => json!({"query": query}),
+            SearchText::Queries(queries) => json!({"queries": queries}),
+        };
         let mut output = item(found, "tool_search_output");
         output["tools"] = Value::Array(tools);
         self.out.item(search);

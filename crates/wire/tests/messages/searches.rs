@@ -28,7 +28,7 @@ fn searched_content(turn: &Turn, queries: &[&str]) -> Value {
             tool,
             number,
             seed: "seed",
-            query,
+            text: &dacapo_catalog::SearchText::from(*query),
             limit: None,
             found: &found,
         });
@@ -119,8 +119,15 @@ fn text_that_was_held_back_is_told_before_searches() {
         }
         let response = decoder.finish().expect("a whole message");
         let tool = turn.search_tool.as_deref().expect("it is declared");
-        let search =
-            ToolsSearched { response: &response, tool, number: 0, seed: "seed", query: "sky", limit: None, found: &[] };
+        let search = ToolsSearched {
+            response: &response,
+            tool,
+            number: 0,
+            seed: "seed",
+            text: &dacapo_catalog::SearchText::from("sky"),
+            limit: None,
+            found: &[],
+        };
         sent.extend(encoder.tools_searched(&search));
         sent.extend(encoder.finish(&usage()));
         let expected = response.native["content"].as_array().expect("a list");
