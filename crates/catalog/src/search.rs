@@ -22,7 +22,7 @@ mod translations;
 mod vocabulary;
 mod words;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use explanation::{Explanation, Likeness, Match};
 pub use fields::ToolField;
@@ -113,27 +113,53 @@ impl SearchIndex {
     /// Like [`search`](Self::search), but words that are alike in these ways do not match. For measuring what each is
     /// worth.
     pub fn search_without(&self, text: impl Into<SearchText>, limit: usize, without: &[Likeness]) -> SearchResults {
+        self.found(&text.into(), limit, without, |_| Vec::new())
+    }
+
+    /// Like [`search`](Self::search), with another opinion: `rank` gets the needs of the query and answers with the tools
+    /// for each, best first. Both orders count the same.
+    pub fn search_with(
+        &self,
+        text: impl Into<SearchText>,
+        limit: usize,
+        rank: impl FnOnce(&[&str]) -> Vec<Vec<ToolIndex>>,
+    ) -> SearchResults {
+        self.found(&text.into(), limit, &[], rank)
+    }
+
+    fn found(
+        &self,
+        text: &SearchText,
+        limit: usize,
+        without: &[Likeness],
+        rank: impl FnOnce(&[&str]) -> Vec<Vec<ToolIndex>>,
+    ) -> SearchResults {
         let reader = QueryReader::new(&self.vocabulary, &self.spelling, without);
-        match text.into() {
+        match text {
             SearchText::Query(query) if query.trim().is_empty() => self.all(limit),
             SearchText::Query(query) => {
-                let text = query::clipped(&query, 1);
-                self.answer(&reader.read(text, &needs::split(text), NeedContext::Shared), limit)
+                let text = query::clipped(query, 1);
+                let query = reader.read(text, &needs::split(text), NeedContext::Shared);
+                self.answer(&query, limit, &rank(&query.needs))
             }
             SearchText::Queries(queries) => {
-                let (text, needs) = query::joined(&queries);
-                self.answer(&reader.read(&text, &needs, NeedContext::None), limit)
+                let (text, needs) = query::joined(queries);
+                let query = reader.read(&text, &needs, NeedContext::None);
+                self.answer(&query, limit, &rank(&query.needs))
             }
         }
     }
 
-    fn answer(&self, query: &Query, limit: usize) -> SearchResults {
+    fn answer(&self, query: &Query, limit: usize, other: &[Vec<ToolIndex>]) -> SearchResults {
         let scores = Scores::new(query, &self.postings, self.by_name.len());
         let total_matches = scores.matches(self.by_name.len());
         let mut unmet = Vec::new();
         let mut lists: Vec<NeedList> = Vec::new();
         for need in 0..query.needs.len() {
             let mut ranking = scores.of_need(need, &self.postings);
+            if let Some(other) = other.get(need) {
+                self.fuse(&mut ranking, other);
+            }
             if ranking.is_empty() {
                 unmet.push(need);
             }
@@ -179,6 +205,19 @@ impl SearchIndex {
             total_matches,
             suggestions: Vec::new(),
         }
+    }
+
+    /// Joins two orders by rank: a tool that stands high in one is found, one that stands high in both comes first.
+    fn fuse(&self, ranking: &mut Vec<(f64, u32)>, other: &[ToolIndex]) {
+        const RANK_SOFTENER: f64 = 20.0;
+        const RANKS_MAX: usize = 200;
+        self.keep_best(ranking, RANKS_MAX);
+        let mut fused: BTreeMap<u32, f64> = BTreeMap::new();
+        let words = ranking.iter().map(|(_, tool)| *tool).enumerate();
+        for (rank, tool) in words.chain(other.iter().take(RANKS_MAX).map(|tool| tool.0).enumerate()) {
+            *fused.entry(tool).or_default() += 1.0 / (RANK_SOFTENER + f64::from(rank as u32));
+        }
+        *ranking = fused.into_iter().map(|(tool, score)| (score, tool)).collect();
     }
 
     /// Sorts the best of a ranking and drops the rest.

@@ -8,6 +8,7 @@ mod constraints;
 mod declarations;
 mod definitions;
 mod fingerprint;
+mod keywords;
 mod kinds;
 mod literals;
 mod meet;

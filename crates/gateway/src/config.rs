@@ -8,12 +8,13 @@ use dacapo_scripted::ScriptedModel;
 use dacapo_wire::{CodeMode, ProviderSide, SealingSecrets, TextTools, Wire};
 use tracing::level_filters::LevelFilter;
 
+use crate::embeddings::EmbeddingsConfig;
 use crate::http::{self, AllowedOrigins, ApiClient, ApiClients};
 use crate::memory;
 use crate::observe::RecorderLimits;
 use crate::options::{
-    ClientOptions, CodeModeOptions, ConfigError, Environment, GatewayOptions, InspectorOptions, StepOptions,
-    StoreOptions, TimeoutOptions, UpstreamOptions, WarmOptions,
+    ClientOptions, CodeModeOptions, ConfigError, EmbeddingsOptions, Environment, GatewayOptions, InspectorOptions,
+    SearchOptions, StepOptions, StoreOptions, TimeoutOptions, UpstreamOptions, WarmOptions,
 };
 use crate::store::StoreConfig;
 use crate::upstream::{Secret, Upstream, UpstreamKind, UpstreamSource};
@@ -31,6 +32,7 @@ pub struct Config {
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) code_mode: CodeModeConfig,
     pub(crate) store: Option<StoreConfig>,
+    pub(crate) embeddings: Option<EmbeddingsConfig>,
     pub(crate) limits: Limits,
     pub(crate) warm: WarmPrograms,
     pub(crate) body_bytes_max: usize,
@@ -121,12 +123,14 @@ impl GatewayOptions {
         let body_bytes_max = positive("body_bytes_max", self.body_bytes_max.unwrap_or(BODY_BYTES_MAX), &mut errors);
         let turns_max = positive("turns_max", self.turns_max.unwrap_or(TURNS_MAX), &mut errors);
         let has_demo_model = self.demo_model != Some(false);
+        let upstreams = self.upstreams(environment, clients.is_empty(), &mut errors);
         let config = Config {
             listen,
             secrets: SealingSecrets::new(&secret, self.secrets_old.iter().map(String::as_str)),
             secrets_old: self.secrets_old.len(),
             secret_is_random,
-            upstreams: self.upstreams(environment, clients.is_empty(), &mut errors),
+            embeddings: self.embeddings(&upstreams, &mut errors),
+            upstreams,
             turns_max_per_client: self.turns_max_per_client(turns_max, &clients, &mut errors),
             cors_origins: self.cors_origins(clients.is_empty(), &mut errors),
             clients,
@@ -360,6 +364,32 @@ impl GatewayOptions {
         upstreams
     }
 
+    fn embeddings(&self, upstreams: &[Upstream], errors: &mut Vec<String>) -> Option<EmbeddingsConfig> {
+        let EmbeddingsOptions { upstream: name, model } = self.search.embeddings.as_ref()?;
+        if model.is_empty() {
+            errors.push("search.embeddings.model: is missing".to_owned());
+        }
+        let upstream = upstreams.iter().find(|upstream| upstream.name == *name);
+        match upstream.map(|upstream| &upstream.kind) {
+            Some(UpstreamKind::Http { base_url, key, .. }) => Some(EmbeddingsConfig {
+                upstream: name.clone(),
+                base_url: base_url.clone(),
+                key: key.clone(),
+                model: model.clone(),
+            }),
+            Some(UpstreamKind::Scripted(_)) => {
+                errors.push(format!("search.embeddings.upstream: `{name}` is a script, which has no embeddings"));
+                None
+            }
+            None => {
+                errors.push(format!(
+                    "search.embeddings.upstream: there is no upstream `{name}`; name one of [[upstream]]"
+                ));
+                None
+            }
+        }
+    }
+
     fn code_mode(&self, errors: &mut Vec<String>) -> CodeModeConfig {
         let options = &self.code_mode;
         let mut parse = |key: &str, text: &str| {
@@ -483,6 +513,12 @@ impl Config {
                 force: self.recorder.filter(|limits| limits.is_forced).map(|_| true),
             },
             step: StepOptions { enabled: Some(self.step_endpoint == StepEndpoint::Served) },
+            search: SearchOptions {
+                embeddings: self.embeddings.as_ref().map(|embeddings| EmbeddingsOptions {
+                    upstream: embeddings.upstream.clone(),
+                    model: embeddings.model.clone(),
+                }),
+            },
             store: match &self.store {
                 None => StoreOptions { kind: Some("off".to_owned()), ..StoreOptions::default() },
                 Some(StoreConfig::Memory { bytes_max, ttl }) => StoreOptions {

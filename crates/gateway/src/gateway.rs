@@ -10,6 +10,7 @@ use dacapo_runner::matches_pattern;
 use dacapo_wire::{CodeModeDefaults, TextTools};
 
 use crate::config::Config;
+use crate::embeddings::Embeddings;
 use crate::http::TurnError;
 use crate::memory::{MemoryBudget, MemoryVerdict};
 use crate::observe::{EventConsumer, Log, Recorder, RecorderEvents};
@@ -25,6 +26,8 @@ pub struct Gateway {
     pub(crate) stepper: Stepper,
     pub(crate) toolboxes: Toolboxes,
     pub(crate) upstreams: Upstreams,
+    /// A second opinion for searches, if one is configured.
+    pub(crate) embeddings: Option<Embeddings>,
     /// For clients that clip ids.
     pub(crate) store: Option<Store>,
     /// Programs that run at the same moment.
@@ -83,10 +86,13 @@ impl Gateway {
         if let Some(recorder) = &recorder {
             consumers.push(Box::new(RecorderEvents(Arc::clone(recorder))));
         }
+        let upstreams = Upstreams::new(config.upstreams.clone(), config.connect_timeout, config.idle_timeout)?;
+        let embeddings = config.embeddings.clone().map(|config| Embeddings::new(config, upstreams.client().clone()));
         Ok(Gateway {
             stepper,
             toolboxes: Toolboxes::default(),
-            upstreams: Upstreams::new(config.upstreams.clone(), config.connect_timeout, config.idle_timeout)?,
+            upstreams,
+            embeddings,
             store: config.store.as_ref().map(|store| Store::new(store, config.secrets.clone())),
             steps: StepSlots::new(steps, tenancy),
             turns: SharedQuota::new(turns_max, per_client_max),

@@ -7,6 +7,7 @@
 //! Start reading at [`serve`], then `turn.rs`.
 
 mod config;
+mod embeddings;
 mod gateway;
 mod http;
 mod inspect;
@@ -29,4 +30,6 @@ pub use inspect::{
     Inspection, InspectionSettings, ItemExplanation, ItemKind, ModelCalls, ModelReads, Point, ProgramText,
     ReplayStatus, ReplayVerdict, StopAfter, UnopenedState, inspector_page,
 };
-pub use options::{ClientOptions, ConfigError, Environment, GatewayOptions, LoadedOptions, UpstreamOptions};
+pub use options::{
+    ClientOptions, ConfigError, EmbeddingsOptions, Environment, GatewayOptions, LoadedOptions, UpstreamOptions,
+};

@@ -48,6 +48,7 @@ pub struct GatewayOptions {
     pub store: StoreOptions,
     pub step: StepOptions,
     pub inspector: InspectorOptions,
+    pub search: SearchOptions,
     pub limits: BTreeMap<String, u64>,
     #[serde(rename = "client")]
     pub clients: Vec<ClientOptions>,
@@ -92,6 +93,22 @@ pub struct TimeoutOptions {
 pub struct StepOptions {
     /// Whether `POST /v1/step` is served.
     pub enabled: Option<bool>,
+}
+
+/// How tools are searched for.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SearchOptions {
+    /// A model that ranks tools beside the search by words.
+    pub embeddings: Option<EmbeddingsOptions>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EmbeddingsOptions {
+    /// The name of an upstream that has `/embeddings`.
+    pub upstream: String,
+    pub model: String,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

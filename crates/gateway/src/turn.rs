@@ -327,7 +327,8 @@ impl TurnRunner {
         let Some(tool) = &turn.search_tool else { return Ok(()) };
         self.sink.meta(&response.meta);
         for search in response.message.searches(&turn.model_tools) {
-            let results = turn.toolbox().search(&search.text, search.limit(), search.tokens_max()).0;
+            let asked = search.clone();
+            let results = self.blocking(move |replay| Ok(replay.search(&asked).0)).await?;
             let catalog = turn.toolbox().catalog();
             let found: Vec<String> =
                 results.hits.iter().map(|hit| catalog.qualified_name(hit.tool).to_owned()).collect();
@@ -384,6 +385,7 @@ fn history_replay<'a>(gateway: &'a Gateway, turn: &'a Turn, should_continue: Sho
             _ => ClientCalls::Taken,
         },
         limits: &gateway.config.limits,
+        embeddings: gateway.embeddings.as_ref().map(|embeddings| (embeddings, gateway.store.as_ref())),
         should_continue,
         trace: None,
     }

@@ -207,6 +207,11 @@ impl Upstreams {
         Ok(Upstreams { list, client })
     }
 
+    /// The client by which all of them are asked.
+    pub(crate) fn client(&self) -> &reqwest::Client {
+        &self.client
+    }
+
     /// The first that has the model.
     pub(crate) fn of(&self, model: &str) -> Result<&Upstream, TurnError> {
         let found =

@@ -43,7 +43,7 @@ mod toolboxes;
 pub use canonical::canonical as canonical_args;
 pub use dacapo_catalog::{
     ANSWER_TOKENS_DEFAULT, Catalog, Declarations, Effect, Explanation, Hit, SearchAnswer, SearchResults, SearchText,
-    SearchTextError, Tool, ToolsError, read_tools,
+    SearchTextError, Tool, ToolIndex, ToolsError, read_tools,
 };
 pub use dacapo_sandbox::{LogLevel, SandboxError, ShouldContinue};
 pub use dacapo_script::unescaped as unescaped_program;

@@ -112,7 +112,19 @@ impl Toolbox {
 
     /// Finds tools by what they do; the text for the model takes about `tokens_max` tokens.
     pub fn search(&self, text: &SearchText, limit: usize, tokens_max: usize) -> (SearchResults, SearchAnswer) {
-        let results = self.index().search(text, limit);
+        self.search_with(text, limit, tokens_max, |_| Vec::new())
+    }
+
+    /// Like [`search`](Self::search), with another opinion: `rank` gets the needs of the search and answers with the tools
+    /// for each, best first.
+    pub fn search_with(
+        &self,
+        text: &SearchText,
+        limit: usize,
+        tokens_max: usize,
+        rank: impl FnOnce(&[&str]) -> Vec<Vec<ToolIndex>>,
+    ) -> (SearchResults, SearchAnswer) {
+        let results = self.index().search_with(text, limit, rank);
         let found = SearchAnswer::new(&results, self.index(), &self.catalog, self.declarations(), tokens_max);
         (results, found)
     }

@@ -4,6 +4,9 @@ use crate::text::prefix;
 
 /// The text on one line.
 pub(super) fn one_line(text: &str) -> String {
+    if is_plain_line(text) {
+        return cut(text, FIELD_BYTES_MAX);
+    }
     let words: Vec<&str> = text.split_whitespace().collect();
     harmless(&words.join(" ")).trim().to_owned()
 }
@@ -27,6 +30,18 @@ pub(super) fn sentences(text: &str, bytes_max: usize) -> &str {
     // A sentence that ends early would leave most of the room empty.
     let end = end.filter(|end| *end >= bytes_max / 2).or_else(|| start.rfind(char::is_whitespace));
     start[..end.unwrap_or(start.len())].trim_end()
+}
+
+/// Whether there is nothing to do about the text: most are of this kind.
+fn is_plain_line(text: &str) -> bool {
+    let mut before = b' ';
+    for byte in text.bytes() {
+        if !matches!(byte, b' '..=b'~') || before == b' ' && byte == b' ' || before == b'*' && byte == b'/' {
+            return false;
+        }
+        before = byte;
+    }
+    before != b' ' && !text.contains("```") && !text.contains("~~~")
 }
 
 /// The lines of the text that are not empty, without the indentation they have in common.

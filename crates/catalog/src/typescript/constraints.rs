@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::comment::{cut, one_line};
+use super::keywords::Keywords;
 use super::kinds::Kinds;
 
 /// A pattern or a default longer than this is cut.
@@ -11,10 +12,10 @@ const VALUE_BYTES_MAX: usize = 60;
 const SAFE_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
 
 /// The schema's description, and the constraints that no type can express.
-pub(super) fn words(fields: &Map<String, Value>, title: Title, kinds: Kinds) -> String {
-    let mut words = fields.get("description").and_then(Value::as_str).map(one_line).unwrap_or_default();
+pub(super) fn words(fields: &Map<String, Value>, keywords: &Keywords, title: Title, kinds: Kinds) -> String {
+    let mut words = keywords.description.and_then(Value::as_str).map(one_line).unwrap_or_default();
     if words.is_empty()
-        && let Some(text) = fields.get("title").and_then(Value::as_str)
+        && let Some(text) = keywords.title.and_then(Value::as_str)
         && title.adds_to_name(text)
     {
         words = one_line(text);
@@ -23,7 +24,17 @@ pub(super) fn words(fields: &Map<String, Value>, title: Title, kinds: Kinds) -> 
     if words.ends_with('.') && !words.ends_with("..") {
         words.pop();
     }
-    let constraints = constraints(fields, kinds, &words.to_lowercase());
+    let is_integer = is_integer(keywords);
+    if !is_integer && !keywords.has_others {
+        return words;
+    }
+    let described = words.to_lowercase();
+    let mut constraints = constraints(fields, kinds, &described);
+    if is_integer && !described.contains("integer") {
+        let separator = if constraints.is_empty() { "" } else { ", " };
+        constraints.insert_str(0, separator);
+        constraints.insert_str(0, "integer");
+    }
     match (words.is_empty(), constraints.is_empty()) {
         (_, true) => words,
         (true, false) => constraints,
@@ -55,9 +66,6 @@ impl Title<'_> {
 /// Leaves out what the description, in lower case, contains already: each word costs tokens.
 fn constraints(fields: &Map<String, Value>, kinds: Kinds, described: &str) -> String {
     let mut found = Vec::new();
-    if is_integer(fields) && !described.contains("integer") {
-        found.push("integer".to_owned());
-    }
     for (keyword, value) in fields {
         let words = match (keyword.as_str(), value) {
             ("minimum" | "maximum", Value::Number(bound)) if is_technical(bound.as_f64()) => None,
@@ -97,15 +105,15 @@ fn constraints(fields: &Map<String, Value>, kinds: Kinds, described: &str) -> St
 }
 
 /// Whether numbers must be whole, and the values themselves do not say so.
-fn is_integer(fields: &Map<String, Value>) -> bool {
-    let is_named = match fields.get("type") {
+fn is_integer(keywords: &Keywords) -> bool {
+    let is_named = match keywords.types {
         Some(Value::String(name)) => name == "integer",
         Some(Value::Array(names)) => {
             names.iter().any(|name| name == "integer") && !names.iter().any(|name| name == "number")
         }
         _ => false,
     };
-    is_named && !fields.contains_key("const") && !fields.contains_key("enum")
+    is_named && keywords.constant.is_none() && keywords.enumeration.is_none()
 }
 
 /// In draft 4 a flag excludes the bound.

@@ -9,7 +9,7 @@ use super::fingerprint::{Parts, comment_bytes, mix, mix_text};
 use super::meet::meet;
 use super::reader::Read;
 use super::repeats;
-use super::shape::{Type, TypeShape};
+use super::shape::{Literal, Type, TypeShape};
 
 /// A definition that takes no more room than this stands where it is used.
 pub(super) const INLINE_BYTES_MAX: usize = 80;
@@ -54,10 +54,8 @@ impl Definitions {
 
     /// About how many bytes the types take.
     pub(super) fn bytes(&self) -> usize {
-        let mut parts = Parts::default();
         let used = self.used().into_iter().map(|index| &self.bodies[index]);
-        let types = self.roots.iter().chain(used);
-        types.map(|ty| parts.read(ty, &self.fingerprints).bytes + comment_bytes(&ty.doc)).sum()
+        self.roots.iter().chain(used).map(bytes_of).sum()
     }
 
     /// Adds types that are shown with these. What is defined here already is not defined again.
@@ -191,6 +189,17 @@ impl Definitions {
             *name = if is_free { short } else { format!("{name}_{fingerprint}") };
         }
     }
+}
+
+fn bytes_of(ty: &Type) -> usize {
+    let own = match &ty.shape {
+        TypeShape::Literal(Literal::Number(text) | Literal::String(text)) => text.len(),
+        TypeShape::Object(object) => object.properties.iter().map(|property| property.name.len() + 8).sum(),
+        _ => 8,
+    };
+    let mut bytes = comment_bytes(&ty.doc) + own;
+    ty.shape.for_each_part(&mut |part| bytes += bytes_of(part));
+    bytes
 }
 
 fn is_better(name: &str, other: &str) -> bool {

@@ -1,6 +1,8 @@
 //! The kinds of value that a schema allows.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use super::keywords::Keywords;
 
 /// A set of the kinds of value that JSON has. Whole numbers are no kind of their own here, because
 /// TypeScript has one type for all numbers.
@@ -18,8 +20,8 @@ impl Kinds {
     pub(super) const ALL: Kinds = Kinds((1 << 6) - 1);
 
     /// What `type` and `nullable` say; `None` where they say nothing.
-    pub(super) fn declared(fields: &Map<String, Value>) -> Result<Option<Kinds>, String> {
-        let declared = match fields.get("type") {
+    pub(super) fn declared(keywords: &Keywords) -> Result<Option<Kinds>, String> {
+        let declared = match keywords.types {
             None => return Ok(None),
             Some(Value::String(name)) => Kinds::named(name)?,
             Some(Value::Array(names)) => {
@@ -32,19 +34,19 @@ impl Kinds {
             }
             Some(_) => return Err("`type` is neither a name nor a list of names".to_owned()),
         };
-        Ok(Some(if is_nullable(fields) { declared.with(Kinds::NULL) } else { declared }))
+        Ok(Some(if keywords.is_nullable() { declared.with(Kinds::NULL) } else { declared }))
     }
 
     /// What a schema without `type` was written for, in a place for these kinds of value.
-    pub(super) fn implied_in(fields: &Map<String, Value>, place: Kinds) -> Kinds {
-        if place == Kinds::ALL { Kinds::implied(fields) } else { place }
+    pub(super) fn implied_in(keywords: &Keywords, place: Kinds) -> Kinds {
+        if place == Kinds::ALL { Kinds::implied(keywords) } else { place }
     }
 
-    fn implied(fields: &Map<String, Value>) -> Kinds {
-        const FOR_OBJECTS: &[&str] = &["additionalProperties", "patternProperties", "properties", "required"];
-        const FOR_ARRAYS: &[&str] = &["items", "prefixItems"];
-        let has = |keywords: &[&str]| keywords.iter().any(|keyword| fields.contains_key(*keyword));
-        match (has(FOR_OBJECTS), has(FOR_ARRAYS)) {
+    fn implied(keywords: &Keywords) -> Kinds {
+        let has = |values: &[Option<&Value>]| values.iter().any(Option::is_some);
+        let for_objects =
+            [keywords.additional_properties, keywords.pattern_properties, keywords.properties, keywords.required];
+        match (has(&for_objects), has(&[keywords.items, keywords.prefix_items])) {
             (true, true) => Kinds::OBJECT.with(Kinds::ARRAY),
             (true, false) => Kinds::OBJECT,
             (false, true) => Kinds::ARRAY,
@@ -82,9 +84,4 @@ impl Kinds {
             _ => return Err(format!("`type` {name:?} is unknown")),
         })
     }
-}
-
-/// The keyword by which `OpenAPI` 3.0 adds null to a type.
-pub(super) fn is_nullable(fields: &Map<String, Value>) -> bool {
-    fields.get("nullable") == Some(&Value::Bool(true))
 }

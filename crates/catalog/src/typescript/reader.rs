@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::constraints::{Title, words};
-use super::kinds::{Kinds, is_nullable};
+use super::keywords::Keywords;
+use super::kinds::Kinds;
 use super::literals;
 use super::meet::meet;
 use super::shape::{Object, OtherProperties, Presence, Property, Tuple, Type, TypeShape};
@@ -21,6 +22,8 @@ const DEPTH_MAX: u32 = 40;
 const NODES_MAX: u32 = 5_000;
 const DEFINITIONS_MAX: usize = 500;
 const NAME_BYTES_MAX: usize = 40;
+/// A list of required properties that is searched from its beginning.
+const REQUIRED_FEW: usize = 16;
 /// Containers inside containers, which are not looked at past this.
 const SCHEMA_DEPTH_MAX: usize = 128;
 
@@ -104,25 +107,26 @@ impl<'s> SchemaReader<'s> {
             Value::Object(fields) => fields,
             other => return self.unknown(format!("{} stands where a schema is expected", json_type_name(other))),
         };
-        if let Some(reference) = fields.get("$ref").filter(|_| self.references_stand_alone) {
+        let keywords = Keywords::of(fields);
+        if let Some(reference) = keywords.reference.filter(|_| self.references_stand_alone) {
             let shape = self.reference(reference).shape;
-            return Type { shape, doc: words(fields, title, kinds) };
+            return Type { shape, doc: words(fields, &keywords, title, kinds) };
         }
-        let kinds = match Kinds::declared(fields) {
+        let kinds = match Kinds::declared(&keywords) {
             Ok(Some(kinds)) => kinds,
             Err(reason) => {
                 self.warnings.insert(reason);
-                Kinds::implied_in(fields, kinds)
+                Kinds::implied_in(&keywords, kinds)
             }
-            Ok(None) => Kinds::implied_in(fields, kinds),
+            Ok(None) => Kinds::implied_in(&keywords, kinds),
         };
-        let own = self.own(fields, kinds, depth);
-        let mut ty = self.combined(own, fields, kinds, depth);
-        if is_nullable(fields) && !fields.contains_key("type") {
+        let own = self.own(&keywords, kinds, depth);
+        let mut ty = self.combined(own, &keywords, kinds, depth);
+        if keywords.is_nullable() && keywords.types.is_none() {
             ty = Type::union([ty, Type::of(TypeShape::Null)]);
         }
-        let mut doc = words(fields, title, kinds);
-        if let Some(values) = self.cut_values(fields) {
+        let mut doc = words(fields, &keywords, title, kinds);
+        if let Some(values) = self.cut_values(&keywords) {
             doc = if doc.is_empty() { values } else { format!("{doc}; {values}") };
         }
         let inner = std::mem::replace(&mut ty.doc, doc);
@@ -136,22 +140,28 @@ impl<'s> SchemaReader<'s> {
     }
 
     /// What the schema says without the help of other schemas for the same value.
-    fn own(&mut self, fields: &'s Map<String, Value>, kinds: Kinds, depth: u32) -> Type {
-        if let Some(value) = fields.get("const") {
+    fn own(&mut self, keywords: &Keywords<'s>, kinds: Kinds, depth: u32) -> Type {
+        if let Some(value) = keywords.constant {
             return if kinds.contains(Kinds::of(value)) { literals::ty(value) } else { self.impossible("const") };
         }
-        if let Some(Value::Array(values)) = fields.get("enum") {
+        if let Some(Value::Array(values)) = keywords.enumeration {
             let mut values = values.iter().filter(|value| kinds.contains(Kinds::of(value))).peekable();
             if values.peek().is_none() {
                 return self.impossible("enum");
             }
-            return match self.cut_values(fields) {
+            return match self.cut_values(keywords) {
                 Some(_) => of_kinds(values.fold(Kinds::NONE, |all, value| all.with(Kinds::of(value)))),
                 None => Type::union(values.map(literals::ty)),
             };
         }
-        if kinds == Kinds::ALL {
-            return Type::unknown();
+        match kinds {
+            Kinds::ALL => return Type::unknown(),
+            Kinds::STRING => return Type::of(TypeShape::String),
+            Kinds::NUMBER => return Type::of(TypeShape::Number),
+            Kinds::BOOLEAN => return Type::of(TypeShape::Boolean),
+            Kinds::ARRAY => return self.array(keywords, depth),
+            Kinds::OBJECT => return Type::of(self.object(keywords, depth)),
+            _ => {}
         }
         let mut members = Vec::new();
         for (kind, shape) in [
@@ -165,10 +175,10 @@ impl<'s> SchemaReader<'s> {
             }
         }
         if kinds.contains(Kinds::ARRAY) {
-            members.push(self.array(fields, depth));
+            members.push(self.array(keywords, depth));
         }
         if kinds.contains(Kinds::OBJECT) {
-            members.push(Type::of(self.object(fields, depth)));
+            members.push(Type::of(self.object(keywords, depth)));
         }
         Type::union(members)
     }
@@ -179,33 +189,35 @@ impl<'s> SchemaReader<'s> {
     }
 
     /// The words for a list of values that is too long to show.
-    fn cut_values(&self, fields: &Map<String, Value>) -> Option<String> {
-        let values = fields.get("enum")?.as_array()?;
+    fn cut_values(&self, keywords: &Keywords) -> Option<String> {
+        let values = keywords.enumeration?.as_array()?;
         (values.len() > self.values_max).then(|| literals::first_few(values))
     }
 
     /// Adds what the schemas for the same value say.
-    fn combined(&mut self, own: Type, fields: &'s Map<String, Value>, kinds: Kinds, depth: u32) -> Type {
+    fn combined(&mut self, own: Type, keywords: &Keywords<'s>, kinds: Kinds, depth: u32) -> Type {
         let mut ty = own;
-        if let Some(reference) = fields.get("$ref") {
+        if let Some(reference) = keywords.reference {
             ty = meet(ty, self.reference(reference));
         }
-        for keyword in ["$dynamicRef", "$recursiveRef"] {
-            if fields.contains_key(keyword) {
-                self.warnings.insert(format!("`{keyword}` is not supported"));
-            }
+        if let Some(keyword) = keywords.dynamic_reference {
+            self.warnings.insert(format!("`{keyword}` is not supported"));
         }
-        let all = branches(fields, "allOf");
+        let all = branches(keywords.all_of);
         // What one branch is about, the others are about too.
-        let kinds = match all.iter().filter_map(Value::as_object).find_map(|branch| Kinds::declared(branch).ok()?) {
+        let kinds = match all
+            .iter()
+            .filter_map(Value::as_object)
+            .find_map(|branch| Kinds::declared(&Keywords::of(branch)).ok()?)
+        {
             Some(declared) if kinds == Kinds::ALL => declared,
             _ => kinds,
         };
         for branch in all {
             ty = meet(ty, self.ty(branch, kinds, Title::Redundant, depth + 1));
         }
-        for keyword in ["anyOf", "oneOf"] {
-            let branches = branches(fields, keyword);
+        for list in [keywords.any_of, keywords.one_of] {
+            let branches = branches(list);
             if !branches.is_empty() {
                 let members: Vec<Type> =
                     branches.iter().map(|branch| self.ty(branch, kinds, Title::Redundant, depth + 1)).collect();
@@ -213,14 +225,14 @@ impl<'s> SchemaReader<'s> {
             }
         }
         if let (Some(condition), Some(then), Some(otherwise)) =
-            (fields.get("if"), fields.get("then"), fields.get("else"))
+            (keywords.if_schema, keywords.then_schema, keywords.else_schema)
         {
             let condition = Type::of(self.ty(condition, kinds, Title::Redundant, depth + 1).shape);
             let then = self.ty(then, kinds, Title::Redundant, depth + 1);
             let otherwise = self.ty(otherwise, kinds, Title::Redundant, depth + 1);
             ty = meet(ty, Type::union([meet(condition, then), otherwise]));
         }
-        if fields.get("unevaluatedProperties") == Some(&Value::Bool(false))
+        if keywords.unevaluated_properties == Some(&Value::Bool(false))
             && let TypeShape::Object(object) = &mut ty.shape
             && object.rest == OtherProperties::Open
         {
@@ -245,10 +257,10 @@ impl<'s> SchemaReader<'s> {
         Type::of(TypeShape::Named(index))
     }
 
-    fn array(&mut self, fields: &'s Map<String, Value>, depth: u32) -> Type {
-        let (first, rest) = match (fields.get("prefixItems"), fields.get("items")) {
+    fn array(&mut self, keywords: &Keywords<'s>, depth: u32) -> Type {
+        let (first, rest) = match (keywords.prefix_items, keywords.items) {
             (Some(Value::Array(first)), rest) => (first.as_slice(), rest),
-            (None, Some(Value::Array(first))) => (first.as_slice(), fields.get("additionalItems")),
+            (None, Some(Value::Array(first))) => (first.as_slice(), keywords.additional_items),
             (_, rest) => (&[][..], rest),
         };
         let mut rest = rest.map_or_else(Type::unknown, |rest| self.ty(rest, Kinds::ALL, Title::Redundant, depth + 1));
@@ -259,15 +271,15 @@ impl<'s> SchemaReader<'s> {
         }
         let items: Vec<Type> =
             first.iter().map(|item| self.ty(item, Kinds::ALL, Title::Redundant, depth + 1)).collect();
-        let bound = |keyword: &str| fields.get(keyword).and_then(Value::as_u64).and_then(|bound| bound.try_into().ok());
-        let required = bound("minItems").unwrap_or(0).min(items.len());
-        let is_full = bound("maxItems").is_some_and(|items_max: usize| items_max <= items.len());
+        let bound = |bound: Option<&Value>| bound.and_then(Value::as_u64).and_then(|bound| bound.try_into().ok());
+        let required = bound(keywords.min_items).unwrap_or(0).min(items.len());
+        let is_full = bound(keywords.max_items).is_some_and(|items_max: usize| items_max <= items.len());
         let rest = (!rest.is_never() && !is_full).then(|| Box::new(rest));
         Type::of(TypeShape::Tuple(Tuple { items, required, rest }))
     }
 
-    fn object(&mut self, fields: &'s Map<String, Value>, depth: u32) -> TypeShape {
-        let required: &[Value] = match fields.get("required") {
+    fn object(&mut self, keywords: &Keywords<'s>, depth: u32) -> TypeShape {
+        let required: &[Value] = match keywords.required {
             Some(Value::Array(names)) => names,
             Some(_) => {
                 self.warnings.insert("`required` is no list of names".to_owned());
@@ -275,8 +287,7 @@ impl<'s> SchemaReader<'s> {
             }
             None => &[],
         };
-        let required_names: BTreeSet<&str> = required.iter().filter_map(Value::as_str).collect();
-        let named = match fields.get("properties") {
+        let named = match keywords.properties {
             Some(Value::Object(named)) => Some(named),
             Some(_) => {
                 self.warnings.insert("`properties` is no object".to_owned());
@@ -284,20 +295,30 @@ impl<'s> SchemaReader<'s> {
             }
             None => None,
         };
-        let presence = |name: &str| if required_names.contains(name) { Presence::Required } else { Presence::Optional };
+        // Lists are short as a rule; a long one would be searched for each property.
+        let sorted: BTreeSet<&str> = match required.len() {
+            0..=REQUIRED_FEW => BTreeSet::new(),
+            _ => required.iter().filter_map(Value::as_str).collect(),
+        };
+        let is_required = |name: &str| match required.len() {
+            0..=REQUIRED_FEW => required.iter().any(|required| required == name),
+            _ => sorted.contains(name),
+        };
+        let presence = |name: &str| if is_required(name) { Presence::Required } else { Presence::Optional };
         let mut properties = Vec::new();
         for (name, schema) in named.into_iter().flatten() {
             let value = self.ty(schema, Kinds::ALL, Title::OfProperty(name), depth + 1);
             properties.push(Property { name: name.clone(), presence: presence(name), value });
         }
-        let (patterns, mut rest) = self.rest(fields, &properties, depth);
-        let mut known: BTreeSet<String> = properties.iter().map(|property| property.name.clone()).collect();
-        if let Some(Value::Array(names)) = fields.get("propertyNames").and_then(|names| names.get("enum"))
+        let (patterns, mut rest) = self.rest(keywords, &properties, depth);
+        let mut unnamed: BTreeSet<&str> = BTreeSet::new();
+        let mut is_new = |name: &'s str| !named.is_some_and(|named| named.contains_key(name)) && unnamed.insert(name);
+        if let Some(Value::Array(names)) = keywords.property_names.and_then(|names| names.get("enum"))
             && patterns == 0
         {
             for name in names.iter().filter_map(Value::as_str) {
                 self.nodes_left = self.nodes_left.saturating_sub(1);
-                if self.nodes_left > 0 && known.insert(name.to_owned()) {
+                if self.nodes_left > 0 && is_new(name) {
                     let property = Property { name: name.to_owned(), presence: presence(name), value: rest.value() };
                     properties.push(property);
                 }
@@ -306,7 +327,7 @@ impl<'s> SchemaReader<'s> {
         }
         for name in required.iter().filter_map(Value::as_str) {
             self.nodes_left = self.nodes_left.saturating_sub(1);
-            if self.nodes_left > 0 && known.insert(name.to_owned()) {
+            if self.nodes_left > 0 && is_new(name) {
                 let value = rest.value();
                 if value.is_never() {
                     self.warnings.insert(format!("it requires the property {name:?} and forbids it"));
@@ -319,13 +340,8 @@ impl<'s> SchemaReader<'s> {
     }
 
     /// The properties without names, and how many patterns there are for them.
-    fn rest(
-        &mut self,
-        fields: &'s Map<String, Value>,
-        properties: &[Property],
-        depth: u32,
-    ) -> (usize, OtherProperties) {
-        let others = match fields.get("additionalProperties") {
+    fn rest(&mut self, keywords: &Keywords<'s>, properties: &[Property], depth: u32) -> (usize, OtherProperties) {
+        let others = match keywords.additional_properties {
             None => OtherProperties::Open,
             Some(Value::Bool(true)) => OtherProperties::Any,
             Some(Value::Bool(false)) => OtherProperties::Closed,
@@ -334,7 +350,7 @@ impl<'s> SchemaReader<'s> {
                 ty => OtherProperties::Of(Box::new(ty)),
             },
         };
-        let Some(Value::Object(patterns)) = fields.get("patternProperties") else {
+        let Some(Value::Object(patterns)) = keywords.pattern_properties else {
             return (0, others);
         };
         let mut types = Vec::new();
@@ -362,8 +378,8 @@ impl<'s> SchemaReader<'s> {
     }
 }
 
-fn branches<'s>(fields: &'s Map<String, Value>, keyword: &str) -> &'s [Value] {
-    fields.get(keyword).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+fn branches(list: Option<&Value>) -> &[Value] {
+    list.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 fn of_kinds(kinds: Kinds) -> Type {

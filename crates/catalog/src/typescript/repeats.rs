@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::definitions::{Definitions, INLINE_BYTES_MAX};
 use super::fingerprint::{Part, Parts, comment_bytes};
 use super::reader::base_name;
-use super::shape::{Type, TypeShape};
+use super::shape::{Literal, Type, TypeShape};
 
 /// A comment that takes no more room than this is repeated: a name would take almost as much.
 const COMMENT_BYTES_MAX: usize = 60;
@@ -15,6 +15,9 @@ const DECLARATION_BYTES: usize = 12;
 
 /// Names what is repeated among the roots and bodies. `named` are the fingerprints of the definitions.
 pub(super) fn name(definitions: &mut Definitions, named: &[u64]) {
+    if !may_repeat(definitions) {
+        return;
+    }
     let mut parts = Parts::default();
     definitions.roots.iter().chain(&definitions.bodies).for_each(|ty| {
         parts.read(ty, named);
@@ -53,6 +56,37 @@ pub(super) fn name(definitions: &mut Definitions, named: &[u64]) {
         naming.name_parts(&mut body, &name);
         naming.definitions.bodies[index] = body;
     }
+}
+
+/// Whether anything could stand twice, by what is seen at a glance: long comments of the same length, objects and unions
+/// with as many parts.
+fn may_repeat(definitions: &Definitions) -> bool {
+    fn look_at(ty: &Type, seen: &mut Vec<(u8, usize)>) {
+        if comment_bytes(&ty.doc) > COMMENT_BYTES_MAX {
+            seen.push((0, ty.doc.len()));
+        }
+        match &ty.shape {
+            TypeShape::Object(object) if !object.properties.is_empty() => seen.push((1, object.properties.len())),
+            TypeShape::Object(_) => seen.push((2, 0)),
+            TypeShape::Union(members) => seen.push((3, members.len())),
+            TypeShape::Intersection(members) => seen.push((4, members.len())),
+            TypeShape::Tuple(tuple) => seen.push((5, tuple.items.len())),
+            TypeShape::Literal(Literal::String(text) | Literal::Number(text)) if text.len() > INLINE_BYTES_MAX => {
+                seen.push((6, text.len()));
+            }
+            _ => {}
+        }
+        ty.shape.for_each_part(&mut |part| look_at(part, seen));
+    }
+    if !definitions.bodies.is_empty() {
+        return true;
+    }
+    let mut seen = Vec::new();
+    for root in &definitions.roots {
+        look_at(root, &mut seen);
+    }
+    seen.sort_unstable();
+    seen.windows(2).any(|pair| pair[0] == pair[1])
 }
 
 /// Of an object that wraps another, the other gets the name: that says more.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dacapo_replay::{
     Answer, Call, Catalog, CompletedCall, ErrorKind, HandedOutCall, Journal, Limits, LogLevel,
-    LogLine, MadeCall, Outcome, Program, RecordedOutcome, ShouldContinue, Step, StepError, StepRequest, Stepper,
+    LogLine, MadeCall, Outcome, Program, RecordedOutcome, SearchAnswer, SearchResults, ShouldContinue, Step, StepError, StepRequest, Stepper,
     Toolbox,
 };
 use dacapo_wire::{
@@ -13,7 +13,9 @@ use dacapo_wire::{
 };
 use serde_json::{Value, json};
 
+use crate::embeddings::Embeddings;
 use crate::observe::ProgramEnd;
+use crate::store::Store;
 
 /// Runs the programs of one turn.
 pub(crate) struct HistoryReplay<'a> {
@@ -24,6 +26,8 @@ pub(crate) struct HistoryReplay<'a> {
     pub tools_digest: [u8; 8],
     pub client_calls: ClientCalls,
     pub limits: &'a Limits,
+    /// Ranks tools for a search, if the gateway has a model for it.
+    pub embeddings: Option<(&'a Embeddings, Option<&'a Store>)>,
     pub should_continue: ShouldContinue<'a>,
     /// Set if somebody wants to explain the conversation.
     pub trace: Option<&'a dyn ReplayTrace>,
@@ -352,7 +356,7 @@ impl HistoryReplay<'_> {
             Intent::Program { code, .. } => code,
             _ => String::new(),
         };
-        let replies = message.replies(self.model_tools, &|query| self.search(query));
+        let replies = message.replies(self.model_tools, &|query| self.search(query).1.text);
         let replies = replies.into_iter().map(|reply| match reply {
             CallReply::Text(text) => text,
             CallReply::Program => program(&code),
@@ -364,8 +368,16 @@ impl HistoryReplay<'_> {
         self.model_tools.toolbox().catalog()
     }
 
-    fn search(&self, query: &SearchQuery) -> String {
-        self.model_tools.toolbox().search(&query.text, query.limit(), query.tokens_max()).1.text
+    /// What a search of the model finds. With embeddings it waits for an upstream, on a thread that may block.
+    pub(super) fn search(&self, query: &SearchQuery) -> (SearchResults, SearchAnswer) {
+        let rank = |needs: &[&str]| match self.embeddings {
+            None => Vec::new(),
+            Some((embeddings, store)) => {
+                let needs: Vec<String> = needs.iter().map(|need| (*need).to_owned()).collect();
+                tokio::runtime::Handle::current().block_on(embeddings.rank(self.catalog(), &needs, store))
+            }
+        };
+        self.model_tools.toolbox().search_with(&query.text, query.limit(), query.tokens_max(), rank)
     }
 
     /// The tools for a program of the history: those of this request, and those that are gone since it was written.

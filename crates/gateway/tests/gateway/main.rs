@@ -5,6 +5,7 @@ mod account;
 mod agents;
 mod client_conversation;
 mod common;
+mod embeddings;
 mod interleaved;
 mod never_twice;
 mod overload;
