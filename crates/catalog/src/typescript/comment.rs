@@ -5,7 +5,7 @@ use crate::text::prefix;
 /// The text on one line.
 pub(super) fn one_line(text: &str) -> String {
     if is_plain_line(text) {
-        return cut(text, FIELD_BYTES_MAX);
+        return text.to_owned();
     }
     let words: Vec<&str> = text.split_whitespace().collect();
     harmless(&words.join(" ")).trim().to_owned()

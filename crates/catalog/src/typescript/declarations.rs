@@ -161,8 +161,7 @@ impl Declarations {
     ///
     /// If the tool is of another catalog.
     pub fn of(&self, tool: ToolIndex) -> &str {
-        self.of_tools[tool.0 as usize]
-            .get_or_init(|| self.list([(tool, DescriptionLength::Whole)]).in_this_order())
+        self.of_tools[tool.0 as usize].get_or_init(|| self.list([(tool, DescriptionLength::Whole)]).in_this_order())
     }
 
     /// Some tools, in this order, with the types that they need; those of `shortened` as [`shortened`](Self::shortened)
@@ -185,9 +184,9 @@ impl Declarations {
     }
 
     fn list(&self, tools: impl IntoIterator<Item = (ToolIndex, DescriptionLength)>) -> DeclarationList<'_> {
-        let tools = tools.into_iter().map(|(tool, length)| {
-            (&self.functions[tool.0 as usize], &self.tools[tool.0 as usize], length)
-        });
+        let tools = tools
+            .into_iter()
+            .map(|(tool, length)| (&self.functions[tool.0 as usize], &self.tools[tool.0 as usize], length));
         DeclarationList::new(&tools.collect::<Vec<_>>())
     }
 
