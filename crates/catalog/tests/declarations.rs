@@ -376,7 +376,8 @@ fn declarations_cost_fewer_tokens_than_the_tools_they_declare() {
 fn wordy(name: &str, sentences: usize) -> Value {
     let description: Vec<String> = (0..sentences).map(|n| format!("Rule {n} of `{name}` must be kept.")).collect();
     json!({"name": name, "description": description.join(" "), "parameters": {"type": "object", "properties": {
-        "command": {"type": "string", "description": "Words about the command. ".repeat(100)},
+        // No tool shares it with another: what is shared is written once.
+        "command": {"type": "string", "description": format!("Words about the command of {name}. ").repeat(100)},
     }}})
 }
 

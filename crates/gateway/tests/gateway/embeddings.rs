@@ -73,7 +73,7 @@ async fn found(gateway: &RunningGateway, user: &str) -> String {
     let tools = json!([
         described("sky_state", "Tells the state of the atmosphere"),
         described("send_mail", "Sends a letter"),
-        described("need_list", "Lists what is needed"),
+        described("open_points", "Lists what is left to do"),
     ]);
     let body = json!({"model": "m", "messages": [{"role": "user", "content": user}], "tools": tools});
     let answer = post_json(&gateway.url, &body).await.json();
