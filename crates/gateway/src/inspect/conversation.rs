@@ -130,6 +130,7 @@ impl Inspection<'_> {
             model_tools: &turn.model_tools,
             tools_digest: turn.tools_digest,
             client_calls: ClientCalls::Taken,
+            embeddings: None,
             limits: self.limits,
             should_continue: self.should_continue,
             trace: Some(&trace),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use dacapo_replay::{
-    Answer, Call, Catalog, CompletedCall, ErrorKind, HandedOutCall, Journal, Limits, LogLevel,
-    LogLine, MadeCall, Outcome, Program, RecordedOutcome, SearchAnswer, SearchResults, ShouldContinue, Step, StepError, StepRequest, Stepper,
-    Toolbox,
+    Answer, Call, Catalog, CompletedCall, ErrorKind, HandedOutCall, Journal, Limits, LogLevel, LogLine, MadeCall,
+    Outcome, Program, RecordedOutcome, SearchAnswer, SearchResults, ShouldContinue, Step, StepError, StepRequest,
+    Stepper, Toolbox,
 };
 use dacapo_wire::{
     CallDigests, CallReply, ClientSide, Conversation, ConversationItem, EntryAuthor, HistoryGap, Intent, ModelHistory,
