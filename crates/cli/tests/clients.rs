@@ -20,6 +20,8 @@ struct Run {
     scenario: String,
     /// Of the model.
     upstream: Wire,
+    /// The client replaces long ids, so that the gateway has to keep the states.
+    needs_store: bool,
 }
 
 fn root() -> PathBuf {
@@ -43,7 +45,8 @@ fn runs() -> Vec<Run> {
             };
             let run = |scenario: String| {
                 let upstream = upstream(wire, &scenario);
-                Run { name: client["name"].to_string(), argv: argv.clone(), scenario, upstream }
+                let needs_store = client["store"] == true;
+                Run { name: client["name"].to_string(), argv: argv.clone(), scenario, upstream, needs_store }
             };
             runs.extend(scenarios.into_iter().map(run));
         }
@@ -65,16 +68,20 @@ fn upstream(client: Wire, scenario: &str) -> Wire {
 #[test]
 fn every_client_gets_the_right_answer_from_its_own_tools() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients.toml");
-    let gateway = |wire: Wire| Served::start(&["--script", script.to_str().expect("UTF-8"), "--wire", wire.name()]);
-    let gateways = Wire::ALL.map(|wire| (wire, gateway(wire)));
+    let gateway = |wire: Wire, store: &str| {
+        let arguments = ["--script", script.to_str().expect("UTF-8"), "--wire", wire.name()];
+        Served::start(&arguments, &[("DACAPO_STORE_KIND", store)])
+    };
+    let gateways = Wire::ALL.map(|wire| (wire, gateway(wire, "off"), gateway(wire, "memory")));
     let waiting = Mutex::new(runs());
     let wrong = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while let Some(run) = { waiting.lock().expect("no panic").pop() } {
-                    let gateway = gateways.iter().find(|(wire, _)| *wire == run.upstream);
-                    let url = gateway.map_or("", |(_, gateway)| gateway.url.as_str());
+                    let gateway = gateways.iter().find(|(wire, ..)| *wire == run.upstream);
+                    let (_, stateless, storing) = gateway.expect("all wires are there");
+                    let url = if run.needs_store { &storing.url } else { &stateless.url };
                     if let Err(reason) = run.is_right(url) {
                         let run = format!("{} {}, {} model", run.name, run.scenario, run.upstream);
                         wrong.lock().expect("no panic").push(format!("{run}: {reason}"));

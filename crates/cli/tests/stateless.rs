@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 fn gateway() -> Served {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stateless.toml");
-    Served::start(&["--script", script.to_str().expect("UTF-8")])
+    Served::start(&["--script", script.to_str().expect("UTF-8")], &[])
 }
 
 fn ask(url: &str, body: &Value) -> String {

@@ -22,6 +22,16 @@ pub(crate) struct ToolSplit<'a> {
     pub deferred: BTreeSet<usize>,
     /// The client's name for its provider's tool search, which the gateway does instead.
     pub search_tool: Option<String>,
+    pub later_tools: LaterTools,
+}
+
+/// Whether the client adds tools in the middle of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum LaterTools {
+    #[default]
+    None,
+    /// The model calls them itself: programs do not know them.
+    Direct,
 }
 
 /// Whether some tools are known to the provider only.

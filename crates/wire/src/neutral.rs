@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::conversation::string_or_json;
 use crate::model_message::{CallFormat, ModelCall};
@@ -199,6 +199,29 @@ pub(crate) enum ToolInput {
     Schema(Value),
     /// Plain text. The format, such as a grammar, is passed to the provider as it is.
     Text { format: Option<Value> },
+}
+
+impl ToolDeclaration {
+    /// Description and schema for a wire whose tools take only JSON: the text is a property of its own, and the description
+    /// has its grammar.
+    pub(crate) fn as_json_tool(&self) -> (Option<String>, Value) {
+        let format = match &self.input {
+            ToolInput::Schema(schema) => return (self.description.clone(), schema.clone()),
+            ToolInput::Text { format } => format.as_ref(),
+        };
+        let grammar = format.and_then(|format| format.get("grammar"));
+        let text = |key: &str| grammar.and_then(|grammar| grammar.get(key)?.as_str());
+        let description = match (&self.description, text("definition")) {
+            (description, Some(definition)) => {
+                let syntax = text("syntax").unwrap_or_default();
+                let description = description.as_deref().unwrap_or_default();
+                Some(format!("{description}\nThe input must match this {syntax} grammar:\n{definition}"))
+            }
+            (description, None) => description.clone(),
+        };
+        let schema = json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]});
+        (description, schema)
+    }
 }
 
 /// The parameters of a request: everything except its history and tools.

@@ -8,7 +8,7 @@ use dacapo_catalog::{BYTES_PER_TOKEN, DeclaredTools, Function, ToolIndex};
 use dacapo_replay::Toolbox;
 use serde_json::{Map, Value, json};
 
-use crate::allowed_callers::Toolsets;
+use crate::allowed_callers::{LaterTools, Toolsets};
 use crate::model_message::ModelMistake;
 
 /// Increased whenever the text of the prompt changes.
@@ -26,6 +26,8 @@ Runs a TypeScript program that calls functions, and answers with what it returns
 - Each function takes one object. A failed call throws a ToolError; some tools return text that begins with \"Error\" instead.
 - No network, files or imports. After an error correct the program and run it again: completed calls are not executed twice, unless you pass `{fresh: true}` as the second argument.
 ";
+
+const LATER: &str = "- Tools that are added in the conversation, such as those that tool_search finds, are no functions: call them directly.\n";
 
 const DECLARED: &str = "The functions:\n";
 const SEARCHED: &str = "The functions are too many to declare. Find those that you need with `{search}`, which answers with their declarations, before you write the program; in a program, `await search(\"what it should do\")` and `await describe(\"name\")` do the same.\n";
@@ -50,6 +52,7 @@ pub struct ModelTools {
     /// Tools that the model may call directly.
     direct: BTreeSet<String>,
     toolsets: Toolsets,
+    later_tools: LaterTools,
     function_calls: FunctionCalls,
     execute: &'static str,
     search: Option<&'static str>,
@@ -101,6 +104,7 @@ impl ModelTools {
             toolbox,
             direct,
             toolsets: Toolsets::Named,
+            later_tools: LaterTools::None,
             function_calls: FunctionCalls::Mistakes,
             programs: ProgramUse::Written,
         }
@@ -110,6 +114,13 @@ impl ModelTools {
     #[must_use]
     pub(crate) fn with_toolsets(mut self, toolsets: Toolsets) -> ModelTools {
         self.toolsets = toolsets;
+        self
+    }
+
+    /// Says to the model how it calls tools that the client adds in the middle of the conversation.
+    #[must_use]
+    pub(crate) fn with_later_tools(mut self, later_tools: LaterTools) -> ModelTools {
+        self.later_tools = later_tools;
         self
     }
 
@@ -139,6 +150,7 @@ impl ModelTools {
             toolbox: empty,
             direct: BTreeSet::new(),
             toolsets: Toolsets::Named,
+            later_tools: LaterTools::None,
             function_calls: FunctionCalls::Mistakes,
             programs: ProgramUse::None,
         }
@@ -213,6 +225,9 @@ impl ModelTools {
             return Vec::new();
         }
         let mut description = RULES.to_owned();
+        if self.later_tools == LaterTools::Direct {
+            description.push_str(LATER);
+        }
         let has_declarations = self.search.is_none() || !self.declared.tools.is_empty();
         if has_declarations {
             description.push_str(DECLARED);

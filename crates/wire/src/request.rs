@@ -248,7 +248,8 @@ impl RequestReader<'_> {
             .map_err(|error| BadRequest::new(split.request_path(&error.path), error.message))?;
         let tokens_max = self.defaults.declarations_tokens_max;
         let model_tools = ModelTools::new(Arc::clone(&toolbox), split.direct, &split.deferred, tokens_max)
-            .with_toolsets(split.toolsets);
+            .with_toolsets(split.toolsets)
+            .with_later_tools(split.later_tools);
         Ok(ProgramTools {
             toolbox,
             digest: tools_digest(&tools),

@@ -13,12 +13,14 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn start(arguments: &[&str]) -> Served {
+    /// With more settings from the environment.
+    pub(crate) fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Served {
         let mut child = Command::new(env!("CARGO_BIN_EXE_dacapo"))
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(arguments)
             .env("DACAPO_SECRET", SECRET)
             .env("DACAPO_LOG", "warn")
+            .envs(environment.iter().copied())
             .stderr(Stdio::piped())
             .spawn()
             .expect("dacapo starts");

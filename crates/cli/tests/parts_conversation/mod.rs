@@ -44,5 +44,5 @@ pub(crate) fn requests(url: &str, wire: Wire, explicit: bool) -> Vec<Value> {
 /// A gateway whose model orders parts of a bicycle.
 pub(crate) fn gateway(arguments: &[&str]) -> Served {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stateless.toml");
-    Served::start(&[&["--script", script.to_str().expect("UTF-8")], arguments].concat())
+    Served::start(&[&["--script", script.to_str().expect("UTF-8")], arguments].concat(), &[])
 }

@@ -646,12 +646,26 @@ text = "Patched: {{result}}"
         let (path, mut body) = ClientConversation::new(client, &TOOLS).request();
         let key = if client == Wire::Chat { "messages" } else { "input" };
         body[key] = json!([{"role": "user", "content": "Patch it."}]);
-        body["tools"].as_array_mut().unwrap().push(match client {
-            Wire::Chat => json!({"type": "custom", "custom": {"name": "patch"}}),
-            _ => json!({"type": "custom", "name": "patch"}),
-        });
+        let (syntax, definition) = ("lark", "start: LINE+");
+        let custom = if client == Wire::Chat {
+            let format = json!({"type": "grammar", "grammar": {"syntax": syntax, "definition": definition}});
+            json!({"type": "custom", "custom": {"name": "patch", "description": "Applies a patch.", "format": format}})
+        } else {
+            let format = json!({"type": "grammar", "syntax": syntax, "definition": definition});
+            json!({"type": "custom", "name": "patch", "description": "Applies a patch.", "format": format})
+        };
+        body["tools"].as_array_mut().unwrap().push(custom);
         let url = format!("{}{path}", gateway.url);
         let answer = post_to(&url, &body).await.json();
+        let asked = model.asked().remove(0);
+        let declared = &asked["tools"][1];
+        let grammar = "Applies a patch.\nThe input must match this lark grammar:\nstart: LINE+";
+        match upstream {
+            Wire::Responses => assert_eq!(declared["format"]["definition"], "start: LINE+", "{client}"),
+            // Few Chat servers know tools that take text.
+            Wire::Chat => assert_eq!(declared["function"]["description"], grammar),
+            Wire::Messages => assert_eq!(declared["description"], grammar),
+        }
         let history = body[key].as_array_mut().unwrap();
         if client == Wire::Chat {
             let message = &answer["choices"][0]["message"];
@@ -673,6 +687,42 @@ text = "Patched: {{result}}"
         let answer = post_to(&url, &body).await;
         assert!(answer.text.contains("Patched: done"), "{client} to {upstream}: {}", answer.text);
     }
+}
+
+/// Codex searches for tools itself, and newer models get more of them in the conversation.
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_that_are_added_later_are_called_directly_and_the_model_is_told() {
+    let script = r#"
+[[turn]]
+when = { user = "Look it up." }
+calls = [{ name = "lookup", arguments = { word = "tea" } }]
+
+[[turn]]
+text = "hello"
+"#;
+    let model = Model::start(script).await;
+    let gateway = RunningGateway::start(options_on(&model, Wire::Responses)).await;
+    let (path, mut body) = ClientConversation::new(Wire::Responses, &TOOLS).request();
+    let url = format!("{}{path}", gateway.url);
+    let search = json!({"type": "tool_search", "execution": "client", "description": "Finds tools.", "parameters": {"type": "object"}});
+    let hint = "call them directly";
+    body["input"] = json!([{"role": "user", "content": "hi"}]);
+    let told = async |body: &Value| {
+        post_to(&url, body).await;
+        model.asked().remove(0)["tools"][0]["description"].as_str().unwrap().contains(hint)
+    };
+    assert!(!told(&body).await, "nothing can be added");
+    body["tools"].as_array_mut().unwrap().push(search);
+    assert!(told(&body).await, "from the first request on");
+    body["tools"].as_array_mut().unwrap().pop();
+    let lookup = json!({"type": "function", "name": "lookup", "parameters": {"type": "object"}});
+    body["input"] = json!([
+        {"type": "additional_tools", "role": "developer", "tools": [lookup]},
+        {"role": "user", "content": "Look it up."},
+    ]);
+    let called = post_to(&url, &body).await.json();
+    let call = called["output"].as_array().unwrap().last().unwrap();
+    assert_eq!((call["type"].clone(), call["name"].clone()), (json!("function_call"), json!("lookup")), "{called:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -71,6 +71,20 @@ struct KnownTools {
     stale_at: Option<Instant>,
 }
 
+/// What was warned of last. A server is tried again and again, and most often fails for the same reason, such as a command
+/// that is not installed.
+#[derive(Debug, Default)]
+struct LastWarning(Option<String>);
+
+impl LastWarning {
+    /// Whether this outage is worth another warning.
+    fn is_news(&mut self, reason: &str, was_up: bool) -> bool {
+        let is_same = self.0.as_deref() == Some(reason);
+        self.0 = Some(reason.to_owned());
+        was_up || !is_same
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ToolListSource {
     Cache,
@@ -140,7 +154,7 @@ impl FleetServer {
     async fn keep_connected(&self, endpoint: &ServerEndpoint) {
         let options = &self.context.options;
         let mut failures = 0;
-        let mut warned_of = None;
+        let mut warned = LastWarning::default();
         let mut start_permit = self.wait_to_start().await;
         loop {
             let started = Instant::now();
@@ -159,13 +173,11 @@ impl FleetServer {
             let wait = options.retry_wait(failures);
             let reason = first_line(&self.context.mask.text(reason));
             let last_stderr_line = self.stderr.last(&self.context.mask);
-            // It is tried again and again, and most often fails for the same reason: a command that is not installed.
-            if was_up || warned_of.as_ref() != Some(&reason) {
+            if warned.is_news(&reason, was_up) {
                 tracing::warn!(server = self.name, reason, last_stderr_line, "an MCP server is not available");
             } else {
                 tracing::debug!(server = self.name, reason, last_stderr_line, "an MCP server is still not available");
             }
-            warned_of = Some(reason.clone());
             self.link.send_replace(LinkState::Down(Outage { reason, since: now, retry_at: Some(now + wait), was_up }));
             tokio::select! {
                 () = sleep(wait) => {}
@@ -445,5 +457,19 @@ impl FleetServer {
             Some(words) => format!("{reason}; the last it wrote: {words}"),
             None => reason,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_fails_as_before_is_warned_of_once() {
+        let mut warned = LastWarning::default();
+        let missing = "the command `nowhere` is not installed";
+        assert_eq!([warned.is_news(missing, false), warned.is_news(missing, false)], [true, false]);
+        assert!(warned.is_news("it ended with status 1", false), "another reason");
+        assert!(warned.is_news("it ended with status 1", true), "it had come back in between");
     }
 }

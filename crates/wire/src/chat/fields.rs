@@ -104,6 +104,18 @@ pub(super) fn write_call(id: &str, call: &ModelCall) -> Value {
     written
 }
 
+/// The same for the model's history: its tools take only JSON.
+pub(super) fn write_json_call(id: &str, call: &ModelCall) -> Value {
+    let mut written = match call.format {
+        CallFormat::Text => function_call(id, &call.name, &json!({"input": call.arguments}).to_string()),
+        CallFormat::Json => return write_call(id, call),
+    };
+    if let CallExtra::ExtraContent(extra) = &call.extra {
+        written[CallExtra::EXTRA_CONTENT] = extra.clone();
+    }
+    written
+}
+
 /// An element of `tool_calls` that calls a function.
 pub(super) fn function_call(id: &str, name: &str, arguments: &str) -> Value {
     json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})

@@ -86,22 +86,12 @@ pub(super) fn read(entry: &Value) -> Option<ToolDeclaration> {
     }
 }
 
+/// Few servers of this wire have tools that take text, so that they become tools with one text.
 pub(super) fn write(tool: &ToolDeclaration) -> Value {
+    let (description, schema) = tool.as_json_tool();
     let mut fields = Map::new();
     fields.insert("name".to_owned(), Value::from(tool.name.as_str()));
-    if let Some(description) = &tool.description {
-        fields.insert("description".to_owned(), Value::from(description.as_str()));
-    }
-    match &tool.input {
-        ToolInput::Schema(schema) => {
-            fields.insert("parameters".to_owned(), schema.clone());
-            json!({"type": "function", "function": fields})
-        }
-        ToolInput::Text { format } => {
-            if let Some(format) = format {
-                fields.insert("format".to_owned(), format.clone());
-            }
-            json!({"type": "custom", "custom": fields})
-        }
-    }
+    fields.extend(description.map(|description| ("description".to_owned(), Value::from(description))));
+    fields.insert("parameters".to_owned(), schema);
+    json!({"type": "function", "function": fields})
 }

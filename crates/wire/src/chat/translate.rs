@@ -63,7 +63,7 @@ pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
                     fields.insert("reasoning_content".to_owned(), Value::from(text.as_str()));
                 }
             }
-            MessagePart::Call(call) => calls.push(fields::write_call(&call.id, call)),
+            MessagePart::Call(call) => calls.push(fields::write_json_call(&call.id, call)),
             MessagePart::Result(result) => {
                 written.push(write_result(result));
                 // A tool message holds only text, so media go into a message of the user.

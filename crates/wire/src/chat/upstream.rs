@@ -54,7 +54,7 @@ impl ProviderWire for Chat {
     }
 
     fn write_call(&self, call: &ModelCall, result: Option<&ToolResult>) -> WireCall {
-        WireCall { call: fields::write_call(&call.id, call), answer: result.map(translate::write_result) }
+        WireCall { call: fields::write_json_call(&call.id, call), answer: result.map(translate::write_result) }
     }
 
     fn write_tool(&self, tool: &ToolDeclaration) -> Value {
@@ -83,11 +83,7 @@ impl ProviderWire for Chat {
                 body.insert("tool_choice".to_owned(), Value::from("required"));
             }
             ToolChoice::Tool(name) => {
-                let mut tools = body["tools"].as_array().into_iter().flatten();
-                let is_custom = tools.any(|tool| tool["custom"]["name"] == name);
-                let kind = if is_custom { "custom" } else { "function" };
-                let choice = json!({"type": kind, kind: {"name": name}});
-                body.insert("tool_choice".to_owned(), choice);
+                body.insert("tool_choice".to_owned(), json!({"type": "function", "function": {"name": name}}));
             }
         }
         if request.delivery.is_streamed() {

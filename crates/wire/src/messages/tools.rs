@@ -204,20 +204,11 @@ pub(super) fn read(entry: &Value) -> Option<ToolDeclaration> {
 pub(super) fn write(tool: &ToolDeclaration) -> Value {
     let mut fields = Map::new();
     fields.insert("name".to_owned(), Value::from(tool.name.as_str()));
-    if let Some(description) = &tool.description {
-        fields.insert("description".to_owned(), Value::from(description.as_str()));
-    }
-    let schema = match &tool.input {
-        ToolInput::Schema(schema) => {
-            let mut schema = schema.as_object().cloned().unwrap_or_default();
-            // Providers accept only objects.
-            schema.entry("type").or_insert_with(|| Value::from("object"));
-            Value::Object(schema)
-        }
-        ToolInput::Text { .. } => {
-            json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]})
-        }
-    };
-    fields.insert("input_schema".to_owned(), schema);
+    let (description, schema) = tool.as_json_tool();
+    fields.extend(description.map(|description| ("description".to_owned(), Value::from(description))));
+    let mut schema = schema.as_object().cloned().unwrap_or_default();
+    // Providers accept only objects.
+    schema.entry("type").or_insert_with(|| Value::from("object"));
+    fields.insert("input_schema".to_owned(), Value::Object(schema));
     Value::Object(fields)
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use super::fields;
-use crate::allowed_callers::{AllowedCallers, ProgramDeclaration, ToolSplit};
+use crate::allowed_callers::{AllowedCallers, LaterTools, ProgramDeclaration, ToolSplit};
 use crate::neutral::{ToolDeclaration, ToolInput, without_fields};
 use crate::request::BadRequest;
 
@@ -109,6 +109,11 @@ pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> 
             split.search_tool = Some(SEARCH.to_owned());
         }
     }
+    let is_search = |entry: &Value| fields::kind(entry) == SEARCH && fields::text_of(entry, "execution") == "client";
+    // The hint has to stand from the first request on, so a search that has found nothing yet counts.
+    if entries.iter().any(is_search) || items(body).any(adds_tools) {
+        split.later_tools = LaterTools::Direct;
+    }
     let loaded = loaded(body, &split);
     split.direct.extend(loaded);
     Ok(split)
@@ -126,18 +131,26 @@ fn loaded(body: &Map<String, Value>, split: &ToolSplit<'_>) -> Vec<String> {
         .iter()
         .map(|tool| FunctionName { namespace: fields::text_of(tool, "server"), ..FunctionName::of(tool) }.to_string())
         .collect();
-    let items = body.get("input").and_then(Value::as_array).into_iter().flatten();
-    let loads = items.filter(|item| match fields::kind(item) {
-        "additional_tools" => true,
-        "tool_search_output" => fields::text_of(item, "execution") == "client",
-        _ => false,
-    });
+    let loads = items(body).filter(|item| adds_tools(item));
     let tools = loads.filter_map(|item| item.get("tools")).flat_map(functions);
     let is_direct = |tool: &Value| {
         AllowedCallers::read(tool.get(CALLERS), AllowedCallers::MODEL).is_ok_and(AllowedCallers::allow_model)
     };
     let tools = tools.filter(|(name, tool)| is_direct(tool) && !of_programs.contains(name));
     tools.map(|(name, _)| name).filter(|name| !name.is_empty()).collect()
+}
+
+fn items(body: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+    body.get("input").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Whether an item adds tools to the conversation.
+fn adds_tools(item: &Value) -> bool {
+    match fields::kind(item) {
+        "additional_tools" => true,
+        "tool_search_output" => fields::text_of(item, "execution") == "client",
+        _ => false,
+    }
 }
 
 /// Refuses tools that only programs may call, but that are no functions.
