@@ -4,7 +4,7 @@
 mod client;
 #[path = "../../crates/gateway/tests/gateway/client_conversation.rs"]
 #[expect(clippy::unwrap_used, dead_code, reason = "a client that is answered wrongly cannot go on; tests use more")]
-mod client_conversation;
+pub(crate) mod client_conversation;
 mod conversation;
 mod pairs;
 mod servers;

@@ -3,6 +3,8 @@
 //! - `cargo run --release -p dacapo-bench`: programs, beside native QuickJS; and the gateway and MCP, as below
 //! - `cargo run --release -p dacapo-bench -- gateway`: turns through the gateway, beside the same requests without it
 //! - `cargo run --release -p dacapo-bench -- mcp`: programs over MCP servers, beside the MCP SDK alone
+//! - `cargo run --release -p dacapo-bench -- soak --minutes 10`: replicas that are killed under honest and hostile clients
+//! - `cargo run --release -p dacapo-bench -- streams`: memory of 2,000 conversations that stream at the same moment
 //! - `cargo run --release -p dacapo-bench -- types`: schemas as TypeScript, beside npm packages
 //!
 //! The machine is shared and noisy, so compare the minima. CPU-bound rows are thread CPU time, the others wall time.
@@ -14,6 +16,8 @@ mod mcp;
 mod native;
 mod ours;
 mod sample;
+mod soak;
+mod streams;
 mod types;
 
 use std::process::ExitCode;
@@ -56,6 +60,9 @@ pub(crate) mod work {
 const USAGE: &str = "usage: dacapo-bench [--quick]           programs, beside native QuickJS; and gateway and mcp
        dacapo-bench gateway [--quick]   turns through the gateway, beside the same requests without it
        dacapo-bench mcp [--quick]       programs over MCP servers, beside the MCP SDK alone
+       dacapo-bench soak --minutes N    honest and hostile clients, over replicas that are killed
+       dacapo-bench soak --conversations N   honest clients alone
+       dacapo-bench streams             memory of 2,000 conversations that stream at the same moment
        dacapo-bench types               schemas as TypeScript, beside npm packages";
 
 #[expect(clippy::print_stderr, reason = "wrong arguments are told on standard error")]
@@ -70,6 +77,9 @@ fn main() -> anyhow::Result<ExitCode> {
         ["mcp", "--quick"] => mcp::run(true)?,
         [mcp::ECHO, number, tools, start_ms] => mcp::echo(number.parse()?, tools.parse()?, start_ms.parse()?)?,
         [mcp::SERVE, file, cache] => mcp::serve(file, cache)?,
+        ["soak", "--minutes", minutes] => return soak::run(minutes.parse()?),
+        ["soak", "--conversations", count] => return soak::conversations(count.parse()?),
+        ["streams"] => return streams::run(),
         ["types"] => types::run()?,
         _ => {
             eprintln!("dacapo-bench does not know `{}`\n{USAGE}", arguments.join(" "));

@@ -57,6 +57,7 @@ fn read(client: ClientSide, provider: ProviderSide, body: &[u8], header: Option<
     let stored = StoredStates::default();
     let unopened = UnopenedStates::default();
     let reader = RequestReader {
+        tenant: "",
         provider,
         header,
         defaults,

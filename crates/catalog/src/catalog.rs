@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::answer::{self, Decoded};
 use crate::arguments::{self, InvalidArguments};
 use crate::closest;
-use crate::effect::Effect;
+use crate::effect::{Effect, EffectRules};
 use crate::function::{Function, functions_of, qualified_names};
 use crate::repair::Fault;
 use crate::schema::{CompiledSchema, Schema};
@@ -44,6 +44,7 @@ pub struct Catalog {
     by_qualified_name: Vec<ToolIndex>,
     input_schemas: Vec<Schema>,
     output_schemas: Vec<Schema>,
+    effects: EffectRules,
 }
 
 /// A schema that could not be used, or not all of it, and what that means for its tool.
@@ -58,7 +59,15 @@ pub struct Warning {
 impl Catalog {
     /// Names the tools as functions. Schemas are compiled when they are first needed.
     pub fn new(tools: Vec<Tool>) -> Catalog {
+        Catalog::with_effects(tools, EffectRules::default())
+    }
+
+    /// Like [`new`](Self::new), where an operator has said what calls of some tools may do.
+    pub fn with_effects(mut tools: Vec<Tool>, effects: EffectRules) -> Catalog {
         let qualified_names = qualified_names(&tools);
+        for (tool, name) in tools.iter_mut().zip(&qualified_names) {
+            tool.effect = effects.of(name).or(tool.effect);
+        }
         let mut by_qualified_name: Vec<ToolIndex> = (0..tools.len() as u32).map(ToolIndex).collect();
         by_qualified_name.sort_by_key(|tool| &qualified_names[tool.0 as usize]);
         Catalog {
@@ -68,12 +77,18 @@ impl Catalog {
             input_schemas: tools.iter().map(|_| Schema::default()).collect(),
             output_schemas: tools.iter().map(|_| Schema::default()).collect(),
             tools: Arc::new(tools),
+            effects,
         }
     }
 
     /// The tools, in the order in which they were given.
     pub fn tools(&self) -> &[Tool] {
         &self.tools
+    }
+
+    /// What an operator has said of tools.
+    pub fn effects(&self) -> &EffectRules {
+        &self.effects
     }
 
     /// One function per tool, in the order of the tools.
@@ -97,7 +112,7 @@ impl Catalog {
     pub fn effect_of(&self, qualified_name: &str) -> Effect {
         match self.find(qualified_name) {
             Some(tool) => self.tools[tool.0 as usize].effect(),
-            None => Effect::of_name(qualified_name),
+            None => self.effects.of(qualified_name).unwrap_or_else(|| Effect::of_name(qualified_name)),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::pattern::matches_pattern;
+
 /// What a call of a tool may do. It decides whether a call may be repeated, and whether an earlier answer may be stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
@@ -72,6 +74,39 @@ impl Effect {
         let end = own.char_indices().find(|part| is_end(*part)).map_or(own.len(), |(at, _)| at);
         let word = own[..end].to_lowercase();
         if READING_WORDS.contains(&word.as_str()) { Effect::Read } else { Effect::Write }
+    }
+}
+
+/// What an operator says of tools, by patterns of their names. It comes before what the tools say of themselves, so that a
+/// wrong annotation can be put right.
+///
+/// ```
+/// use dacapo_catalog::{Effect, EffectRules};
+/// let rules = EffectRules::new([("get_*".to_owned(), Effect::Read), ("get_and_*".to_owned(), Effect::Write)]);
+/// assert_eq!(rules.of("get_user"), Some(Effect::Read));
+/// assert_eq!(rules.of("get_and_lock"), Some(Effect::Write));
+/// assert_eq!(rules.of("pay"), None);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EffectRules(Vec<(String, Effect)>);
+
+impl EffectRules {
+    /// Rules of a pattern and an effect each. `*` stands for any characters.
+    pub fn new(rules: impl IntoIterator<Item = (String, Effect)>) -> EffectRules {
+        let mut rules: Vec<(String, Effect)> = rules.into_iter().collect();
+        // The most particular pattern is asked first.
+        rules.sort_by_key(|(pattern, _)| std::cmp::Reverse(pattern.chars().filter(|letter| *letter != '*').count()));
+        EffectRules(rules)
+    }
+
+    /// The effect of a tool with this qualified name, if a pattern fits it.
+    pub fn of(&self, qualified_name: &str) -> Option<Effect> {
+        self.0.iter().find(|(pattern, _)| matches_pattern(pattern, qualified_name)).map(|(_, effect)| *effect)
+    }
+
+    /// The rules, the most particular first.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Effect)> {
+        self.0.iter().map(|(pattern, effect)| (pattern.as_str(), *effect))
     }
 }
 

@@ -22,6 +22,7 @@ mod closest;
 mod effect;
 mod function;
 mod identifier;
+mod pattern;
 mod references;
 mod repair;
 mod schema;
@@ -37,8 +38,9 @@ mod work;
 pub use answer::Decoded;
 pub use arguments::{InvalidArguments, RestOfArguments};
 pub use catalog::{Catalog, ToolIndex, Warning};
-pub use effect::Effect;
+pub use effect::{Effect, EffectRules};
 pub use function::Function;
+pub use pattern::matches_pattern;
 pub use search::{
     Explanation, Hit, Likeness, Match, Producer, SearchIndex, SearchResults, SearchText, SearchTextError, ToolField,
 };

@@ -19,12 +19,12 @@ pub struct Tool {
     pub output_schema: Option<Value>,
     /// The namespace the tool lives in; `None` for the client's own tools.
     pub server: Option<String>,
-    /// What calls may do, if the tool's annotations say it.
+    /// What calls may do, if configuration or the tool's annotations say it.
     pub effect: Option<Effect>,
 }
 
 impl Tool {
-    /// What calls of the tool may do: as annotated, or else as its name suggests.
+    /// What calls of the tool may do: as configured or annotated, or else as its name suggests.
     pub fn effect(&self) -> Effect {
         self.effect.unwrap_or_else(|| Effect::of_name(&self.name))
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use dacapo_replay::{Limit, Limits, WarmPrograms};
+use dacapo_replay::{Effect, EffectRules, Limit, Limits, WarmPrograms};
 use dacapo_scripted::ScriptedModel;
 use dacapo_wire::{CodeMode, ProviderSide, SealingSecrets, TextTools, Wire};
 use tracing::level_filters::LevelFilter;
@@ -14,7 +14,7 @@ use crate::memory;
 use crate::observe::RecorderLimits;
 use crate::options::{
     ClientOptions, CodeModeOptions, ConfigError, EmbeddingsOptions, Environment, GatewayOptions, InspectorOptions,
-    SearchOptions, StepOptions, StoreOptions, TimeoutOptions, UpstreamOptions, WarmOptions,
+    SearchOptions, StepOptions, StoreOptions, TimeoutOptions, ToolsOptions, UpstreamOptions, WarmOptions,
 };
 use crate::store::StoreConfig;
 use crate::upstream::{Secret, Upstream, UpstreamKind, UpstreamSource};
@@ -34,6 +34,7 @@ pub struct Config {
     pub(crate) store: Option<StoreConfig>,
     pub(crate) embeddings: Option<EmbeddingsConfig>,
     pub(crate) limits: Limits,
+    pub(crate) effects: EffectRules,
     pub(crate) warm: WarmPrograms,
     pub(crate) body_bytes_max: usize,
     pub(crate) body_values_max: usize,
@@ -137,6 +138,7 @@ impl GatewayOptions {
             code_mode: self.code_mode(&mut errors),
             store: self.store(&mut errors),
             limits: self.limits(&mut errors),
+            effects: self.effects(&mut errors),
             warm: WarmPrograms {
                 count_max: self.warm.programs_max.unwrap_or(WarmPrograms::default().count_max),
                 bytes_max: self.warm.bytes_max.unwrap_or(warm_bytes_max(memory_bytes_max)),
@@ -441,6 +443,19 @@ impl GatewayOptions {
         }
     }
 
+    fn effects(&self, errors: &mut Vec<String>) -> EffectRules {
+        let mut rules = Vec::new();
+        for (pattern, name) in &self.tools.effects {
+            match Effect::parse(name) {
+                Some(effect) => rules.push((pattern.clone(), effect)),
+                None => errors.push(format!(
+                    "tools.effects.\"{pattern}\": `{name}` is not an effect; use read, idempotent or write"
+                )),
+            }
+        }
+        EffectRules::new(rules)
+    }
+
     pub(crate) fn limits(&self, errors: &mut Vec<String>) -> Limits {
         let mut limits = Limits::default();
         limits.set(Limit::OutputBytes, OUTPUT_BYTES).expect("it is within its range");
@@ -533,6 +548,13 @@ impl Config {
                     ttl_seconds: Some(ttl.as_secs()),
                     bytes_max: None,
                 },
+            },
+            tools: ToolsOptions {
+                effects: self
+                    .effects
+                    .iter()
+                    .map(|(pattern, effect)| (pattern.to_owned(), effect.name().to_owned()))
+                    .collect(),
             },
             limits: Limit::ALL.iter().map(|limit| (limit.name().to_owned(), self.limits.get(*limit))).collect(),
             clients: self

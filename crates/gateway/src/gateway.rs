@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
-use dacapo_replay::{SandboxError, ShouldContinue, Stepper, Toolboxes};
-use dacapo_runner::matches_pattern;
+use dacapo_replay::{SandboxError, ShouldContinue, Stepper, Toolboxes, matches_pattern};
 use dacapo_wire::{CodeModeDefaults, TextTools};
 
 use crate::config::Config;
@@ -90,7 +89,7 @@ impl Gateway {
         let embeddings = config.embeddings.clone().map(|config| Embeddings::new(config, upstreams.client().clone()));
         Ok(Gateway {
             stepper,
-            toolboxes: Toolboxes::default(),
+            toolboxes: Toolboxes::default().with_effects(config.effects.clone()),
             upstreams,
             embeddings,
             store: config.store.as_ref().map(|store| Store::new(store, config.secrets.clone())),

@@ -49,6 +49,7 @@ pub struct GatewayOptions {
     pub step: StepOptions,
     pub inspector: InspectorOptions,
     pub search: SearchOptions,
+    pub tools: ToolsOptions,
     pub limits: BTreeMap<String, u64>,
     #[serde(rename = "client")]
     pub clients: Vec<ClientOptions>,
@@ -120,6 +121,13 @@ pub struct InspectorOptions {
     pub bytes_max: Option<usize>,
     /// Record also where clients are configured, or others can reach the gateway.
     pub force: Option<bool>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ToolsOptions {
+    /// `read`, `idempotent` or `write`, by patterns of the tools' names.
+    pub effects: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use bytes::Bytes;
-use dacapo_runner::matches_pattern;
+use dacapo_replay::matches_pattern;
 use dacapo_scripted::{ReplyEnding, ScriptedModel};
 use dacapo_wire::{ClientSide, Delivery, ProviderSide, TextTools, Wire};
 use futures_util::{Stream, StreamExt, stream};
@@ -273,8 +273,7 @@ impl Upstreams {
                 let mask = KeyMask::new(key.as_ref());
                 let (status, headers) = (response.status(), http::returned(response.headers(), key.as_ref()));
                 let body = Box::pin(response.bytes_stream().map(|piece| piece.map_err(|error| describe(&error))));
-                // Answers are passed on as they are: only errors tell of keys.
-                let body = if status.is_success() { body } else { mask.body(body) };
+                let body = mask.body(body);
                 Ok(UpstreamResponse { provider, status, headers, body, mask })
             }
         }

@@ -72,8 +72,8 @@ impl Fleet {
         let supervisors = servers.iter().map(|server| tokio::spawn(Arc::clone(server).supervise())).collect();
         Fleet {
             servers,
+            toolbox: Mutex::new((0, Arc::new(toolbox_of(Vec::new(), &context.options)))),
             context,
-            toolbox: Mutex::new((0, Arc::new(toolbox_of(Vec::new())))),
             supervisors: Mutex::new(supervisors),
         }
     }
@@ -129,7 +129,7 @@ impl ToolHost for Fleet {
         if current.0 != changes {
             let lists: Vec<_> = self.servers.iter().map(|server| server.list()).collect();
             let tools = lists.iter().flat_map(|list| list.tools.iter().cloned());
-            *current = (changes, Arc::new(toolbox_of(tools.collect())));
+            *current = (changes, Arc::new(toolbox_of(tools.collect(), &self.context.options)));
         }
         Arc::clone(&current.1)
     }
@@ -184,10 +184,10 @@ fn load(servers: &[Arc<FleetServer>]) {
 }
 
 /// Leaves out tools beyond the number that a program can have.
-fn toolbox_of(mut tools: Vec<Tool>) -> Toolbox {
+fn toolbox_of(mut tools: Vec<Tool>, options: &FleetOptions) -> Toolbox {
     if tools.len() > TOOLS_MAX {
         tracing::warn!("{} tools are too many; the first {TOOLS_MAX} are offered", tools.len());
         tools.truncate(TOOLS_MAX);
     }
-    Toolbox::new(tools).expect("a program can number so many tools")
+    Toolbox::with_effects(tools, options.effects.clone()).expect("a program can number so many tools")
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dacapo_replay::Limit;
+use dacapo_replay::{Effect, EffectRules, Limit};
 use dacapo_runner::{JSON_CHARS_MIN, Policy, PolicyRule, RunLimits};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -71,7 +71,8 @@ impl Settings {
             match key.as_str() {
                 "policy" => settings.policy = policy(value, &path)?,
                 "limits" => settings.read_limits(value, &path)?,
-                _ => return Err(error(&path, "is not known here; known are policy, limits")),
+                "effects" => settings.fleet.effects = effects(value, &path)?,
+                _ => return Err(error(&path, "is not known here; known are policy, limits, effects")),
             }
         }
         Ok(settings)
@@ -128,6 +129,16 @@ fn policy(value: &Value, path: &str) -> Result<Policy, SettingsError> {
     Ok(Policy::new(rules.iter().enumerate().map(rule).collect::<Result<_, _>>()?))
 }
 
+/// What calls may do, by patterns of `server.tool`.
+fn effects(value: &Value, path: &str) -> Result<EffectRules, SettingsError> {
+    let rule = |(pattern, effect): (&String, &Value)| match effect.as_str().and_then(Effect::parse) {
+        Some(effect) => Ok((pattern.clone(), effect)),
+        None => Err(error(&format!("{path}.{pattern}"), "must be `read`, `idempotent` or `write`")),
+    };
+    let rules: Vec<(String, Effect)> = fields(value, path)?.iter().map(rule).collect::<Result<_, _>>()?;
+    Ok(EffectRules::new(rules))
+}
+
 fn fields<'a>(value: &'a Value, path: &str) -> Result<&'a Map<String, Value>, SettingsError> {
     value.as_object().ok_or_else(|| error(path, "must be an object"))
 }
@@ -164,7 +175,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
         let cases = [
-            (r#"{"polcy": []}"#, "dacapo.polcy: is not known here; known are policy, limits"),
+            (r#"{"polcy": []}"#, "dacapo.polcy: is not known here; known are policy, limits, effects"),
+            (r#"{"effects": {"fs.*": "reads"}}"#, "dacapo.effects.fs.*: must be `read`, `idempotent` or `write`"),
             (r#"{"policy": {}}"#, "dacapo.policy: must be an array of rules"),
             (
                 r#"{"policy": [{"decision": "allow"}, {"decision": "yes"}]}"#,

@@ -42,8 +42,8 @@ mod toolboxes;
 
 pub use canonical::canonical as canonical_args;
 pub use dacapo_catalog::{
-    ANSWER_TOKENS_DEFAULT, Catalog, Declarations, Effect, Explanation, Hit, SearchAnswer, SearchResults, SearchText,
-    SearchTextError, Tool, ToolIndex, ToolsError, read_tools,
+    ANSWER_TOKENS_DEFAULT, Catalog, Declarations, Effect, EffectRules, Explanation, Hit, SearchAnswer, SearchResults,
+    SearchText, SearchTextError, Tool, ToolIndex, ToolsError, matches_pattern, read_tools,
 };
 pub use dacapo_sandbox::{LogLevel, SandboxError, ShouldContinue};
 pub use dacapo_script::unescaped as unescaped_program;

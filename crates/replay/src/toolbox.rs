@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use dacapo_catalog::{
-    Catalog, Declarations, SearchAnswer, SearchIndex, SearchResults, SearchText, Tool, ToolIndex, read_tools,
+    Catalog, Declarations, EffectRules, SearchAnswer, SearchIndex, SearchResults, SearchText, Tool, ToolIndex,
+    read_tools,
 };
 use dacapo_sandbox::Names;
 use dacapo_script::UnknownCall;
@@ -44,21 +45,30 @@ pub struct Toolbox {
 impl Toolbox {
     /// Reads a tool list in any provider's format; see [`read_tools`].
     pub fn read(tools: &str) -> Result<Toolbox, RequestError> {
+        Toolbox::read_with(tools, EffectRules::default())
+    }
+
+    pub(crate) fn read_with(tools: &str, effects: EffectRules) -> Result<Toolbox, RequestError> {
         let json: Value = serde_json::from_str(tools).map_err(|error| RequestError::new("tools", plain(&error)))?;
         let tools = read_tools(&json)
             .map_err(|error| RequestError::new(error.path().unwrap_or("tools"), error.problem().to_string()))?;
-        Toolbox::new(tools)
+        Toolbox::with_effects(tools, effects)
     }
 
     /// A toolbox of these tools; `Err` if there are more than a program can number.
     pub fn new(tools: Vec<Tool>) -> Result<Toolbox, RequestError> {
+        Toolbox::with_effects(tools, EffectRules::default())
+    }
+
+    /// Like [`new`](Self::new), where an operator has said what calls of some tools may do.
+    pub fn with_effects(tools: Vec<Tool>, effects: EffectRules) -> Result<Toolbox, RequestError> {
         if tools.len() > TOOLS_MAX {
             let message = format!("{} tools are too many; at most {TOOLS_MAX} are possible", tools.len());
             return Err(RequestError::new("tools", message));
         }
-        let digest = digest(&tools);
         let withdrawn_from = tools.len();
-        let catalog = Catalog::new(tools);
+        let catalog = Catalog::with_effects(tools, effects);
+        let digest = digest(catalog.tools());
         let mut toolbox = Toolbox {
             catalog,
             names: Names::default(),
@@ -85,7 +95,8 @@ impl Toolbox {
             Tool { name: name.to_owned(), description: None, input_schema, output_schema: None, server, effect: None }
         });
         let withdrawn_from = self.catalog.tools().len();
-        let mut toolbox = Toolbox::new(self.catalog.tools().iter().cloned().chain(withdrawn).collect())?;
+        let tools = self.catalog.tools().iter().cloned().chain(withdrawn).collect();
+        let mut toolbox = Toolbox::with_effects(tools, self.catalog.effects().clone())?;
         toolbox.withdrawn_from = withdrawn_from;
         toolbox.digest = Sha256::new_with_prefix(b"withdrawn\0")
             .chain_update(toolbox.digest)
@@ -241,6 +252,7 @@ fn digest(tools: &[Tool]) -> [u8; 32] {
             tool.description.clone(),
             Some(tool.input_schema.to_string()),
             tool.output_schema.as_ref().map(ToString::to_string),
+            Some(tool.effect().name().to_owned()),
         ];
         for part in parts {
             hash.update(part.as_ref().map_or(u64::MAX, |part| part.len() as u64).to_le_bytes());

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dacapo_catalog::EffectRules;
 use dacapo_lru::LruCache;
 use sha2::{Digest, Sha256};
 
@@ -18,7 +19,10 @@ use crate::toolbox::Toolbox;
 /// assert!(Arc::ptr_eq(&first, &toolboxes.get(r#"[{"name": "add"}]"#).unwrap()));
 /// ```
 #[derive(Debug)]
-pub struct Toolboxes(Mutex<LruCache<Arc<Toolbox>>>);
+pub struct Toolboxes {
+    cache: Mutex<LruCache<Arc<Toolbox>>>,
+    effects: EffectRules,
+}
 
 impl Default for Toolboxes {
     fn default() -> Toolboxes {
@@ -29,7 +33,13 @@ impl Default for Toolboxes {
 impl Toolboxes {
     /// Keeps at most `count_max` toolboxes, made from at most `bytes_max` of JSON.
     pub fn new(count_max: usize, bytes_max: usize) -> Toolboxes {
-        Toolboxes(Mutex::new(LruCache::new(count_max, bytes_max)))
+        Toolboxes { cache: Mutex::new(LruCache::new(count_max, bytes_max)), effects: EffectRules::default() }
+    }
+
+    /// With what an operator has said of tools.
+    #[must_use]
+    pub fn with_effects(self, effects: EffectRules) -> Toolboxes {
+        Toolboxes { effects, ..self }
     }
 
     /// The toolbox of a tool list, given as JSON in any provider's format.
@@ -44,13 +54,13 @@ impl Toolboxes {
             return Ok(Arc::clone(toolbox));
         }
         // Made outside the lock: others need not wait for a large list.
-        let toolbox = Arc::new(Toolbox::read(tools)?);
+        let toolbox = Arc::new(Toolbox::read_with(tools, self.effects.clone())?);
         drop(self.cache().put(key, Arc::clone(&toolbox), tools.len()));
         Ok(toolbox)
     }
 
     fn cache(&self) -> MutexGuard<'_, LruCache<Arc<Toolbox>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

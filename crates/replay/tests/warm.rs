@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dacapo_replay::{
-    Answer, CallIndex, JournalEntry, JsonText, Outcome, Program, StepRequest, Stepper, Toolbox, WarmPrograms,
-    read_tools,
+    Answer, CallIndex, JournalEntry, JsonText, Outcome, Program, StepError, StepRequest, Stepper, Toolbox,
+    WarmPrograms, read_tools,
 };
 use serde_json::json;
 
@@ -39,4 +39,27 @@ fn a_caller_who_has_the_first_calls_is_handed_the_others() {
         assert_eq!(calls(&request, 2), [2]);
         assert_eq!(calls(&request, 0), [1, 2]);
     }
+}
+
+#[test]
+fn arguments_of_open_calls_take_their_share_of_the_memory_for_paused_programs() {
+    let toolbox = Arc::new(Toolbox::new(read_tools(&json!([{"name": "a"}])).unwrap()).unwrap());
+    // A step that has to run the program is interrupted; one that finds it in memory is not.
+    let is_kept = |chars: usize| {
+        let stepper = Stepper::new(WarmPrograms { count_max: 4, bytes_max: 24 << 20 }).unwrap();
+        let code = format!(
+            "for (let i = 0; i < 2e6; i++) {{}}
+            await Promise.all(Array.from({{length: 60}}, (_, i) => a({{i, text: 'x'.repeat({chars})}})))"
+        );
+        let request = StepRequest::new(Program::new(code), Arc::clone(&toolbox));
+        let first = stepper.step(&request, &|| true).unwrap();
+        assert!(matches!(first.outcome, Outcome::Paused { .. }), "{:?}", first.outcome);
+        match stepper.step(&request, &|| false) {
+            Ok(_) => true,
+            Err(StepError::Interrupted) => false,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(is_kept(10));
+    assert!(!is_kept(200_000), "60 calls with 200 kB each, in two forms, are 24 MB");
 }

@@ -59,7 +59,6 @@ mod approval;
 mod execution;
 mod in_flight;
 mod lock;
-mod pattern;
 mod policy;
 mod runner;
 mod stopwatch;
@@ -72,7 +71,6 @@ pub use approval::{
 };
 pub use execution::{Execution, RunError, StopKind, StoppedRun};
 pub use futures_util::future::BoxFuture;
-pub use pattern::matches_pattern;
 pub use policy::{Policy, PolicyRule};
 pub use runner::{CallPhase, CallProgress, ProgressSink, RunLimits, Runner};
 pub use store::{JournalStore, MemoryStore, StoreError, StoreKey};

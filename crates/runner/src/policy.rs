@@ -1,9 +1,8 @@
 //! Which calls a program may make. Each call is decided on its own.
 
+use dacapo_replay::matches_pattern;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-
-use crate::pattern::matches_pattern;
 
 /// Rules, of which the first that matches a call decides. A call that no rule matches is decided by the annotations of its
 /// tool.

@@ -101,6 +101,8 @@ pub struct RequestReader<'a> {
     /// Where states are noted that cannot be opened.
     pub unopened: &'a UnopenedStates,
     pub toolboxes: &'a Toolboxes,
+    /// Whose request it is. What one tenant sent does not hasten a request of another.
+    pub tenant: &'a str,
 }
 
 /// What is to be done for a request.
@@ -244,7 +246,7 @@ impl RequestReader<'_> {
         let tools = serde_json::to_string(&split.tools).unwrap_or_default();
         let toolbox = self
             .toolboxes
-            .get(&tools)
+            .get_for(self.tenant, &tools)
             .map_err(|error| BadRequest::new(split.request_path(&error.path), error.message))?;
         let tokens_max = self.defaults.declarations_tokens_max;
         let model_tools = ModelTools::new(Arc::clone(&toolbox), split.direct, &split.deferred, tokens_max)

@@ -27,6 +27,7 @@ fn turn_of(messages: &Value, stored: &StoredStates, unopened: &UnopenedStates) -
         CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No };
     let (sealer, toolboxes) = (sealer(), Toolboxes::default());
     let reader = RequestReader {
+        tenant: "",
         provider: ProviderSide::CHAT,
         header: None,
         defaults,

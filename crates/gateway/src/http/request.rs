@@ -84,11 +84,13 @@ impl GatewayServer {
         let tenant = Tenant { name: tenant, sealer: sealer.clone(), stored_turn };
         let defaults = gateway.defaults(&model);
         let reader = Arc::clone(gateway);
+        let name = Arc::clone(&tenant.name);
         let unopened = Arc::clone(unopened);
         let parsed = off_thread(json, body.len(), move |json| {
             let toolboxes = &reader.toolboxes;
             let (sealer, stored, unopened) = (&sealer, &stored, &*unopened);
-            RequestReader { provider, header, defaults, sealer, stored, unopened, toolboxes }.read(client, json)
+            RequestReader { provider, header, defaults, sealer, stored, unopened, toolboxes, tenant: &name }
+                .read(client, json)
         });
         let ReadRequest { mut parsed, mode } =
             parsed.await?.map_err(|error| match (&gateway.store, error.param.as_str()) {

@@ -268,6 +268,22 @@ if (page.startsWith('Error')) throw new Error(page); return ['success', before]"
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_operator_can_say_what_tools_do() {
+    let program = "await get_balance({}); await pay({n: 1}); const page = await fetch_page({}, {fresh: true});
+if (page.endsWith('#1')) throw new Error('again'); return 'success'";
+    let model = Model::start(&stubborn(program)).await;
+    let mut configured = options(&model);
+    configured.tools.effects.insert("get_*".to_owned(), "write".to_owned());
+    let cases = [(options(&model), 2), (configured, 1)];
+    for (options, balances) in cases {
+        let gateway = RunningGateway::start(options).await;
+        let mut client = Client::new(&gateway);
+        client.play(|messages| messages).await;
+        assert_eq!(client.counts(), [("fetch_page({})", 2), ("get_balance({})", balances), ("pay({\"n\":1})", 1)]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_users_words_end_a_program_before_its_next_call_and_the_model_reads_what_was_done() {
     let (model, gateway) = gateway(PAY_TWICE).await;
     let tools = json!([{"name": "pay", "input_schema": {"type": "object"}}]);

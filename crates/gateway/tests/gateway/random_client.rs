@@ -60,17 +60,21 @@ pub(crate) enum OnFailure {
 
 /// A sequence of numbers that can be repeated.
 #[derive(Clone)]
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn below(&mut self, below: usize) -> usize {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    pub(crate) fn below(&mut self, below: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         usize::try_from((mixed ^ (mixed >> 31)) % below as u64).unwrap()
     }
 
-    fn percent(&mut self, percent: usize) -> bool {
+    pub(crate) fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
@@ -215,7 +219,7 @@ impl RandomModels {
 fn reply(wire: Wire, State(models): State<RandomModels>, body: &[u8]) -> Response<Body> {
     let request: Value = serde_json::from_slice(body).unwrap();
     let name = request["model"].as_str().unwrap();
-    let seed: u64 = name.trim_start_matches('m').trim_end_matches("-b").parse().unwrap();
+    let seed: u64 = name.trim_start_matches('m').trim_end_matches("-b").parse().unwrap_or_default();
     let is_offered = request["tools"].to_string().contains("\"execute\"");
     let turn = models.with(seed, |model| model.turn(&request, is_offered));
     let reply = ScriptedModel::parse(&turn).unwrap().reply(wire, &request);

@@ -354,6 +354,8 @@ models = { "o1-*" = true, "o3-*" = "off" }
 [timeoutz]
 connect_seconds = 1
 idle_seconds = 2
+[tools]
+effects = { "get_*" = "reads", "put_*" = 1 }
 [store]
 kind = "redis"
 url = 5

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use dacapo_replay::EffectRules;
+
 /// Timeouts and limits of a [`Fleet`](super::Fleet), and where it caches lists of tools.
 #[derive(Debug, Clone)]
 pub struct FleetOptions {
@@ -14,6 +16,8 @@ pub struct FleetOptions {
     pub call_timeout: Duration,
     /// Calls that one server executes at the same time. Further ones wait.
     pub calls_per_server_max: usize,
+    /// What the operator says of tools, by `server.tool`.
+    pub effects: EffectRules,
     /// Bytes of a result with its attachments.
     pub answer_bytes_max: usize,
     /// Before a failed server is tried again. Doubled after each further failure.
@@ -36,6 +40,7 @@ impl Default for FleetOptions {
             connect_timeout: Duration::from_secs(30),
             call_timeout: Duration::from_mins(1),
             calls_per_server_max: 100,
+            effects: EffectRules::default(),
             answer_bytes_max: 8 << 20,
             retry_min: Duration::from_secs(1),
             retry_max: Duration::from_mins(1),

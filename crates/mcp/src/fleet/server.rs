@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dacapo_replay::{Answer, JsonText};
+use dacapo_replay::{Answer, Effect, JsonText, Tool};
 use dacapo_runner::{CallError, CancellationToken, ToolCall, ToolOutput};
 use rmcp::ServiceError;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -25,12 +25,6 @@ use crate::servers_file::{InvalidServer, ServerEndpoint, ServerEntry, ServerSpec
 
 /// A list with a shorter `ttlMs` is not requested more often than this.
 const TTL_MIN: Duration = Duration::from_secs(1);
-
-/// By its server's hints, executing the tool twice is like executing it once.
-fn is_repeatable(annotations: &Map<String, Value>) -> bool {
-    let is = |hint: &str| annotations.get(hint) == Some(&Value::Bool(true));
-    is("idempotentHint") || (is("readOnlyHint") && !is("destructiveHint"))
-}
 
 /// What the servers of a fleet share.
 #[derive(Debug)]
@@ -366,7 +360,10 @@ impl FleetServer {
 
     /// Whether a call that the server may have executed can be sent to it again.
     fn may_repeat(&self, call: &ToolCall) -> bool {
-        self.list().annotations.get(&call.tool).is_some_and(is_repeatable)
+        let list = self.list();
+        let configured = self.context.options.effects.of(&format!("{}.{}", call.server, call.tool));
+        let declared = || list.tools.iter().find(|tool| tool.name == call.tool).map(Tool::effect);
+        configured.or_else(declared).is_some_and(|effect| effect != Effect::Write)
     }
 
     /// The connection, or why there is none. If the server is not connected, one attempt to connect is waited for.

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use dacapo_mcp::Fleet;
+use dacapo_mcp::{Fleet, FleetOptions, Settings};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -85,12 +85,16 @@ async fn answer(State(server): State<Shared>, headers: HeaderMap, body: Bytes) -
 }
 
 async fn serve() -> (Shared, Fleet) {
+    serve_with(options()).await
+}
+
+async fn serve_with(options: FleetOptions) -> (Shared, Fleet) {
     let server = Shared::default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let router = Router::new().route("/mcp", post(answer)).with_state(Arc::clone(&server));
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let fleet = start(json!({"web": {"url": url}}), options()).await;
+    let fleet = start(json!({"web": {"url": url}}), options).await;
     (server, fleet)
 }
 
@@ -123,6 +127,19 @@ async fn reads_and_idempotent_calls_are_sent_again_once_in_a_new_session() {
         assert_eq!(call(&fleet, "web", tool, json!({})).await, ok(&json!("done")));
         assert_eq!(server.lock().unwrap().executed[tool], 2);
     }
+}
+
+#[tokio::test]
+async fn an_operator_can_say_what_a_tool_does() {
+    let file = json!({"dacapo": {"effects": {"web.*": "write", "web.pay": "idempotent"}}});
+    let effects = Settings::read(&file).unwrap().fleet.effects;
+    let (server, fleet) = serve_with(FleetOptions { effects, ..options() }).await;
+    server.lock().unwrap().forgets = Some(Forgets::AfterExecution);
+    assert_eq!(call(&fleet, "web", "pay", json!({})).await, ok(&json!("done")));
+    assert_eq!(server.lock().unwrap().executed["pay"], 2);
+    server.lock().unwrap().forgets = Some(Forgets::AfterExecution);
+    call(&fleet, "web", "look", json!({})).await.unwrap_err();
+    assert_eq!(server.lock().unwrap().executed["look"], 1, "although its annotations say that it only reads");
 }
 
 #[tokio::test]

@@ -60,6 +60,7 @@ fn nothing_that_is_broken_breaks_us() {
     let (sealer, stored, toolboxes) = (sealer(), StoredStates::default(), Toolboxes::default());
     for provider in [ProviderSide::MESSAGES, ProviderSide::CHAT] {
         let reader = RequestReader {
+            tenant: "",
             provider,
             header: None,
             defaults,

@@ -28,6 +28,7 @@ fn read_for(provider: ProviderSide, body: Value) -> ParsedRequest {
         CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No };
     let (sealer, stored, toolboxes) = (sealer(), StoredStates::default(), Toolboxes::default());
     let reader = RequestReader {
+        tenant: "",
         provider,
         header: None,
         defaults,

@@ -120,6 +120,7 @@ fn a_history_goes_to_another_wire_and_one_from_there_comes_here() {
         CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No };
     let (sealer, stored, toolboxes) = (sealer(), StoredStates::default(), Toolboxes::default());
     let reader = RequestReader {
+        tenant: "",
         provider: ProviderSide::MESSAGES,
         header: None,
         defaults,

@@ -36,6 +36,7 @@ fn read_with(
         CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No };
     let (sealer, toolboxes) = (sealer(), Toolboxes::default());
     RequestReader {
+        tenant: "",
         provider,
         header: None,
         defaults,

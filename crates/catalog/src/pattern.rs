@@ -4,7 +4,7 @@
 /// themselves.
 ///
 /// ```
-/// # use dacapo_runner::matches_pattern;
+/// # use dacapo_catalog::matches_pattern;
 /// assert!(matches_pattern("delete_*", "delete_repository"));
 /// assert!(!matches_pattern("delete_*", "undelete_repository"));
 /// ```
