@@ -106,6 +106,7 @@ impl HistoryReplay<'_> {
         history: &mut ModelHistory,
     ) -> Result<HistoryEnd, StepError> {
         let mut inherited = Inherited::default();
+        let mut lasts = RecordLasts::UntilAnswer;
         let items = &conversation.items;
         for (at, item) in items.iter().enumerate() {
             inherited.finished = None;
@@ -115,7 +116,10 @@ impl HistoryReplay<'_> {
             match item {
                 ConversationItem::Entry(entry) => {
                     if self.is_final_answer(entry, items.get(at + 1)) {
-                        inherited.record.clear();
+                        match std::mem::replace(&mut lasts, RecordLasts::UntilAnswer) {
+                            RecordLasts::UntilAnswer => inherited.record.clear(),
+                            RecordLasts::UntilNextAnswer => {}
+                        }
                     }
                     history.push_entry(entry.clone());
                 }
@@ -134,7 +138,12 @@ impl HistoryReplay<'_> {
                     let is_last = at + 1 == items.len();
                     let position = if is_last && !block.is_closed() { Position::Last } else { Position::Earlier };
                     match self.write_program(block, position, inherited.record, history)? {
-                        HistoryEnd::Model(of_program) => inherited = of_program,
+                        HistoryEnd::Model(of_program) => {
+                            inherited = of_program;
+                            if self.is_interrupted(block, items.get(at + 1)) {
+                                lasts = RecordLasts::UntilNextAnswer;
+                            }
+                        }
                         waiting @ HistoryEnd::Waiting { .. } => return Ok(waiting),
                     }
                 }
@@ -151,6 +160,15 @@ impl HistoryReplay<'_> {
             Some(_) => false,
         };
         is_client && self.client.entry_author(entry) == EntryAuthor::ModelText
+    }
+
+    /// Whether the user's words ended a program.
+    fn is_interrupted(&self, block: &ProgramBlock, next: Option<&ConversationItem>) -> bool {
+        let is_client = |next: &ConversationItem| match next {
+            ConversationItem::Entry(entry) => self.client.entry_author(entry) == EntryAuthor::Client,
+            _ => false,
+        };
+        !block.is_closed() && next.is_some_and(is_client)
     }
 
     fn write_program(
@@ -439,6 +457,14 @@ impl ReplayTools {
     fn has_withdrawn(&self, calls: &[Call]) -> bool {
         calls.iter().any(|call| self.withdrawn.contains(&call.tool))
     }
+}
+
+/// When the model's answer to the user ends the record. To a user who interrupts, the model often says what it has done,
+/// and is then told to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RecordLasts {
+    UntilAnswer,
+    UntilNextAnswer,
 }
 
 /// Where a program stands in a history. Only the last one can continue.

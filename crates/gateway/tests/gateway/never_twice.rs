@@ -304,4 +304,23 @@ async fn the_users_words_end_a_program_before_its_next_call_and_the_model_reads_
     let asked = model.asked().pop().unwrap().to_string();
     assert!(asked.contains(r#"\"tool\":\"pay\",\"args\":{\"n\":1},\"answer\":\"paid 1\""#), "{asked}");
     assert!(asked.contains("Stop. Do not pay anything more."), "{asked}");
+
+    // The user lets it go on: what was done before is not done again.
+    messages.push(json!({"role": "assistant", "content": second["content"]}));
+    messages.push(json!({"role": "user", "content": "Go on then."}));
+    let third = post_to(&url, &request(&messages)).await.json();
+    let call = third["content"].as_array().unwrap().iter().find(|block| block["type"] == "tool_use").unwrap().clone();
+    assert_eq!(call["input"], json!({"n": 2}));
+    messages.push(json!({"role": "assistant", "content": third["content"]}));
+    let result = json!({"type": "tool_result", "tool_use_id": call["id"], "content": "paid 2"});
+    messages.push(json!({"role": "user", "content": [result]}));
+    let fourth = post_to(&url, &request(&messages)).await.json();
+    assert_eq!(fourth["content"], json!([{"type": "text", "text": "done"}]), "{fourth}");
+
+    // After that answer the same may be asked for once more.
+    messages.push(json!({"role": "assistant", "content": fourth["content"]}));
+    messages.push(json!({"role": "user", "content": "And now once more."}));
+    let fifth = post_to(&url, &request(&messages)).await.json();
+    let call = fifth["content"].as_array().unwrap().iter().find(|block| block["type"] == "tool_use").unwrap().clone();
+    assert_eq!(call["input"], json!({"n": 1}));
 }

@@ -507,9 +507,17 @@ impl RandomClient {
                 .iter()
                 .position(|(late, _, of)| late.name == call.name && late.args == call.args && *of == programs);
             if let Some(known) = known {
-                let (_, answer, _) = self.late.remove(known);
-                self.log.push(format!("answers {text} late"));
-                answered.push((call.clone(), answer, false));
+                let (old, answer, _) = self.late.remove(known);
+                let has_old = Value::from(self.conversation.history.clone()).to_string().contains(&old.id);
+                let ids = if has_old { self.random.below(3) } else { 0 };
+                self.log
+                    .push(format!("answers {text} late, {}", ["as called again", "as called before", "twice"][ids]));
+                if ids > 0 {
+                    answered.push((old, answer.clone(), false));
+                }
+                if ids != 1 {
+                    answered.push((call.clone(), answer, false));
+                }
                 continue;
             }
             if is_partial && (at < last || answered.is_empty()) && at != 0 {
