@@ -8,7 +8,7 @@
 mod hostile;
 mod processes;
 #[path = "../../crates/gateway/tests/gateway/random_client.rs"]
-#[expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "it is part of a test")]
+#[expect(clippy::unwrap_used, dead_code, reason = "it is part of a test, which uses more")]
 mod random_client;
 
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use anyhow::Context;
 use random_client::{FailureKind, OnFailure, Played, RandomClient, RandomModels};
 
 use self::processes::{Redis, Replicas};
-pub(crate) use self::processes::{Replica, ReplicaConfig, free_port};
+pub(crate) use self::processes::{Replica, ReplicaConfig};
 use crate::gateway::client_conversation;
 
 /// Each group of replicas has so many. One of them is killed at a time.

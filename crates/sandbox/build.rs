@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use config::AddressSpace;
 use toolchain::Toolchain;
 
 fn main() {
@@ -42,7 +43,9 @@ fn build() -> Result<(), Box<dyn Error>> {
     let wasm = compile(&Toolchain::find()?, &here, &sources, &out)?;
     let booted = preinit::boot(&wasm)?;
     fs::write(out.join("inbox.in"), format!("{:#06x}_{:04x}", booted.inbox >> 16, booted.inbox & 0xffff))?;
-    fs::write(out.join("guest.cwasm"), machine_code(&booted.module)?)?;
+    for (name, space) in [("guest", AddressSpace::Ample), ("guest_scarce", AddressSpace::Scarce)] {
+        fs::write(out.join(format!("{name}.cwasm")), machine_code(&booted.module, space)?)?;
+    }
     Ok(())
 }
 
@@ -148,9 +151,9 @@ fn compile(tools: &Toolchain, here: &Path, sources: &Path, out: &Path) -> Result
     Ok(fs::read(linked)?)
 }
 
-fn machine_code(image: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
+fn machine_code(image: &[u8], space: AddressSpace) -> Result<Vec<u8>, Box<dyn Error>> {
     let target = env::var("TARGET")?;
-    let mut config = config::shared();
+    let mut config = config::shared(space);
     // Naming the target keeps the build machine's own CPU features out.
     config.target(&target)?;
     config.cranelift_nan_canonicalization(true);

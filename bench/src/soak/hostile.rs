@@ -35,17 +35,17 @@ pub(crate) async fn attack(seed: u64, urls: Vec<String>, count: Arc<AtomicU64>) 
         // Whatever comes back, or not: the honest clients tell whether it has done harm.
         match random.below(7) {
             0 => hold_sockets(url, &mut random).await,
-            1 => drop(post(&http, url, "/chat/completions", garbage(&mut random)).await),
-            2 => drop(post(&http, url, "/chat/completions", vec![b'['; BODY_BYTES]).await),
+            1 => post(&http, url, "/chat/completions", garbage(&mut random)).await,
+            2 => post(&http, url, "/chat/completions", vec![b'['; BODY_BYTES]).await,
             3 => {
                 let zeros = format!("{{\"model\":\"m\",\"messages\":[{}0]}}", "0,".repeat(BODY_BYTES / 2));
-                drop(post(&http, url, "/messages", zeros.into_bytes()).await);
+                post(&http, url, "/messages", zeros.into_bytes()).await;
             }
-            4 => drop(post(&http, url, "/chat/completions", forged(&mut random).to_string().into_bytes()).await),
+            4 => post(&http, url, "/chat/completions", forged(&mut random).to_string().into_bytes()).await,
             5 => {
                 let program = PROGRAMS[random.below(PROGRAMS.len())];
                 let step = json!({"program": {"code": program}, "tools": [{"name": "f"}]});
-                drop(post(&http, url, "/step", step.to_string().into_bytes()).await);
+                post(&http, url, "/step", step.to_string().into_bytes()).await;
             }
             _ => leave_early(&http, url, &mut random).await,
         }
@@ -53,11 +53,10 @@ pub(crate) async fn attack(seed: u64, urls: Vec<String>, count: Arc<AtomicU64>) 
     }
 }
 
-async fn post(http: &reqwest::Client, url: &str, path: &str, body: Vec<u8>) -> Option<reqwest::StatusCode> {
-    let response = http.post(format!("{url}{path}")).body(body).send().await.ok()?;
-    let status = response.status();
-    response.bytes().await.ok()?;
-    Some(status)
+async fn post(http: &reqwest::Client, url: &str, path: &str, body: Vec<u8>) {
+    if let Ok(response) = http.post(format!("{url}{path}")).body(body).send().await {
+        drop(response.bytes().await);
+    }
 }
 
 /// Requests that never become whole.

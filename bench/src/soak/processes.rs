@@ -209,7 +209,7 @@ impl Drop for Redis {
     }
 }
 
-pub(crate) async fn free_port() -> anyhow::Result<u16> {
+async fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0").await?.local_addr()?.port())
 }
 

@@ -77,7 +77,7 @@ impl Gateway {
             let programs_max = stepper.programs_max();
             tracing::warn!(
                 programs_max,
-                "address space is limited (`ulimit -v`), so fewer programs are kept in memory"
+                "address space is limited, so there is room for fewer programs; `ulimit -v unlimited` (systemd: `LimitAS=infinity`) lifts the limit"
             );
         }
         let recorder = config.recorder.map(Recorder::new);

@@ -46,7 +46,7 @@ pub(crate) fn boot(wasm: &[u8]) -> Result<Booted, Box<dyn Error>> {
 }
 
 fn memory_after_boot(wasm: &[u8]) -> Result<(Vec<u8>, i32), Box<dyn Error>> {
-    let mut config = config::shared();
+    let mut config = config::shared(config::AddressSpace::Ample);
     config.consume_fuel(false);
     let engine = Engine::new(&config)?;
     let module = Module::new(&engine, wasm)?;

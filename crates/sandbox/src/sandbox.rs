@@ -5,13 +5,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use wasmtime::{Engine, InstanceAllocationStrategy, InstancePre, Linker, Module, PoolingAllocationConfig};
 
-use crate::config;
+use crate::config::{self, AddressSpace};
 use crate::imports::{self, Host, HostState};
 
 /// The guest as machine code, made by the build script.
 #[repr(align(16))]
 struct Aligned<T: ?Sized>(T);
-static MACHINE_CODE: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/guest.cwasm")));
+static AMPLE_CODE: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/guest.cwasm")));
+static SCARCE_CODE: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/guest_scarce.cwasm")));
 
 /// Largest memory a program may be given.
 pub const MEMORY_BYTES_CAP: usize = 256 << 20;
@@ -31,6 +32,7 @@ const IDLE_SHARE: u32 = 8;
 pub struct Sandbox<H: 'static> {
     guest: RwLock<InstancePre<HostState<H>>>,
     pub(crate) programs_max: u32,
+    space: AddressSpace,
     pub(crate) places: Arc<PlaceCount>,
 }
 
@@ -71,8 +73,8 @@ impl<H> std::fmt::Debug for Sandbox<H> {
 pub enum SandboxError {
     /// The operating system refused to reserve address space.
     #[error(
-        "address space for {programs} programs could not be reserved: {source}; each takes 4 GiB of addresses, which is \
-         not memory, so lift the limit with `ulimit -v unlimited` (systemd: `LimitAS=infinity`)"
+        "address space for {programs} programs could not be reserved: {source}; it is not memory, so lift the limit with \
+         `ulimit -v unlimited` (systemd: `LimitAS=infinity`), or allow at least 2 GiB"
     )]
     Pool {
         /// How many programs there should be room for.
@@ -92,9 +94,9 @@ impl<H: Host> Sandbox<H> {
     /// Reserves address space, not memory, for `programs_max` programs alive at the same time. Where it is limited there
     /// is room for fewer, see [`programs_max`](Self::programs_max).
     pub fn new(programs_max: u32) -> Result<Sandbox<H>, SandboxError> {
-        let (programs_max, engine) = largest_engine(programs_max)?;
-        let guest = RwLock::new(link(&engine).map_err(SandboxError::Guest)?);
-        Ok(Sandbox { guest, programs_max, places: Arc::default() })
+        let EngineWithin { programs_max, space, engine } = EngineWithin::largest(programs_max)?;
+        let guest = RwLock::new(link(&engine, space).map_err(SandboxError::Guest)?);
+        Ok(Sandbox { guest, programs_max, space, places: Arc::default() })
     }
 
     /// How many programs may be alive at the same time.
@@ -116,7 +118,7 @@ impl<H: Host> Sandbox<H> {
     pub fn release_memory(&self) -> Result<(), SandboxError> {
         let alive = self.places.alive.load(Ordering::Relaxed);
         self.places.most.store(alive, Ordering::Relaxed);
-        let fresh = link(&engine(self.programs_max)?).map_err(SandboxError::Guest)?;
+        let fresh = link(&engine(self.programs_max, self.space)?, self.space).map_err(SandboxError::Guest)?;
         let old = std::mem::replace(&mut *self.guest.write().unwrap_or_else(PoisonError::into_inner), fresh);
         // After the lock is released: the last one to drop it unmaps memory.
         drop(old);
@@ -128,44 +130,73 @@ impl<H: Host> Sandbox<H> {
     }
 }
 
-fn link<H: Host>(engine: &Engine) -> wasmtime::Result<InstancePre<HostState<H>>> {
+fn link<H: Host>(engine: &Engine, space: AddressSpace) -> wasmtime::Result<InstancePre<HostState<H>>> {
     let mut linker = Linker::new(engine);
     imports::define(&mut linker)?;
-    linker.instantiate_pre(&load(engine)?)
+    linker.instantiate_pre(&load(engine, space)?)
 }
 
-/// The engine with the largest pool that there is address space for.
-fn largest_engine(programs_max: u32) -> Result<(u32, Engine), SandboxError> {
-    let mut programs = programs_max;
-    loop {
-        match engine(programs) {
-            Ok(engine) => return Ok((programs, engine)),
-            Err(SandboxError::Pool { .. }) if programs / 2 >= PROGRAMS_MIN => programs /= 2,
-            Err(error) => return Err(error),
+/// An engine, and what it has room for.
+struct EngineWithin {
+    programs_max: u32,
+    space: AddressSpace,
+    engine: Engine,
+}
+
+impl EngineWithin {
+    /// The engine with the largest pool that there is address space for. If that is not enough for memories that need no
+    /// checks, smaller ones have to do, in half of the space: threads and the heap need some too.
+    fn largest(programs_max: u32) -> Result<EngineWithin, SandboxError> {
+        let mut programs = programs_max;
+        loop {
+            match engine(programs, AddressSpace::Ample) {
+                Ok(engine) => return Ok(EngineWithin { programs_max: programs, space: AddressSpace::Ample, engine }),
+                Err(SandboxError::Pool { .. }) if programs / 2 >= PROGRAMS_MIN => programs /= 2,
+                Err(SandboxError::Pool { .. }) => break,
+                Err(error) => return Err(error),
+            }
         }
+        let space = AddressSpace::Scarce;
+        let mut programs = programs_max;
+        while let Err(error) = engine(programs, space) {
+            if programs / 2 < 2 * PROGRAMS_MIN {
+                return Err(error);
+            }
+            programs /= 2;
+        }
+        let programs_max = programs / 2;
+        Ok(EngineWithin { programs_max, space, engine: engine(programs_max, space)? })
     }
 }
 
-fn engine(programs_max: u32) -> Result<Engine, SandboxError> {
+fn engine(programs_max: u32, space: AddressSpace) -> Result<Engine, SandboxError> {
+    let memory_bytes_cap = match space {
+        AddressSpace::Ample => MEMORY_BYTES_CAP,
+        AddressSpace::Scarce => config::SCARCE_MEMORY_BYTES_CAP,
+    };
     let mut pool = PoolingAllocationConfig::default();
     pool.total_core_instances(programs_max)
         .total_memories(programs_max)
         .total_tables(programs_max)
         // A store keeps the stack of its last call, so paused programs have one too.
         .total_stacks(programs_max)
-        .max_memory_size(MEMORY_BYTES_CAP)
+        .max_memory_size(memory_bytes_cap)
         .table_elements(4096)
         .max_core_instance_size(1 << 20)
         .linear_memory_keep_resident(KEEP_RESIDENT_BYTES);
-    let mut config = config::shared();
+    let mut config = config::shared(space);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     Engine::new(&config).map_err(|source| SandboxError::Pool { programs: programs_max, source })
 }
 
-fn load(engine: &Engine) -> wasmtime::Result<Module> {
+fn load(engine: &Engine, space: AddressSpace) -> wasmtime::Result<Module> {
+    let code = match space {
+        AddressSpace::Ample => AMPLE_CODE,
+        AddressSpace::Scarce => SCARCE_CODE,
+    };
     // SAFETY: the bytes are the build script's own output, embedded in this binary.
     #[expect(unsafe_code, reason = "machine code cannot be checked, only trusted")]
     unsafe {
-        Module::deserialize(engine, &MACHINE_CODE.0)
+        Module::deserialize(engine, &code.0)
     }
 }

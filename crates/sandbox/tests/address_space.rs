@@ -28,7 +28,7 @@ fn with_little_address_space_there_is_room_for_fewer_programs() {
     if let Some(starts) = std::env::var_os(LIMITED) {
         return start_with_little(starts == "yes");
     }
-    for (kib, starts) in [(100 << 20, "yes"), (2_000_000, "no")] {
+    for (kib, starts) in [(100 << 20, "yes"), (2_000_000, "yes"), (500_000, "no")] {
         let limited = Command::new("sh")
             .args(["-c", &format!("ulimit -v {kib} && exec \"$0\" --nocapture")])
             .arg(std::env::current_exe().expect("a test has a file"))
