@@ -93,6 +93,7 @@ impl Inspection<'_> {
                 stored: &StoredStates::default(),
                 unopened: &unopened,
                 toolboxes: self.toolboxes,
+                tenant,
             };
             let parsed = reader.read(client, Value::Object(body)).map_err(|error| error.to_string())?.parsed;
             Ok::<_, String>((parsed, unopened.list()))
