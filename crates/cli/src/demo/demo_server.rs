@@ -27,6 +27,9 @@ pub(crate) struct ModelExchange {
     pub usage: Value,
 }
 
+/// Less than by default, so that fifty tools exceed it.
+const DECLARATIONS_TOKENS_MAX: usize = 4_000;
+
 impl DemoServer {
     /// Starts the gateway. It serves until the runtime ends.
     pub(crate) async fn start() -> anyhow::Result<DemoServer> {
@@ -36,7 +39,10 @@ impl DemoServer {
             // The receiver is dropped when the demo ends.
             drop(sender.send(ModelExchange::read(request, reply)));
         });
-        let config = GatewayOptions::default().resolve(&Environment::default())?.with_script(script);
+        let mut options = GatewayOptions::default();
+        // One of the scenarios shows what happens when the declarations do not fit.
+        options.code_mode.declarations_tokens_max = Some(DECLARATIONS_TOKENS_MAX);
+        let config = options.resolve(&Environment::default())?.with_script(script);
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot listen on 127.0.0.1")?;
         let address = listener.local_addr()?;
         tokio::spawn(dacapo_gateway::serve(Gateway::new(config)?, listener, std::future::pending()));
