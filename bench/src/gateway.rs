@@ -6,6 +6,8 @@ mod client;
 #[expect(clippy::unwrap_used, dead_code, reason = "a client that is answered wrongly cannot go on; tests use more")]
 pub(crate) mod client_conversation;
 mod conversation;
+mod cost;
+mod first_token;
 mod pairs;
 mod servers;
 
@@ -20,6 +22,7 @@ use conversation::{Conversation, Kind, REQUESTS, Sent};
 use cpu_time::{ProcessTime, ThreadTime};
 use servers::Servers;
 
+use crate::baseline::Measured;
 use crate::sample::{Sample, memory_kb};
 
 /// Makes ids that are none of ours out of those that are, of the same size.
@@ -27,19 +30,22 @@ const OTHERS_IDS: (&str, &str) = ("dc1_", "xx1_");
 const OFF: &str = "x-dacapo-mode: off\r\n";
 const CONCURRENT: usize = 64;
 const PAUSED: usize = 1_000;
+const REST: Duration = Duration::from_secs(3);
 /// A paused conversation has two rounds behind it.
 const REQUESTS_TO_PAUSE: usize = 3;
 
-pub(crate) fn run(quick: bool) -> anyhow::Result<()> {
+pub(crate) fn run(quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
     let servers = Servers::start()?;
     // What the program returns reaches the model, warm and cold.
     for gateway in [servers.gateway, servers.cold] {
         Conversation::play(&mut Connection::open(gateway)?, "echo")?;
     }
+    paused(&servers, measured)?;
+    cost::run(&servers, if quick { 10 } else { 40 }, measured)?;
+    first_token::run(&servers, if quick { 20 } else { 100 }, measured)?;
     latency(&servers, if quick { 60 } else { 2_000 })?;
     pairs::run(&servers, if quick { 40 } else { 400 })?;
     throughput(&servers, Duration::from_secs(if quick { 2 } else { 10 }))?;
-    paused(&servers)?;
     flat_memory(&servers, if quick { 10_000 } else { 100_000 })
 }
 
@@ -167,7 +173,7 @@ fn load(
     Ok(Load { per_second: requests / taken.as_secs_f64(), cpu_micros: servers_cpu.as_secs_f64() * 1e6 / requests })
 }
 
-fn paused(servers: &Servers) -> anyhow::Result<()> {
+fn paused(servers: &Servers, measured: &mut Measured) -> anyhow::Result<()> {
     let mut connection = Connection::open(servers.gateway)?;
     let before = memory_kb();
     let mut conversations: Vec<Conversation> = (0..PAUSED).map(|_| Conversation::new()).collect();
@@ -183,13 +189,22 @@ fn paused(servers: &Servers) -> anyhow::Result<()> {
         }
     }
     let after = memory_kb();
+    std::thread::sleep(REST);
+    let rested = memory_kb();
+    let each = with.saturating_sub(before) / PAUSED as u64;
+    println!("\n{PAUSED} paused conversations, private memory: {} KB each", each);
     println!(
-        "\n{PAUSED} paused conversations: {} MB before, {} MB with them, {} MB when all are finished; {} KB each",
+        "{} MB before, {} MB with them, {} MB when all are finished, {} MB after {} s of rest; target ≤ {} MB",
         before >> 10,
         with >> 10,
         after >> 10,
-        with.saturating_sub(before) / PAUSED as u64
+        rested >> 10,
+        REST.as_secs(),
+        (before >> 10) + 64,
     );
+    measured.add("paused program in the gateway, KB", each as f64);
+    measured
+        .add("memory after a burst of 1,000 programs, MB more", (rested.saturating_sub(before) >> 10).max(1) as f64);
     Ok(())
 }
 

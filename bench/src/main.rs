@@ -7,10 +7,13 @@
 //! - `cargo run --release -p dacapo-bench -- streams`: memory of 2,000 conversations that stream at the same moment
 //! - `cargo run --release -p dacapo-bench -- types`: schemas as TypeScript, beside npm packages
 //!
-//! The machine is shared and noisy, so compare the minima. CPU-bound rows are thread CPU time, the others wall time.
+//! Programs and the gateway are compared with `bench/baseline.json`, and what got worse is printed; `--update` writes what
+//! was measured into it. The machine is shared and noisy, so compare the minima. CPU-bound rows are thread CPU
+//! time, the others wall time.
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
+mod baseline;
 mod gateway;
 mod mcp;
 mod native;
@@ -22,7 +25,12 @@ mod types;
 
 use std::process::ExitCode;
 
+use baseline::Measured;
 use sample::{Sample, memory_kb};
+
+/// As in the command `dacapo`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What both sides run. Each returns its result, which is compared every time.
 pub(crate) mod work {
@@ -57,8 +65,9 @@ pub(crate) mod work {
     pub(crate) const FIFTY_LINES: &str = include_str!("../programs/fifty_lines.ts");
 }
 
-const USAGE: &str = "usage: dacapo-bench [--quick]           programs, beside native QuickJS; and gateway and mcp
-       dacapo-bench gateway [--quick]   turns through the gateway, beside the same requests without it
+const USAGE: &str =
+    "usage: dacapo-bench [--quick] [--update]           programs, beside native QuickJS; and gateway and mcp
+       dacapo-bench gateway [--quick] [--update]   turns through the gateway, beside the same requests without it
        dacapo-bench mcp [--quick]       programs over MCP servers, beside the MCP SDK alone
        dacapo-bench soak --minutes N    honest and hostile clients, over replicas that are killed
        dacapo-bench soak --conversations N   honest clients alone
@@ -68,71 +77,87 @@ const USAGE: &str = "usage: dacapo-bench [--quick]           programs, beside na
 #[expect(clippy::print_stderr, reason = "wrong arguments are told on standard error")]
 fn main() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
+    let (flags, arguments): (Vec<String>, Vec<String>) =
+        arguments.into_iter().partition(|argument| matches!(argument.as_str(), "--quick" | "--update"));
+    let quick = flags.iter().any(|flag| flag == "--quick");
+    let mut measured = Measured::default();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => all(false)?,
-        ["--quick"] => all(true)?,
-        ["gateway"] => gateway::run(false)?,
-        ["gateway", "--quick"] => gateway::run(true)?,
-        ["mcp"] => mcp::run(false)?,
-        ["mcp", "--quick"] => mcp::run(true)?,
-        [mcp::ECHO, number, tools, start_ms] => mcp::echo(number.parse()?, tools.parse()?, start_ms.parse()?)?,
-        [mcp::SERVE, file, cache] => mcp::serve(file, cache)?,
+        [] => all(quick, &mut measured)?,
+        ["gateway"] => gateway::run(quick, &mut measured)?,
+        ["mcp"] => return mcp::run(quick).map(|()| ExitCode::SUCCESS),
+        [mcp::ECHO, number, tools, start_ms] => {
+            return mcp::echo(number.parse()?, tools.parse()?, start_ms.parse()?).map(|()| ExitCode::SUCCESS);
+        }
+        [mcp::SERVE, file, cache] => return mcp::serve(file, cache).map(|()| ExitCode::SUCCESS),
         ["soak", "--minutes", minutes] => return soak::run(minutes.parse()?),
         ["soak", "--conversations", count] => return soak::conversations(count.parse()?),
         ["streams"] => return streams::run(),
-        ["types"] => types::run()?,
+        ["types"] => return types::run().map(|()| ExitCode::SUCCESS),
         _ => {
             eprintln!("dacapo-bench does not know `{}`\n{USAGE}", arguments.join(" "));
             return Ok(ExitCode::from(2));
         }
     }
+    measured.compare()?;
+    if flags.iter().any(|flag| flag == "--update") {
+        measured.update()?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn all(quick: bool) -> anyhow::Result<()> {
-    programs(quick)?;
+fn all(quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
+    programs(quick, measured)?;
     println!();
-    gateway::run(quick)?;
+    gateway::run(quick, measured)?;
     println!();
     mcp::run(quick)
 }
 
-fn programs(quick: bool) -> anyhow::Result<()> {
+fn programs(quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
     let runs = if quick { 50 } else { 2_000 };
     println!("microseconds: min / p50 / p99; ratio of minima, dacapo to native QuickJS (rquickjs 0.14)\n");
     println!("{:44} {:>28} {:>28} {:>7}", "", "dacapo", "native", "ratio");
 
     let ours = ours::Bench::new()?;
-    row("new VM", &ours.new_vm(runs)?, Some(&native::new_vm(runs)?));
+    row(measured, "new VM", &ours.new_vm(runs)?, Some(&native::new_vm(runs)?));
     row(
+        measured,
         "two-tool run, JavaScript, new VM to result",
         &ours.two_tools_in_sandbox(runs)?,
         Some(&native::two_tools(runs)?),
     );
-    row("two-tool run, a cold step with TypeScript", &ours.two_tools_cold(runs)?, None);
-    row("two-tool run, warm resume with both answers", &ours.two_tools_resumed(runs)?, None);
-    row("TypeScript front end, 50 lines", &ours::front_end(runs)?, None);
+    row(measured, "two-tool run, a cold step with TypeScript", &ours.two_tools_cold(runs)?, None);
+    row(measured, "two-tool run, warm resume with both answers", &ours.two_tools_resumed(runs)?, None);
+    row(measured, "TypeScript front end, 50 lines", &ours::front_end(runs)?, None);
     let chains = if quick { 1 } else { 5 };
     let (warm, cold) = (ours.chain_warm(chains)?, ours.chain_cold(1)?);
-    row("1,000 sequential calls, warm (CPU)", &warm, Some(&native::chain(chains)?));
-    row("1,000 sequential calls, cold every round (CPU)", &cold, None);
+    row(measured, "1,000 sequential calls, warm (CPU)", &warm, Some(&native::chain(chains)?));
+    row(measured, "1,000 sequential calls, cold every round (CPU)", &cold, None);
     row(
+        measured,
         "1 MB answer: parse, filter, sort (CPU)",
         &ours.big_answer(runs.min(30))?,
         Some(&native::big_answer(runs.min(30))?),
     );
 
     println!("\ncold chain / warm chain: {:.1} ×", cold.min() / warm.min());
+    measured.add("cold chain to warm chain", cold.min() / warm.min());
     let linear = ours.chain_linearity()?;
     println!("warm chain, CPU per call at 2,000 calls / at 500 calls: {linear:.2}");
     let before = memory_kb();
     let paused = ours.paused_programs(1_000)?;
-    println!("1,000 paused programs: {} KB each", memory_kb().saturating_sub(before) / 1_000);
+    let each = memory_kb().saturating_sub(before) / 1_000;
+    println!("1,000 paused programs: {each} KB of private memory each");
+    measured.add("paused program, KB", each as f64);
     drop(paused);
     Ok(())
 }
 
-fn row(name: &str, ours: &Sample, native: Option<&Sample>) {
+fn row(measured: &mut Measured, name: &str, ours: &Sample, native: Option<&Sample>) {
+    measured.add(&format!("{name}, µs"), ours.min());
+    if let Some(native) = native {
+        measured.add(&format!("{name}, to native"), ours.min() / native.min());
+    }
     let (beside, ratio) = native
         .map_or_else(Default::default, |native| (native.to_string(), format!("{:.2}", ours.min() / native.min())));
     println!("{name:44} {:>28} {beside:>28} {ratio:>7}", ours.to_string());

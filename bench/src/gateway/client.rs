@@ -1,4 +1,5 @@
-//! A client that costs next to nothing: HTTP/1.1 by hand, one connection, kept alive.
+//! A client that costs next to nothing: HTTP/1.1 by hand, one connection, kept alive. On the socket it does what the
+//! HTTP libraries of the SDKs do: headers and body are two writes, and `TCP_NODELAY` is set.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,6 +11,14 @@ pub(crate) struct Connection {
     stream: TcpStream,
     sent: Vec<u8>,
     received: Vec<u8>,
+}
+
+/// The body of an answer, the time from the first byte sent to the last one received, and when a text came that was
+/// awaited.
+pub(crate) struct Reply {
+    pub body: Vec<u8>,
+    pub taken: Duration,
+    pub awaited_at: Option<Duration>,
 }
 
 impl Connection {
@@ -25,22 +34,41 @@ impl Connection {
     }
 
     pub(crate) fn post_to(&mut self, path: &str, headers: &str, body: &str) -> anyhow::Result<(Vec<u8>, Duration)> {
+        let reply = self.exchange(path, headers, body, None)?;
+        Ok((reply.body, reply.taken))
+    }
+
+    /// Sends a request, and notes when `awaited` arrives in the answer.
+    pub(crate) fn exchange(
+        &mut self,
+        path: &str,
+        headers: &str,
+        body: &str,
+        awaited: Option<&str>,
+    ) -> anyhow::Result<Reply> {
         self.sent.clear();
         write!(
             self.sent,
-            "POST /v1{path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n{body}",
+            "POST /v1{path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n",
             body.len()
         )?;
         self.received.clear();
+        let mut awaited_at = None;
         let start = Instant::now();
         self.stream.write_all(&self.sent)?;
+        self.stream.write_all(body.as_bytes())?;
         let mut piece = [0; 16 << 10];
         loop {
             let length = self.stream.read(&mut piece)?;
             ensure!(length > 0, "the connection was closed");
             self.received.extend_from_slice(&piece[..length]);
+            if let Some(text) = awaited.filter(|_| awaited_at.is_none())
+                && self.received.windows(text.len()).any(|window| window == text.as_bytes())
+            {
+                awaited_at = Some(start.elapsed());
+            }
             if let Some(body) = whole_body(&self.received)? {
-                return Ok((body, start.elapsed()));
+                return Ok(Reply { body, taken: start.elapsed(), awaited_at });
             }
         }
     }

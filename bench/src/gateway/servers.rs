@@ -1,14 +1,17 @@
 //! A model that answers at once, and gateways in front of it, each on a port of its own.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
 use axum::routing::{MethodRouter, post};
 use dacapo_gateway::{Environment, Gateway, GatewayOptions, UpstreamOptions};
 use dacapo_wire::{Delivery, ProviderSide, Wire};
+use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -16,6 +19,12 @@ use tokio::runtime::{Builder, Runtime};
 pub(crate) const PROGRAM: &str = include_str!("../../programs/five_rounds.ts");
 /// A client's header that says what the model shall answer, so that it need not read the request.
 pub(crate) const ANSWER_HEADER: &str = "x-answer";
+/// A client's header that makes the model stream its answer, on Chat Completions.
+pub(crate) const STREAM_HEADER: &str = "x-stream";
+/// Name of the threads that gateways run on.
+pub(crate) const GATEWAY_THREADS: &str = "gateway";
+/// What every token of a paced stream begins with.
+pub(crate) const FIRST_TOKEN: &str = "token-";
 pub(crate) const SAID: &str = "The best customer is Ada.";
 
 pub(crate) struct Servers {
@@ -32,7 +41,7 @@ pub(crate) struct Servers {
 impl Servers {
     pub(crate) fn start() -> anyhow::Result<Servers> {
         let models = Builder::new_multi_thread().worker_threads(1).thread_name("model").enable_all().build()?;
-        let gateways = Builder::new_multi_thread().thread_name("gateway").enable_all().build()?;
+        let gateways = Builder::new_multi_thread().thread_name(GATEWAY_THREADS).enable_all().build()?;
         let listener = models.block_on(TcpListener::bind("127.0.0.1:0"))?;
         let model = listener.local_addr()?;
         models.spawn(async move { axum::serve(listener, model_routes()).await });
@@ -81,14 +90,61 @@ fn model(wire: Wire) -> MethodRouter {
     let answer = move |headers: HeaderMap, body: Bytes| async move {
         // A new id each time: it is where programs have their chance from.
         let number = ANSWERS.fetch_add(1, Ordering::Relaxed);
-        let rest = match headers.get(ANSWER_HEADER).map(axum::http::HeaderValue::as_bytes) {
-            Some(b"program") => program,
-            Some(b"echo") => after_id(wire, &text_of(&body), "stop"),
+        let header = |name| headers.get(name).map_or(&b""[..], axum::http::HeaderValue::as_bytes);
+        let answer = header(ANSWER_HEADER);
+        let pace = match header(STREAM_HEADER) {
+            b"" => None,
+            b"paced" => Some(Duration::from_millis(2)),
+            _ => Some(Duration::ZERO),
+        };
+        if let Some(pace) = pace {
+            let events = stream_events(number, answer == b"program", pace);
+            return ([("content-type", "text/event-stream")], Body::from_stream(events));
+        }
+        let rest = match answer {
+            b"program" => program,
+            b"echo" => after_id(wire, &text_of(&body), "stop"),
             _ => text,
         };
-        ([("content-type", "application/json")], format!(r#"{{"id":"answer-{number:024}",{rest}"#))
+        let body = format!(r#"{{"id":"answer-{number:024}",{rest}"#);
+        ([("content-type", "application/json")], Body::from(body))
     };
     post(answer)
+}
+
+/// The events of an answer on Chat Completions: a program, or a text, token by token.
+fn stream_events(
+    number: u64,
+    is_program: bool,
+    pace: Duration,
+) -> impl Stream<Item = Result<String, Infallible>> + Send {
+    let chunk = move |delta: Value, finish_reason: Value| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": finish_reason});
+        json!({"id": format!("answer-{number:024}"), "object": "chat.completion.chunk", "created": 1_767_225_600, "model": "bench", "choices": [choice]})
+    };
+    let deltas: Vec<Value> = if is_program {
+        let function = json!({"name": "execute", "arguments": json!({"code": PROGRAM}).to_string()});
+        vec![json!({"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]})]
+    } else if pace.is_zero() {
+        vec![json!({"content": SAID})]
+    } else {
+        (0..40).map(|number| json!({"content": format!("{FIRST_TOKEN}{number} and so on. ")})).collect()
+    };
+    let finish_reason = if is_program { "tool_calls" } else { "stop" };
+    let mut chunks = vec![chunk(json!({"role": "assistant", "content": null}), Value::Null)];
+    chunks.extend(deltas.into_iter().map(|delta| chunk(delta, Value::Null)));
+    chunks.push(chunk(json!({}), json!(finish_reason)));
+    let mut events: Vec<String> = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    events.push("data: [DONE]\n\n".to_owned());
+    if pace.is_zero() {
+        events = vec![events.concat()];
+    }
+    stream::iter(events).then(move |event| async move {
+        if !pace.is_zero() {
+            tokio::time::sleep(pace).await;
+        }
+        Ok(event)
+    })
 }
 
 /// The program as each wire has it: a message, or its content, or output.

@@ -1,0 +1,48 @@
+//! What was measured before: a table in the repository, so that whatever gets worse is seen.
+//!
+//! Absolute figures are those of one machine, and compare only there. Ratios and bytes compare everywhere.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/baseline.json");
+/// Figures vary from run to run by about as much.
+const WORSE: f64 = 1.15;
+
+/// Figures of this run, by name. Less is better for all of them.
+#[derive(Debug, Default)]
+pub(crate) struct Measured(BTreeMap<String, f64>);
+
+impl Measured {
+    pub(crate) fn add(&mut self, name: &str, figure: f64) {
+        self.0.insert(name.to_owned(), (figure * 100.0).round() / 100.0);
+    }
+
+    /// Prints what got worse, and what got better.
+    pub(crate) fn compare(&self) -> anyhow::Result<()> {
+        let text = std::fs::read_to_string(FILE).with_context(|| FILE.to_owned())?;
+        let before: BTreeMap<String, f64> = serde_json::from_str(&text).with_context(|| FILE.to_owned())?;
+        println!("\nbeside {FILE}");
+        let known = self.0.iter().filter_map(|(name, now)| Some((name, *before.get(name)?, *now)));
+        let changed = known.filter(|(_, before, now)| now / before > WORSE || before / now > WORSE);
+        let mut is_same = true;
+        for (name, before, now) in changed {
+            let word = if now > before { "WORSE " } else { "better" };
+            println!("{word} {name:60} {before:>10.2} → {now:>10.2}  {:.2} ×", now / before);
+            is_same = false;
+        }
+        if is_same {
+            println!("nothing changed by more than {:.0} %", (WORSE - 1.0) * 100.0);
+        }
+        Ok(())
+    }
+
+    /// Replaces the figures of the table that this run has measured.
+    pub(crate) fn update(self) -> anyhow::Result<()> {
+        let text = std::fs::read_to_string(FILE).unwrap_or_else(|_| "{}".to_owned());
+        let mut table: BTreeMap<String, f64> = serde_json::from_str(&text).with_context(|| FILE.to_owned())?;
+        table.extend(self.0);
+        std::fs::write(FILE, serde_json::to_string_pretty(&table)? + "\n").with_context(|| FILE.to_owned())
+    }
+}

@@ -1,0 +1,227 @@
+//! CPU that the gateway takes for a request, by kind and by wire. Only its own threads are counted, so that neither the
+//! client nor the model is.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use dacapo_wire::Wire;
+use serde_json::{Value, json};
+
+use super::OTHERS_IDS;
+use super::client::Connection;
+use super::client_conversation::ClientConversation;
+use super::conversation::{REQUESTS, TOOLS, tool_answer};
+use super::servers::{ANSWER_HEADER, GATEWAY_THREADS, STREAM_HEADER, Servers};
+use crate::baseline::Measured;
+use crate::sample::ThreadsCpu;
+
+/// Conversations that are played in step, so that each kind of request is measured many times in a row.
+const IN_STEP: usize = 16;
+const QUESTION: &str =
+    "Who are our best customers of this year, and what did they buy for, in dollars? Put it into a report.";
+
+/// How clients and gateway are set up.
+struct Way {
+    name: String,
+    gateway: SocketAddr,
+    wire: Wire,
+    delivery: Delivery,
+    /// Declared as Chat Completions does it.
+    tools: Value,
+    /// Messages before the question.
+    history: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Delivery {
+    Whole,
+    Streamed,
+}
+
+/// The least CPU per request of all batches, in microseconds.
+struct Cost {
+    program: f64,
+    middle: f64,
+    result: f64,
+    /// Of a request in a conversation.
+    all: f64,
+    pass_through: f64,
+    /// Reading the last body into a tree, on this thread.
+    parsing: f64,
+    body_bytes: usize,
+}
+
+pub(crate) fn run(servers: &Servers, batches: usize, measured: &mut Measured) -> anyhow::Result<()> {
+    let twenty: Value = serde_json::from_str(TOOLS)?;
+    let way = |name: &str, gateway, wire, delivery| Way {
+        name: name.to_owned(),
+        gateway,
+        wire,
+        delivery,
+        tools: twenty.clone(),
+        history: 0,
+    };
+    let mut ways = vec![
+        way("chat, cold", servers.cold, Wire::Chat, Delivery::Whole),
+        way("chat, streamed", servers.gateway, Wire::Chat, Delivery::Streamed),
+    ];
+    for (wire, gateway) in &servers.by_wire {
+        ways.push(way(wire.name(), *gateway, *wire, Delivery::Whole));
+    }
+    for count in [200, 2_000] {
+        let name = format!("chat, {count} tools");
+        ways.push(Way {
+            name,
+            tools: many_tools(&twenty, count),
+            ..way("", servers.gateway, Wire::Chat, Delivery::Whole)
+        });
+    }
+    for history in [10, 100, 1_000] {
+        let name = format!("chat, {history} messages of 1 KB");
+        ways.push(Way { name, history, ..way("", servers.gateway, Wire::Chat, Delivery::Whole) });
+    }
+    println!("\nCPU of the gateway's threads per request in µs, one request at a time, least of {batches} batches");
+    println!(
+        "{:30} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "", "program", "middle", "result", "mean", "mode off", "KB", "parsing"
+    );
+    // In turns, so that whatever else the machine does falls on all alike.
+    let mut costs: Vec<Option<Cost>> = ways.iter().map(|_| None).collect();
+    for number in 0..=batches {
+        for (way, cost) in ways.iter().zip(&mut costs) {
+            let taken = batch(way)?;
+            // The first one warms up.
+            if number > 0 {
+                *cost = Some(cost.take().map_or_else(|| taken.clone_of(), |least| least.least(&taken)));
+            }
+        }
+    }
+    for (way, cost) in ways.iter().zip(costs.iter().flatten()) {
+        println!(
+            "{:30} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>9} {:>9.0}",
+            way.name,
+            cost.program,
+            cost.middle,
+            cost.result,
+            cost.all,
+            cost.pass_through,
+            cost.body_bytes / 1_000,
+            cost.parsing
+        );
+        measured.add(&format!("gateway CPU, {}, µs", way.name), cost.all);
+        measured.add(&format!("gateway CPU, {}, mode off, µs", way.name), cost.pass_through);
+        measured.add(&format!("gateway CPU, {}, to mode off", way.name), cost.all / cost.pass_through);
+    }
+    println!("{:30} {:>39} {:>9}", "target", "≤ 350, cold ≤ 650", "≤ 120");
+    Ok(())
+}
+
+impl Cost {
+    fn clone_of(&self) -> Cost {
+        Cost { ..*self }
+    }
+
+    fn least(self, other: &Cost) -> Cost {
+        Cost {
+            program: self.program.min(other.program),
+            middle: self.middle.min(other.middle),
+            result: self.result.min(other.result),
+            all: self.all.min(other.all),
+            pass_through: self.pass_through.min(other.pass_through),
+            parsing: self.parsing.min(other.parsing),
+            body_bytes: other.body_bytes,
+        }
+    }
+}
+
+/// Plays conversations in step, then sends the same requests with code mode off.
+fn batch(way: &Way) -> anyhow::Result<Cost> {
+    let mut connection = Connection::open(way.gateway)?;
+    let mut conversations: Vec<ClientConversation> = (0..IN_STEP).map(|_| conversation(way)).collect();
+    let mut taken = Vec::new();
+    let mut bodies = Vec::new();
+    for number in 0..REQUESTS {
+        let answer = if number == 0 { "program" } else { "text" };
+        let headers = headers(way, answer);
+        let requests: Vec<(&str, String)> = conversations
+            .iter()
+            .map(ClientConversation::request)
+            .map(|(path, body)| (path, body.to_string()))
+            .collect();
+        let mut replies = Vec::new();
+        let cpu = ThreadsCpu::of(GATEWAY_THREADS);
+        for (path, body) in &requests {
+            replies.push(connection.post_to(path, &headers, body)?.0);
+        }
+        taken.push(per_request(cpu.elapsed()));
+        for (conversation, reply) in conversations.iter_mut().zip(replies) {
+            let response = conversation.read_response(std::str::from_utf8(&reply)?);
+            ensure!(response.calls.is_empty() == (number == REQUESTS - 1), "{} calls", response.calls.len());
+            for call in &response.calls {
+                conversation.answer(call, &tool_answer(&call.name, &call.args)?, false);
+            }
+        }
+        bodies.extend(requests.into_iter().last());
+    }
+    let off = format!("{}{}", super::OFF, headers(way, "text"));
+    let bodies: Vec<(&str, String)> =
+        bodies.into_iter().map(|(path, body)| (path, body.replace(OTHERS_IDS.0, OTHERS_IDS.1))).collect();
+    let cpu = ThreadsCpu::of(GATEWAY_THREADS);
+    for (path, body) in bodies.iter().cycle().take(IN_STEP / 2 * REQUESTS) {
+        connection.post_to(path, &off, body)?;
+    }
+    let pass_through = per_request(cpu.elapsed()) / (REQUESTS / 2) as f64;
+    let last = bodies.last().map_or("", |(_, body)| body.as_str());
+    let start = Instant::now();
+    let parsed: Value = serde_json::from_str(last)?;
+    let parsing = start.elapsed().as_secs_f64() * 1e6;
+    ensure!(parsed.is_object(), "{parsed}");
+    let middle = &taken[1..REQUESTS - 1];
+    Ok(Cost {
+        program: taken[0],
+        middle: middle.iter().sum::<f64>() / middle.len() as f64,
+        result: taken[REQUESTS - 1],
+        all: taken.iter().sum::<f64>() / REQUESTS as f64,
+        pass_through,
+        parsing,
+        body_bytes: last.len(),
+    })
+}
+
+fn per_request(cpu: Duration) -> f64 {
+    cpu.as_secs_f64() * 1e6 / IN_STEP as f64
+}
+
+fn conversation(way: &Way) -> ClientConversation {
+    let mut conversation = ClientConversation::declared(way.wire, &way.tools);
+    for number in 0..way.history {
+        let role = if number % 2 == 0 { "user" } else { "assistant" };
+        let text = format!("{number}: {}", "what was said before, in so many words. ".repeat(25));
+        conversation.history.push(json!({"role": role, "content": text}));
+    }
+    conversation.user(QUESTION);
+    if way.delivery == Delivery::Streamed {
+        conversation.extra = json!({"stream": true});
+    }
+    conversation
+}
+
+fn headers(way: &Way, answer: &str) -> String {
+    let stream = if way.delivery == Delivery::Streamed { format!("{STREAM_HEADER}: yes\r\n") } else { String::new() };
+    format!("{ANSWER_HEADER}: {answer}\r\n{stream}")
+}
+
+/// The twenty tools, and copies of them under other names.
+fn many_tools(twenty: &Value, count: usize) -> Value {
+    let tools = twenty.as_array().map_or(&[][..], Vec::as_slice);
+    let copy = |(number, tool): (usize, &Value)| {
+        let mut tool = tool.clone();
+        if number >= tools.len() {
+            let name = format!("{}_{number}", tool["function"]["name"].as_str().unwrap_or_default());
+            tool["function"]["name"] = json!(name);
+        }
+        tool
+    };
+    tools.iter().cycle().take(count).enumerate().map(copy).collect()
+}
