@@ -20,6 +20,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Requests are many small allocations, which the system's allocator takes a fifth of their time for.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Code mode for any model and any client.
 #[derive(Debug, Parser)]
 #[command(name = "dacapo", version, propagate_version = true)]
