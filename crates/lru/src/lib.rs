@@ -31,6 +31,8 @@ pub struct LruCache<T> {
     order: BTreeMap<u64, CacheKey>,
     /// Counts uses.
     clock: u64,
+    /// The clock when unused values were last evicted.
+    checked_at: u64,
 }
 
 #[derive(Debug)]
@@ -43,7 +45,15 @@ struct CacheSlot<T> {
 impl<T> LruCache<T> {
     /// An empty cache for at most `count_max` values that take at most `bytes_max` together.
     pub fn new(count_max: usize, bytes_max: usize) -> LruCache<T> {
-        LruCache { count_max, bytes_max, bytes: 0, slots: HashMap::new(), order: BTreeMap::new(), clock: 0 }
+        LruCache {
+            count_max,
+            bytes_max,
+            bytes: 0,
+            slots: HashMap::new(),
+            order: BTreeMap::new(),
+            clock: 0,
+            checked_at: 0,
+        }
     }
 
     /// The value under this key, which counts as a use.
@@ -83,6 +93,16 @@ impl<T> LruCache<T> {
         let key = *self.order.first_key_value()?.1;
         self.take(&key)
     }
+
+    /// Removes the values that were not used since the last call of this method.
+    pub fn evict_unused(&mut self) -> Vec<T> {
+        let mut evicted = Vec::new();
+        while self.order.first_key_value().is_some_and(|(used, _)| *used <= self.checked_at) {
+            evicted.extend(self.evict());
+        }
+        self.checked_at = self.clock;
+        evicted
+    }
 }
 
 #[cfg(test)]
@@ -99,6 +119,19 @@ mod tests {
         assert_eq!(cache.put(key(3), "three", 10), ["two"], "one was used later");
         assert_eq!(cache.put(key(3), "again", 95), ["three", "one"]);
         assert_eq!(cache.put(key(4), "too large", 101), ["again", "too large"]);
+        assert_eq!((cache.bytes, cache.evict()), (0, None));
+    }
+
+    #[test]
+    fn what_is_used_between_two_checks_stays() {
+        let mut cache = LruCache::new(3, 100);
+        for name in 1..=3 {
+            assert!(cache.put([name; 32], name, 10).is_empty());
+        }
+        assert_eq!(cache.evict_unused(), [] as [u8; 0], "all of them are new");
+        assert_eq!(cache.get(&[2; 32]), Some(&2));
+        assert_eq!(cache.evict_unused(), [1, 3]);
+        assert_eq!(cache.evict_unused(), [2]);
         assert_eq!((cache.bytes, cache.evict()), (0, None));
     }
 }

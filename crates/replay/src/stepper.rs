@@ -156,6 +156,16 @@ impl Stepper {
         self.sandbox.release_memory()
     }
 
+    /// Gives up the paused programs that no step has used since the last call of this method. They are replayed when
+    /// they are needed again. To be called from time to time: there is no clock here.
+    pub fn release_unused(&self) {
+        let unused = self.warm().evict_unused();
+        if !unused.is_empty() {
+            drop(unused);
+            self.release_idle_memory();
+        }
+    }
+
     /// Gives back memory after many programs have ended. The few that are still paused hold on to all of it, so they are
     /// given up as well: they will be replayed.
     fn release_idle_memory(&self) {

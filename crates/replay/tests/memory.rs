@@ -20,7 +20,7 @@ fn step(stepper: &Stepper, seed: usize, journal: &Value) -> Value {
 }
 
 #[test]
-fn memory_of_programs_that_ended_is_given_back() {
+fn memory_of_programs_that_ended_or_are_not_used_is_given_back() {
     let stepper = Stepper::new(WarmPrograms::default()).expect("a sandbox");
     for seed in 0..8 {
         assert_eq!(step(&stepper, seed, &json!([]))["status"], "paused");
@@ -37,4 +37,15 @@ fn memory_of_programs_that_ended_is_given_back() {
     }
     let after = resident_bytes();
     assert!(after < before + 64 * MIB, "before {before}, paused {paused}, after {after}");
+
+    for seed in PROGRAMS..2 * PROGRAMS {
+        assert_eq!(step(&stepper, seed, &json!([]))["status"], "paused");
+    }
+    stepper.release_unused();
+    let kept = resident_bytes();
+    assert!(kept > before + 100 * MIB, "before {before}, kept {kept}");
+    stepper.release_unused();
+    let released = resident_bytes();
+    assert!(released < before + 64 * MIB, "before {before}, kept {kept}, released {released}");
+    assert_eq!(step(&stepper, PROGRAMS, &answer)["status"], "finished");
 }

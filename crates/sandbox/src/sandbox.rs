@@ -17,14 +17,17 @@ static SCARCE_CODE: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_
 /// Largest memory a program may be given.
 pub const MEMORY_BYTES_CAP: usize = 256 << 20;
 
-/// Bytes of a released memory that are reset in place instead of being given back, which saves page faults.
-const KEEP_RESIDENT_BYTES: usize = 2 << 20;
+/// Bytes of a released memory that are reset in place instead of being given back, which saves page faults. Most
+/// programs take less.
+const KEEP_RESIDENT_BYTES: usize = 512 << 10;
+/// What all memories that are not in use may take, for the next programs to start faster.
+const IDLE_BYTES_MAX: usize = 64 << 20;
 
 /// With room for fewer programs a service is of no use.
 const PROGRAMS_MIN: u32 = 4;
 
-/// Fewer memories are not worth giving back: they take 256 MiB at most.
-const IDLE_PLACES_MIN: u32 = 128;
+/// Fewer memories are not worth giving back.
+const IDLE_PLACES_MIN: u32 = (IDLE_BYTES_MAX / KEEP_RESIDENT_BYTES) as u32;
 /// Memories are given back when fewer than one in so many of them are in use.
 const IDLE_SHARE: u32 = 8;
 
