@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
 use dacapo_replay::{SandboxError, ShouldContinue, Stepper, Toolboxes, matches_pattern};
-use dacapo_wire::{CodeModeDefaults, TextTools};
+use dacapo_wire::{CodeModeDefaults, TextTools, ToolLists};
 
 use crate::config::Config;
 use crate::embeddings::Embeddings;
@@ -24,6 +24,7 @@ pub struct Gateway {
     pub(crate) config: Config,
     pub(crate) stepper: Stepper,
     pub(crate) toolboxes: Toolboxes,
+    pub(crate) tool_lists: Arc<ToolLists>,
     pub(crate) upstreams: Upstreams,
     /// A second opinion for searches, if one is configured.
     pub(crate) embeddings: Option<Embeddings>,
@@ -90,6 +91,7 @@ impl Gateway {
         Ok(Gateway {
             stepper,
             toolboxes: Toolboxes::default().with_effects(config.effects.clone()),
+            tool_lists: Arc::default(),
             upstreams,
             embeddings,
             store: config.store.as_ref().map(|store| Store::new(store, config.secrets.clone())),
@@ -127,6 +129,17 @@ impl Gateway {
             done
         });
         work.await.map_err(|error| TurnError::Internal(format!("a program could not be run: {error}")))
+    }
+
+    /// Gives up paused programs whose answers do not come, as long as it runs. They are replayed if the answers come
+    /// later.
+    pub(crate) async fn release_unused_programs(self: &Arc<Self>) {
+        loop {
+            tokio::time::sleep(UNUSED_PROGRAMS_EVERY).await;
+            let gateway = Arc::clone(self);
+            // It has no result, and if it panics the next one is as good.
+            tokio::task::spawn_blocking(move || gateway.stepper.release_unused()).await.unwrap_or_default();
+        }
     }
 
     /// Refuses a request if the process has no memory for it. What is only kept to save time is given up then.
@@ -168,6 +181,9 @@ impl Gateway {
         }
     }
 }
+
+/// A paused program stays in memory for once to twice this time after its last step.
+const UNUSED_PROGRAMS_EVERY: Duration = Duration::from_mins(5);
 
 /// Bodies that may be on their way for each turn that may run. Most wait for a slow network, and take little room.
 const BODIES_PER_TURN: usize = 8;

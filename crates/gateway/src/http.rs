@@ -20,6 +20,7 @@ pub(crate) use auth::{ApiClient, ApiClients, hex};
 pub use auth::{key_sha256, random_hex};
 pub(crate) use deadline::TurnDeadline;
 pub(crate) use errors::TurnError;
+pub(crate) use exit::json_bytes;
 pub(crate) use headers::{forwarded, returned};
 pub(crate) use web_pages::AllowedOrigins;
 
@@ -80,7 +81,8 @@ pub async fn serve(
     let (drain, deadline, header_timeout) =
         (gateway.config.drain, gateway.config.shutdown, gateway.config.header_timeout);
     let is_stopping = Arc::new(AtomicBool::new(false));
-    let server = GatewayServer { gateway: Arc::new(gateway), is_stopping: Arc::clone(&is_stopping) };
+    let gateway = Arc::new(gateway);
+    let server = GatewayServer { gateway: Arc::clone(&gateway), is_stopping: Arc::clone(&is_stopping) };
     let (stopped, mut was_stopped) = tokio::sync::watch::channel(());
     let stop = async move {
         let request = stop.await;
@@ -100,6 +102,7 @@ pub async fn serve(
     };
     tokio::select! {
         () = serving => {}
+        () = gateway.release_unused_programs() => {}
         () = overdue => tracing::warn!(seconds = deadline.as_secs(), "requests that still run are cut off"),
     }
     Ok(())
@@ -236,12 +239,12 @@ impl GatewayServer {
         let deadline = self.turn_deadline();
         match parsed {
             ParsedRequest::PassThrough(changed) => {
-                let body = changed.map_or(body, |body| Bytes::from(body.to_string()));
+                let body = changed.map_or(body, |body| Bytes::from(json_bytes(&body)));
                 let upstreams = &self.gateway.upstreams;
                 let upstream = upstreams.of(&model)?;
                 let endpoint = Endpoint::same_wire(client, &model)?;
                 let response = deadline.limit(upstreams.post(upstream, &endpoint, &context, body, &observer)).await?;
-                Ok(Exit::PassThrough { response, permit, deadline })
+                Exit::pass_through(response, permit, deadline).await
             }
             ParsedRequest::Turn(turn) if turn.prefs.delivery == Delivery::Streamed => {
                 self.stream(*turn, context, tenant, permit, deadline, observer).await
@@ -275,11 +278,11 @@ impl GatewayServer {
         let upstreams = &self.gateway.upstreams;
         let upstream = upstreams.of(&model)?;
         let request = match parsed {
-            ParsedRequest::PassThrough(changed) => changed.map_or(body, |body| Bytes::from(body.to_string())),
+            ParsedRequest::PassThrough(changed) => changed.map_or(body, |body| Bytes::from(json_bytes(&body))),
             ParsedRequest::Turn(turn) => {
                 let (gateway, observer) = (Arc::clone(&self.gateway), observer.clone());
                 let runner = TurnRunner::new(gateway, *turn, context.clone(), tenant, None, deadline, observer);
-                Bytes::from(runner.model_request().await?.to_string())
+                Bytes::from(json_bytes(&runner.model_request().await?))
             }
         };
         let counted = match Endpoint::token_count(upstream.provider_for(client)) {

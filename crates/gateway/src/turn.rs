@@ -148,13 +148,16 @@ impl TurnRunner {
                 return Err(error);
             }
         };
+        // A turn that was cancelled or failed gives nothing back, which costs the next one a little time.
+        Arc::into_inner(self.turn).map(Turn::end).unwrap_or_default();
         Ok(TurnDone { body, headers: self.returned, usage: self.usage, end: self.end })
     }
 
     /// The body, if the response is not streamed.
     async fn respond_to_end(&mut self) -> Result<Option<Value>, TurnError> {
         self.respond().await?;
-        let (events, body) = self.sink.end(&self.usage);
+        let is_whole_needed = self.tenant.stored_turn.is_some() || self.gateway.recorder.is_some();
+        let (events, body) = self.sink.end(&self.usage, is_whole_needed);
         if let (Some(recorder), Some(body)) = (&self.gateway.recorder, &body) {
             recorder.response(self.observer.request_id(), body);
         }

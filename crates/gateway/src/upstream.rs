@@ -65,6 +65,8 @@ pub(crate) struct UpstreamResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: ByteStream,
+    /// Size of the body, if it is known beforehand.
+    pub bytes: Option<u64>,
     /// For errors that come with a success.
     pub mask: KeyMask,
 }
@@ -272,9 +274,10 @@ impl Upstreams {
                 let response = sent.await.map_err(|error| unreachable(&upstream.name, &error))?;
                 let mask = KeyMask::new(key.as_ref());
                 let (status, headers) = (response.status(), http::returned(response.headers(), key.as_ref()));
+                let bytes = response.content_length();
                 let body = Box::pin(response.bytes_stream().map(|piece| piece.map_err(|error| describe(&error))));
                 let body = mask.body(body);
-                Ok(UpstreamResponse { provider, status, headers, body, mask })
+                Ok(UpstreamResponse { provider, status, headers, body, bytes, mask })
             }
         }
     }
@@ -327,14 +330,22 @@ impl Upstreams {
 impl UpstreamResponse {
     /// Reads it to its end.
     pub(crate) async fn whole(mut self, bytes_max: usize) -> Result<Bytes, String> {
+        let mut first = Bytes::new();
         let mut whole = Vec::new();
         while let Some(piece) = self.body.next().await {
-            whole.extend_from_slice(&piece?);
-            if whole.len() > bytes_max {
+            let piece = piece?;
+            if first.len() + whole.len() + piece.len() > bytes_max {
                 return Err(format!("the answer is larger than {bytes_max} bytes"));
             }
+            if first.is_empty() && whole.is_empty() {
+                first = piece;
+                continue;
+            }
+            // Only bodies of several pieces are copied.
+            whole.extend_from_slice(&std::mem::take(&mut first));
+            whole.extend_from_slice(&piece);
         }
-        Ok(Bytes::from(whole))
+        Ok(if whole.is_empty() { first } else { Bytes::from(whole) })
     }
 
     pub(crate) fn is_stream(&self) -> bool {
@@ -362,7 +373,14 @@ fn scripted(script: &ScriptedModel, endpoint: &Endpoint, body: &[u8]) -> Upstrea
         let count = Bytes::from(script.count_tokens(&request).to_string());
         let body = Box::pin(stream::iter([Ok(count)]));
         let mask = KeyMask::new(None);
-        return UpstreamResponse { provider, status: StatusCode::OK, headers: HeaderMap::new(), body, mask };
+        return UpstreamResponse {
+            provider,
+            status: StatusCode::OK,
+            headers: HeaderMap::new(),
+            body,
+            bytes: None,
+            mask,
+        };
     }
     let reply = script.reply(provider.wire(), &request);
     let mut headers = HeaderMap::new();
@@ -380,7 +398,7 @@ fn scripted(script: &ScriptedModel, endpoint: &Endpoint, body: &[u8]) -> Upstrea
     });
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let body = Box::pin(chunks.chain(stream::iter(cut)));
-    UpstreamResponse { provider, status, headers, body, mask: KeyMask::new(None) }
+    UpstreamResponse { provider, status, headers, body, bytes: None, mask: KeyMask::new(None) }
 }
 
 /// How long to wait before asking again, if the upstream says that this may help.

@@ -37,6 +37,7 @@ pub struct Toolbox {
     digest: [u8; 32],
     /// Tools from this position on are withdrawn: they stand for what a program was written for, and take no new calls.
     withdrawn_from: usize,
+    text_digest: [u8; 8],
     /// Declarations and index are made on first use: many programs need neither.
     declarations: OnceLock<Declarations>,
     index: OnceLock<SearchIndex>,
@@ -50,9 +51,11 @@ impl Toolbox {
 
     pub(crate) fn read_with(tools: &str, effects: EffectRules) -> Result<Toolbox, RequestError> {
         let json: Value = serde_json::from_str(tools).map_err(|error| RequestError::new("tools", plain(&error)))?;
+        let text_digest = Sha256::digest(tools);
         let tools = read_tools(&json)
             .map_err(|error| RequestError::new(error.path().unwrap_or("tools"), error.problem().to_string()))?;
-        Toolbox::with_effects(tools, effects)
+        let toolbox = Toolbox::with_effects(tools, effects)?;
+        Ok(Toolbox { text_digest: std::array::from_fn(|i| text_digest[i]), ..toolbox })
     }
 
     /// A toolbox of these tools; `Err` if there are more than a program can number.
@@ -76,6 +79,7 @@ impl Toolbox {
             namespaces: Vec::new(),
             digest,
             withdrawn_from,
+            text_digest: [0; 8],
             declarations: OnceLock::new(),
             index: OnceLock::new(),
         };
@@ -114,6 +118,11 @@ impl Toolbox {
     /// The tools' names and schemas.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    /// The first bytes of a hash of the JSON that it was read from; zeros if it was made of tools.
+    pub fn text_digest(&self) -> [u8; 8] {
+        self.text_digest
     }
 
     /// The tools as TypeScript declarations, for the model that writes programs.

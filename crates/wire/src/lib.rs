@@ -35,6 +35,7 @@ mod seal;
 mod sealing_key;
 mod sse;
 mod state;
+mod tool_lists;
 mod turn;
 mod unopened_states;
 mod usage;
@@ -66,6 +67,7 @@ pub use seal::{RoundHeader, Sealer, Unsealed};
 pub use sealing_key::{SealingSecrets, UnsealError};
 pub use sse::{SseError, SseEvent, SseReader};
 pub use state::{CallRef, RunState};
+pub use tool_lists::{RequestBody, ToolLists};
 pub use turn::{
     CallsPerMessage, Delivery, ProgramMode, ResponsePrefs, StreamUsage, ToolChoice, ToolChoiceOverride, Turn,
 };

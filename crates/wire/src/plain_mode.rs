@@ -1,5 +1,6 @@
 //! Plain mode: programs are not part of the client's history. The ids of their calls carry their state.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use dacapo_replay::{Answer, Catalog, JsonText};
@@ -10,7 +11,7 @@ use crate::conversation::{
 };
 use crate::ids::RunId;
 use crate::remarks;
-use crate::seal::{RoundHeader, Sealer, Unsealed};
+use crate::seal::{LastState, RoundHeader, Sealer, Unsealed};
 use crate::sealing_key::UnsealError;
 use crate::state::{CallRef, RunState};
 use crate::unopened_states::{UnopenedReason, UnopenedStates};
@@ -42,12 +43,13 @@ pub(crate) struct StateOpener<'a> {
     pub stored: &'a StoredStates,
     pub unopened: &'a UnopenedStates,
     pub catalog: &'a Catalog,
+    pub last_state: &'a RefCell<LastState>,
 }
 
 impl StateOpener<'_> {
     /// Opens an id, and notes it if it looks like one of ours and cannot be opened.
     pub(crate) fn unseal(&self, id: &str) -> Option<Unsealed> {
-        match self.sealer.unseal(id) {
+        match self.sealer.unseal_with(id, &mut self.last_state.borrow_mut()) {
             Ok(unsealed) => Some(unsealed),
             Err(error) => {
                 if Sealer::is_own_id(id) {

@@ -1,5 +1,6 @@
 //! Reading a client's request: whether code mode applies to it, and what is to be done.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use crate::neutral::{ReasoningEffort, ToolDeclaration, ToolInput, USER_FIELDS};
 use crate::plain_mode::{StateOpener, StoredStates};
 use crate::prompt::{FunctionCalls, ModelTools};
 use crate::provider_wire::{BodyOrigin, StopSequences, TextTools};
-use crate::seal::{Sealer, tools_digest};
+use crate::seal::Sealer;
+use crate::tool_lists::{BorrowedTools, RequestBody};
 use crate::turn::{ProgramMode, ToolChoice, Turn};
 use crate::unopened_states::UnopenedStates;
 use crate::wire::{ClientSide, ProviderSide};
@@ -130,12 +132,12 @@ struct PlainRequest {
     marked_tools: Extensions,
     /// Whether the body itself switched code mode.
     switch: Extensions,
+    borrowed: Option<BorrowedTools>,
 }
 
 /// The tools of a request in code mode.
 struct ProgramTools {
     toolbox: Arc<Toolbox>,
-    digest: [u8; 8],
     model_tools: ModelTools,
     passed: Vec<Value>,
     search_tool: Option<String>,
@@ -144,6 +146,12 @@ struct ProgramTools {
 impl RequestReader<'_> {
     /// Reads a request body.
     pub fn read(&self, client: ClientSide, body: Value) -> Result<ReadRequest, BadRequest> {
+        self.read_body(client, RequestBody::from(body))
+    }
+
+    /// Reads a request body whose tool list may be borrowed.
+    pub fn read_body(&self, client: ClientSide, body: RequestBody) -> Result<ReadRequest, BadRequest> {
+        let (body, borrowed) = body.into_parts();
         let Value::Object(mut body) = body else {
             return Err(BadRequest::new("body", "must be a JSON object"));
         };
@@ -187,11 +195,13 @@ impl RequestReader<'_> {
             // Several answers to one request pass through as they come.
             if has_only_history && !matches!(incompatible, Some("n" | "functions" | "function_call")) {
                 let other_tools = split.passed;
-                let parsed = self.reading_programs(client, body, other_tools)?;
+                let turn = self.reading_programs(client, body, other_tools)?;
+                let parsed = ParsedRequest::Turn(Box::new(Turn { borrowed_tools: borrowed, ..turn }));
                 return Ok(ReadRequest { parsed, mode: AppliedMode::Off(reason) });
             }
             let marked_tools = split.extensions;
-            let parsed = self.without_code_mode(client, PlainRequest { body, survey, marked_tools, switch })?;
+            let request = PlainRequest { body, survey, marked_tools, switch, borrowed };
+            let parsed = self.without_code_mode(client, request)?;
             return Ok(ReadRequest { parsed, mode: AppliedMode::Off(reason) });
         }
         // A conversation that began in plain mode stays in it, unless call ids carry the state in both modes.
@@ -203,8 +213,11 @@ impl RequestReader<'_> {
         } else {
             (ProgramMode::Plain, AppliedMode::Plain)
         };
-        let tools = self.program_tools(split)?;
-        Ok(ReadRequest { parsed: self.with_code_mode(client, body, mode, tools)?, mode: applied })
+        let digest = borrowed.as_ref().map(|borrowed| borrowed.digest_of(&body, &split.tools));
+        let tools = self.program_tools(split, digest)?;
+        let turn = self.with_code_mode(client, body, mode, tools)?;
+        let parsed = ParsedRequest::Turn(Box::new(Turn { borrowed_tools: borrowed, ..turn }));
+        Ok(ReadRequest { parsed, mode: applied })
     }
 
     /// The first field whose guarantee a program cannot give.
@@ -221,11 +234,13 @@ impl RequestReader<'_> {
         mut body: Body,
         mode: ProgramMode,
         tools: ProgramTools,
-    ) -> Result<ParsedRequest, BadRequest> {
+    ) -> Result<Turn, BadRequest> {
         let RequestReader { sealer, stored, unopened, .. } = *self;
-        let opener = StateOpener { sealer, stored, unopened, catalog: tools.toolbox.catalog() };
+        let catalog = tools.toolbox.catalog();
+        let last_state = RefCell::default();
+        let opener = StateOpener { sealer, stored, unopened, catalog, last_state: &last_state };
         let (reading, tools_digest) = match mode {
-            ProgramMode::Plain => (HistoryReading::Plain(&opener), tools.digest),
+            ProgramMode::Plain => (HistoryReading::Plain(&opener), tools.toolbox.text_digest()),
             ProgramMode::Explicit => (HistoryReading::Explicit(&opener), [0; 8]),
         };
         let conversation = client.0.conversation(&mut body, reading)?;
@@ -234,31 +249,27 @@ impl RequestReader<'_> {
             ProgramMode::Plain | ProgramMode::Explicit => FunctionCalls::Mistakes,
         };
         let model_tools = tools.model_tools.with_function_calls(function_calls);
-        Ok(ParsedRequest::Turn(Box::new(Turn {
+        Ok(Turn {
             search_tool: tools.search_tool,
             tools_digest,
             mode,
             ..self.turn(client, body, conversation, model_tools, tools.passed)
-        })))
+        })
     }
 
-    fn program_tools(&self, split: ToolSplit<'_>) -> Result<ProgramTools, BadRequest> {
-        let tools = serde_json::to_string(&split.tools).unwrap_or_default();
-        let toolbox = self
-            .toolboxes
-            .get_for(self.tenant, &tools)
-            .map_err(|error| BadRequest::new(split.request_path(&error.path), error.message))?;
+    /// `digest` identifies the tools for programs, if that is known without writing them.
+    fn program_tools(&self, split: ToolSplit<'_>, digest: Option<[u8; 32]>) -> Result<ProgramTools, BadRequest> {
+        let text = || serde_json::to_string(&split.tools).unwrap_or_default();
+        let toolbox = match digest {
+            Some(digest) => self.toolboxes.get_known(self.tenant, digest, text),
+            None => self.toolboxes.get_for(self.tenant, &text()),
+        };
+        let toolbox = toolbox.map_err(|error| BadRequest::new(split.request_path(&error.path), error.message))?;
         let tokens_max = self.defaults.declarations_tokens_max;
         let model_tools = ModelTools::new(Arc::clone(&toolbox), split.direct, &split.deferred, tokens_max)
             .with_toolsets(split.toolsets)
             .with_later_tools(split.later_tools);
-        Ok(ProgramTools {
-            toolbox,
-            digest: tools_digest(&tools),
-            model_tools,
-            passed: split.passed,
-            search_tool: split.search_tool,
-        })
+        Ok(ProgramTools { toolbox, model_tools, passed: split.passed, search_tool: split.search_tool })
     }
 
     fn turn(
@@ -296,26 +307,22 @@ impl RequestReader<'_> {
             text_tools,
             execute_input,
             item_ids: ItemIds::Carriers,
+            borrowed_tools: None,
         }
     }
 
     /// A request without functions, whose history has programs. The model reads them as programs and results: the calls
     /// in between may be many times as long. Agents compact that way.
-    fn reading_programs(
-        &self,
-        client: ClientSide,
-        body: Body,
-        passed: Vec<Value>,
-    ) -> Result<ParsedRequest, BadRequest> {
+    fn reading_programs(&self, client: ClientSide, body: Body, passed: Vec<Value>) -> Result<Turn, BadRequest> {
         let toolbox = self.toolboxes.get("[]").map_err(|error| BadRequest::new("tools", error.message))?;
         let model_tools = ModelTools::reading(Arc::clone(&toolbox));
-        let tools = ProgramTools { toolbox, digest: tools_digest("[]"), model_tools, passed, search_tool: None };
+        let tools = ProgramTools { toolbox, model_tools, passed, search_tool: None };
         self.with_code_mode(client, body, ProgramMode::Plain, tools)
     }
 
     /// On the same wire the body is forwarded, without what only the gateway understands.
     fn without_code_mode(&self, client: ClientSide, request: PlainRequest) -> Result<ParsedRequest, BadRequest> {
-        let PlainRequest { mut body, survey, marked_tools, switch } = request;
+        let PlainRequest { mut body, survey, marked_tools, switch, borrowed } = request;
         if let ToolChoice::Tool(name) = client.0.response_prefs(&body).tool_choice
             && !client
                 .0
@@ -332,10 +339,14 @@ impl RequestReader<'_> {
             let conversation = client.0.conversation(&mut body, HistoryReading::WithoutPrograms)?;
             let no_tools = self.toolboxes.get("[]").map_err(|error| BadRequest::new("tools", error.message))?;
             let turn = self.turn(client, body, conversation, ModelTools::off(no_tools), tools);
+            let turn = Turn { borrowed_tools: borrowed, ..turn };
             return Ok(ParsedRequest::Turn(Box::new(turn)));
         }
         let history = match survey.call_ids {
             CallIds::Ordinary if marked_tools == Extensions::None && switch == Extensions::None => {
+                if let Some(borrowed) = borrowed {
+                    borrowed.give_back(&mut body);
+                }
                 return Ok(ParsedRequest::PassThrough(None));
             }
             CallIds::Ordinary => None,

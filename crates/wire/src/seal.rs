@@ -1,12 +1,12 @@
 //! Tool-call ids that carry a program's state. They are encrypted and authenticated: only the gateway can read or make them.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dacapo_replay::{ArgsDigest, CallIndex};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
-use sha2::{Digest, Sha256};
 
 use crate::call_digests::CallDigests;
 use crate::ids::RunId;
@@ -122,6 +122,12 @@ impl Sealer {
 
     /// An error for anything that no server with one of these secrets made for this tenant.
     pub fn unseal(&self, id: &str) -> Result<Unsealed, UnsealError> {
+        self.unseal_with(id, &mut LastState::default())
+    }
+
+    /// Like [`Sealer::unseal`]. All rounds of a program carry the same state, which is read once if they follow each
+    /// other.
+    pub(crate) fn unseal_with(&self, id: &str, last: &mut LastState) -> Result<Unsealed, UnsealError> {
         if !Sealer::is_own_id(id) {
             return Err(UnsealError::Foreign);
         }
@@ -131,7 +137,7 @@ impl Sealer {
         let sealed = decode(id.strip_prefix(PREFIX).ok_or(UnsealError::Damaged)?)?;
         let content = sealing_key::open(&self.keys, SealPurpose::CallId, &sealed)?;
         // Only a release with another format of the content, or a defect of ours, can have sealed what is not read here.
-        round(&content).ok_or(UnsealError::Foreign)
+        round(&content, last).ok_or(UnsealError::Foreign)
     }
 
     /// Seals a text that is stored under this name. It can be opened under the same name only.
@@ -180,7 +186,7 @@ fn content(round: &RoundHeader, calls: &[CallRef], compressed: &[u8]) -> Vec<u8>
 }
 
 /// Reads what [`content`] wrote.
-fn round(mut rest: &[u8]) -> Option<Unsealed> {
+fn round(mut rest: &[u8], last: &mut LastState) -> Option<Unsealed> {
     let number = take(&mut rest)?;
     let (&answered, after) = rest.split_first_chunk()?;
     rest = after;
@@ -198,10 +204,23 @@ fn round(mut rest: &[u8]) -> Option<Unsealed> {
         rest = after;
         calls.push(CallRef { call: CallIndex(call), args: ArgsDigest(*args) });
     }
-    let state = inflate(rest)?;
-    let run = RunId::of(&state);
+    let (run, state) = last.read(rest)?;
     let header = RoundHeader { number, answered, before };
-    Some(Unsealed::Round { state: Box::new(RunState::from_bytes(&state)?), run, header, calls })
+    Some(Unsealed::Round { state: Box::new(state.clone()), run, header, calls })
+}
+
+/// The state that was read last, by its compressed form.
+#[derive(Debug, Default)]
+pub(crate) struct LastState(Option<(Vec<u8>, RunId, RunState)>);
+
+impl LastState {
+    fn read(&mut self, compressed: &[u8]) -> Option<(RunId, &RunState)> {
+        if self.0.as_ref().is_none_or(|(known, ..)| known != compressed) {
+            let bytes = inflate(compressed)?;
+            self.0 = Some((compressed.to_vec(), RunId::of(&bytes), RunState::from_bytes(&bytes)?));
+        }
+        self.0.as_ref().map(|(_, run, state)| (*run, state))
+    }
 }
 
 fn sibling_id(run: RunId, round: u32, call: CallIndex) -> String {
@@ -221,14 +240,20 @@ fn sibling(id: &str) -> Option<Unsealed> {
     Some(Unsealed::Sibling { run: RunId::parse(run)?, round: number(round)?, call: CallIndex(number(call)?) })
 }
 
-/// A hash of the tool list, by which a state knows the tools that its program was written for.
-pub(crate) fn tools_digest(tools: &str) -> [u8; 8] {
-    let digest = Sha256::digest(tools.as_bytes());
-    std::array::from_fn(|i| digest[i])
+thread_local! {
+    // Their tables take 300 KB, and making them takes longer than compressing a state.
+    static COMPRESS: RefCell<Compress> = RefCell::new(Compress::new(Compression::best(), false));
+    static DECOMPRESS: RefCell<Decompress> = RefCell::new(Decompress::new(false));
 }
 
 fn deflate(bytes: &[u8]) -> Vec<u8> {
-    let mut compress = Compress::new(Compression::best(), false);
+    COMPRESS.with_borrow_mut(|compress| {
+        compress.reset();
+        deflate_with(compress, bytes)
+    })
+}
+
+fn deflate_with(compress: &mut Compress, bytes: &[u8]) -> Vec<u8> {
     compress.set_dictionary(DICTIONARY).expect("nothing was compressed before");
     // Enough for bytes that do not compress at all.
     let mut compressed = Vec::with_capacity(bytes.len() + bytes.len() / 8 + 64);
@@ -243,7 +268,13 @@ fn deflate(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn inflate(compressed: &[u8]) -> Option<Vec<u8>> {
-    let mut decompress = Decompress::new(false);
+    DECOMPRESS.with_borrow_mut(|decompress| {
+        decompress.reset(false);
+        inflate_with(decompress, compressed)
+    })
+}
+
+fn inflate_with(decompress: &mut Decompress, compressed: &[u8]) -> Option<Vec<u8>> {
     decompress.set_dictionary(DICTIONARY).ok()?;
     let mut bytes = Vec::with_capacity((compressed.len() * 4).clamp(64, STATE_BYTES_MAX));
     loop {

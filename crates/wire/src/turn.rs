@@ -17,6 +17,7 @@ use crate::prompt::ModelTools;
 use crate::provider_wire::{BodyOrigin, ModelRequest, TextTools};
 use crate::seal::RoundHeader;
 use crate::state::RunState;
+use crate::tool_lists::BorrowedTools;
 use crate::wire::{ClientSide, ProviderSide};
 
 /// What the client says about tool calls in the response.
@@ -122,6 +123,8 @@ pub struct Turn {
     pub search_tool: Option<String>,
     /// Names of the client's tools that take text instead of JSON, where the model's wire has none.
     pub(crate) text_tools: BTreeSet<String>,
+    /// Set if the tool list of the body is to be given back.
+    pub(crate) borrowed_tools: Option<BorrowedTools>,
     /// Whether the model writes programs as plain text.
     pub(crate) execute_input: TextTools,
     pub item_ids: ItemIds,
@@ -179,6 +182,13 @@ impl Turn {
                 call.format = CallFormat::Text;
                 input.clone_into(&mut call.arguments);
             }
+        }
+    }
+
+    /// Ends the turn: its tool list is kept for the next request.
+    pub fn end(mut self) {
+        if let Some(borrowed) = self.borrowed_tools.take() {
+            borrowed.give_back(&mut self.body);
         }
     }
 

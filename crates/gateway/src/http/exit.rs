@@ -9,6 +9,7 @@ use bytes::Bytes;
 use dacapo_wire::ClientSide;
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -23,6 +24,8 @@ use crate::upstream::UpstreamResponse;
 /// A silence that proxies might take for a dead connection, while nobody waits for a model: a program runs.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
+/// An upstream's body of this size, if it is no stream, is passed on when it is complete.
+const WHOLE_BYTES_MAX: u64 = 256 << 10;
 /// Pieces of an upstream's body that wait for a slow client.
 const PASSED_QUEUE_PIECES: usize = 8;
 /// How long the last piece of a response that failed waits for a slow client.
@@ -37,6 +40,12 @@ pub(super) enum Exit {
         headers: HeaderMap,
     },
     Stream(StreamingTurn),
+    /// The upstream's response, which is complete.
+    PassThroughWhole {
+        status: StatusCode,
+        headers: HeaderMap,
+        body: Bytes,
+    },
     /// The upstream's response, as it comes.
     PassThrough {
         response: UpstreamResponse,
@@ -66,6 +75,23 @@ impl Exit {
     pub(super) fn json(document: &impl Serialize) -> Exit {
         Exit::Json(serde_json::to_vec(document))
     }
+
+    /// Passes on what an upstream responded: small responses when they are complete, which takes no task and no queue,
+    /// and the others as they come.
+    pub(super) async fn pass_through(
+        response: UpstreamResponse,
+        permit: QuotaShare,
+        deadline: TurnDeadline,
+    ) -> Result<Exit, TurnError> {
+        let is_small = response.bytes.is_some_and(|bytes| bytes <= WHOLE_BYTES_MAX);
+        if response.is_stream() || !is_small {
+            return Ok(Exit::PassThrough { response, permit, deadline });
+        }
+        let (status, headers) = (response.status, response.headers.clone());
+        let broken_off = |reason| TurnError::upstream(format!("the upstream broke off: {reason}"));
+        let body = deadline.limit(async { response.whole(usize::MAX).await.map_err(broken_off) }).await?;
+        Ok(Exit::PassThroughWhole { status, headers, body })
+    }
 }
 
 /// Makes the response, and ends the request: now, or when its stream does.
@@ -77,13 +103,20 @@ pub(super) fn respond(open: OpenRequest, client: ClientSide, exit: Result<Exit, 
         }
         Ok(Exit::Json(Err(error))) => fail(open, client, TurnError::Internal(error.to_string())),
         Ok(Exit::Turn { done, headers: dropped }) => {
-            let mut response = json_response(done.body.as_ref().map(ToString::to_string).unwrap_or_default().into());
+            let mut response = json_response(done.body.as_ref().map(json_bytes).unwrap_or_default());
             response.headers_mut().extend(headers::about_request(&done.headers));
             response.headers_mut().extend(dropped);
             open.end(outcome(Ok(*done)));
             response
         }
         Ok(Exit::Stream(turn)) => stream_turn(open, turn),
+        Ok(Exit::PassThroughWhole { status, headers, body }) => {
+            open.end(passed_outcome(status));
+            let mut response = Response::new(Body::from(body));
+            *response.status_mut() = status;
+            *response.headers_mut() = headers;
+            response
+        }
         Ok(Exit::PassThrough { response, permit, deadline }) => pass_through(open, client, response, permit, deadline),
         Err(error) => fail(open, client, error),
     }
@@ -114,6 +147,11 @@ fn outcome(done: Result<TurnDone, TurnError>) -> RequestOutcome {
         Err(TurnError::ClientLeft) => RequestOutcome::Left,
         Err(error) => RequestOutcome::Error { status: error.status(), failure: error.kind() },
     }
+}
+
+/// The JSON of a value. Faster than its `Display`, which goes through a formatter.
+pub(crate) fn json_bytes(value: &Value) -> Vec<u8> {
+    serde_json::to_vec(value).expect("a value has text keys and finite numbers")
 }
 
 fn json_response(bytes: Vec<u8>) -> Response<Body> {
@@ -151,6 +189,14 @@ fn stream_turn(open: OpenRequest, turn: StreamingTurn) -> Response<Body> {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
+}
+
+fn passed_outcome(status: StatusCode) -> RequestOutcome {
+    if status.is_client_error() || status.is_server_error() {
+        RequestOutcome::Error { status, failure: "upstream_error" }
+    } else {
+        RequestOutcome::Answer { status, usage: None }
+    }
 }
 
 /// Passes the upstream's body on. It is read in the background, so that the turn ends at its deadline even if the client
@@ -197,12 +243,10 @@ fn pass_through(
             return Some((piece, (receiver, task, open)));
         }
         let passed = (&mut task.0).await.unwrap_or_else(|error| Err(TurnError::Internal(error.to_string())));
-        let is_error = status.is_client_error() || status.is_server_error();
         open.end(match passed {
             Err(TurnError::ClientLeft) => RequestOutcome::Left,
             Err(error) => RequestOutcome::Error { status: error.status(), failure: error.kind() },
-            Ok(()) if is_error => RequestOutcome::Error { status, failure: "upstream_error" },
-            Ok(()) => RequestOutcome::Answer { status, usage: None },
+            Ok(()) => passed_outcome(status),
         });
         None
     });

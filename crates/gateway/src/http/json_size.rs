@@ -8,6 +8,10 @@ use super::errors::TurnError;
 
 /// Refuses a text that holds more values than a body may, names of properties included.
 pub(crate) fn check_values(json: &[u8], values_max: usize) -> Result<(), TurnError> {
+    if json.len() < values_max {
+        // A value takes at least a byte, so there cannot be too many.
+        return Ok(());
+    }
     let values = values(json);
     if values <= values_max {
         return Ok(());
@@ -22,17 +26,28 @@ pub(crate) fn check_values(json: &[u8], values_max: usize) -> Result<(), TurnErr
 /// Exact for JSON. Whatever is not JSON is refused by the parser.
 pub(crate) fn values(json: &[u8]) -> usize {
     let mut count = 1;
-    let mut in_text = false;
-    let mut bytes = json.iter();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' => in_text = !in_text,
-            b'\\' if in_text => _ = bytes.next(),
-            b',' | b':' | b'[' | b'{' if !in_text => count += 1,
-            _ => {}
-        }
+    let mut rest = json;
+    while let Some(start) = memchr::memchr(b'"', rest) {
+        count += structural(&rest[..start]);
+        rest = after_text(&rest[start + 1..]);
     }
-    count
+    count + structural(rest)
+}
+
+/// Characters outside of texts after which a value or a name follows.
+fn structural(json: &[u8]) -> usize {
+    json.iter().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count()
+}
+
+/// What follows the quotation mark that ends a text.
+fn after_text(mut text: &[u8]) -> &[u8] {
+    while let Some(at) = memchr::memchr2(b'"', b'\\', text) {
+        if text[at] == b'"' {
+            return &text[at + 1..];
+        }
+        text = text.get(at + 2..).unwrap_or_default();
+    }
+    &[]
 }
 
 #[cfg(test)]
@@ -43,6 +58,9 @@ mod tests {
     fn values_are_counted_and_texts_are_not_looked_into() {
         for (json, count) in [("0", 1), ("[0,0]", 3), (r#"{"a":"[,\",:"}"#, 3), (r#"["\\",{}]"#, 4)] {
             assert_eq!(values(json.as_bytes()), count, "{json}");
+        }
+        for cut in ["\"", "[\"\\", "[\"a"] {
+            assert!(values(cut.as_bytes()) <= 2, "{cut}");
         }
     }
 }

@@ -11,7 +11,7 @@ use dacapo_wire::{BadRequest, ClientSide, ParsedRequest, ReadRequest, RequestRea
 use serde_json::Value;
 
 use super::errors::TurnError;
-use super::{GatewayServer, headers, json_size, threads};
+use super::{GatewayServer, headers, json_bytes, json_size, threads};
 use crate::observe::{Event, Observer};
 use crate::quota::QuotaShare;
 use crate::store::stored_responses::StoredTurn;
@@ -61,36 +61,38 @@ impl GatewayServer {
         let header = headers::mode(&parts.headers)?;
         let hold_text_chars = headers::hold_text_chars(&parts.headers)?;
         let values_max = gateway.config.body_values_max;
-        let mut json: Value = off_thread(body.clone(), body.len(), move |body| {
+        let (lists, owner) = (Arc::clone(&gateway.tool_lists), Arc::clone(&tenant));
+        let mut request_body = off_thread(body.clone(), body.len(), move |body| {
             json_size::check_values(&body, values_max)?;
-            serde_json::from_slice(&body).map_err(|error| bad_request("body", format!("is not JSON: {error}")))
+            lists.parse(&owner, &body).map_err(|error| bad_request("body", format!("is not JSON: {error}")))
         })
         .await??;
-        if threads::remove(client, &mut json, &mut parts.headers)? {
-            body = Bytes::from(json.to_string());
+        let json = request_body.json_mut();
+        if threads::remove(client, json, &mut parts.headers)? {
+            body = Bytes::from(json_bytes(json));
         }
         let mut stored_turn = None;
         if let Some(store) = &gateway.store {
-            let resolved = StoredTurn::resolve(client, store, &tenant, &mut json, &gateway.config, unopened).await?;
+            let resolved = StoredTurn::resolve(client, store, &tenant, json, &gateway.config, unopened).await?;
             stored_turn = resolved.turn;
             if resolved.is_changed {
-                body = Bytes::from(json.to_string());
+                body = Bytes::from(json_bytes(json));
             }
         }
         let model = json.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
         let provider = gateway.upstreams.of(&model)?.provider_for(client);
         let sealer = gateway.config.secrets.sealer(&tenant);
-        let stored = self.stored_states(client, &tenant, &json, observer).await?;
+        let stored = self.stored_states(client, &tenant, json, observer).await?;
         let tenant = Tenant { name: tenant, sealer: sealer.clone(), stored_turn };
         let defaults = gateway.defaults(&model);
         let reader = Arc::clone(gateway);
         let name = Arc::clone(&tenant.name);
         let unopened = Arc::clone(unopened);
-        let parsed = off_thread(json, body.len(), move |json| {
+        let parsed = off_thread(request_body, body.len(), move |request_body| {
             let toolboxes = &reader.toolboxes;
             let (sealer, stored, unopened) = (&sealer, &stored, &*unopened);
             RequestReader { provider, header, defaults, sealer, stored, unopened, toolboxes, tenant: &name }
-                .read(client, json)
+                .read_body(client, request_body)
         });
         let ReadRequest { mut parsed, mode } =
             parsed.await?.map_err(|error| match (&gateway.store, error.param.as_str()) {

@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use serde_json::Value;
 
 use super::TurnRunner;
-use crate::http::TurnError;
+use crate::http::{TurnError, json_bytes};
 use crate::key_mask::KeyMask;
 use crate::upstream::{Endpoint, UpstreamResponse};
 
@@ -22,7 +22,7 @@ const RESPONSE_BYTES_MAX: usize = 64 << 20;
 impl TurnRunner {
     /// Asks the model with the history as it is now.
     pub(super) async fn ask(&mut self, choice_override: ToolChoiceOverride) -> Result<ModelResponse, TurnError> {
-        let body = Bytes::from(self.turn.model_request(&self.history, choice_override).to_string());
+        let body = Bytes::from(json_bytes(&self.turn.model_request(&self.history, choice_override)));
         self.request_tokens = super::estimated_tokens(body.len());
         let upstreams = &self.gateway.upstreams;
         let (model, provider) = (self.turn.model(), self.turn.provider);

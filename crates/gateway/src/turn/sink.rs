@@ -144,9 +144,11 @@ impl ResponseSink {
         self.send(events).await
     }
 
-    /// The last events of a stream, and the whole response.
-    pub(crate) fn end(&mut self, usage: &TurnUsage) -> (Vec<SseEvent>, Option<Value>) {
-        (self.encoder.finish(usage), self.encoder.body(usage))
+    /// The last events of a stream, and the whole response, if it is sent or stored.
+    pub(crate) fn end(&mut self, usage: &TurnUsage, is_stored: bool) -> (Vec<SseEvent>, Option<Value>) {
+        let events = if self.is_stream() { self.encoder.finish(usage) } else { Vec::new() };
+        let body = if is_stored || !self.is_stream() { self.encoder.body(usage) } else { None };
+        (events, body)
     }
 
     /// Sends the last events. Returns the body if the response is not streamed.
