@@ -5,10 +5,10 @@ mod json;
 
 use std::sync::LazyLock;
 
-use dacapo_replay::{ArgsDigest, CallIndex};
+use dacapo_replay::{ArgsDigest, CallIndex, CompletedCall, JsonText, Toolbox};
 use dacapo_wire::{
-    CallExtra, CallRef, ModelCall, ModelMessage, Reasoning, RoundHeader, RunState, Sealer, SealingSecrets, UnsealError,
-    Unsealed,
+    CallExtra, CallRef, GivenRecord, ModelCall, ModelMessage, Reasoning, RoundHeader, RunState, Sealer, SealingSecrets,
+    UnsealError, Unsealed,
 };
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
@@ -60,11 +60,9 @@ fn check_stored(text: &str) {
 fn sealed(input: &mut Unstructured<'_>) -> Result<()> {
     let mut state = state(input)?;
     if input.arbitrary()? {
-        state.record = dacapo_wire::RecordId::of(&[dacapo_replay::CompletedCall::new(
-            "pay",
-            &serde_json::json!({}),
-            dacapo_replay::JsonText::from(&serde_json::json!(1)),
-        )]);
+        let no_tools = Toolbox::read("[]").expect("an empty list");
+        let paid = CompletedCall::new("pay", &json!({}), JsonText::from(&json!(1)));
+        state.record = GivenRecord::of(&[paid], no_tools.catalog());
     }
     let round = input.arbitrary()?;
     let mut calls = Vec::new();

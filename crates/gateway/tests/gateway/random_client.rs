@@ -491,7 +491,7 @@ impl RandomClient {
     fn react(&mut self, mut calls: Vec<Call>) -> Result<(), Problem> {
         let programs = self.models.with(self.seed, |model| model.programs.len());
         if self.random.percent(self.habits.interrupts) {
-            return self.interrupt(&calls);
+            return self.interrupt(&calls, programs);
         }
         if self.random.percent(self.habits.shuffles) {
             self.random.shuffle(&mut calls);
@@ -542,8 +542,13 @@ impl RandomClient {
     }
 
     /// The user says something while calls are open; some of them were executed, and some are answered.
-    fn interrupt(&mut self, calls: &[Call]) -> Result<(), Problem> {
+    fn interrupt(&mut self, calls: &[Call], programs: usize) -> Result<(), Problem> {
         for call in calls {
+            // The client knows what came of a call that it did not answer before.
+            if self.late.iter().any(|(late, _, of)| late.name == call.name && late.args == call.args && *of == programs)
+            {
+                continue;
+            }
             let text = call_text(&call.name, usize::try_from(call.args["n"].as_u64().unwrap()).unwrap());
             if self.random.percent(60) {
                 let (answer, is_error) = self.execute(&text)?;
@@ -617,7 +622,7 @@ impl RandomClient {
 
     fn is_model_entry(&self, entry: &Value) -> bool {
         match self.conversation.wire {
-            Wire::Chat => matches!(entry["role"].as_str(), Some("assistant" | "code" | "code_result")),
+            Wire::Chat => matches!(entry["role"].as_str(), Some("assistant" | "code")),
             Wire::Messages => entry["role"] == "assistant",
             Wire::Responses => {
                 entry["role"] == "assistant"
