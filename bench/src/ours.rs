@@ -11,7 +11,7 @@ use dacapo_replay::{
     read_tools,
 };
 use dacapo_sandbox::{
-    AnswerKind, CallDecision, Freshness, FuelMeter, Host, IdleState, LogLevel, Names, OutOfFuel, Sandbox, VmConfig,
+    AnswerKind, CallArguments, CallDecision, Freshness, FuelMeter, Host, IdleState, LogLevel, Names, Sandbox, VmConfig,
 };
 use serde_json::json;
 
@@ -22,17 +22,13 @@ use crate::work;
 struct Counter(u32);
 
 impl Host for Counter {
-    fn call(&mut self, _: u32, _: &str, _: Freshness, _: &mut FuelMeter) -> CallDecision {
+    fn call(&mut self, _: u32, _: CallArguments<'_>, _: Freshness, _: &mut FuelMeter) -> CallDecision {
         self.0 += 1;
         CallDecision::Issued
     }
 
     fn log(&mut self, _: LogLevel, _: &str) -> ControlFlow<()> {
         ControlFlow::Continue(())
-    }
-
-    fn unknown_name(&self, _: u32, name: &str, _: &mut FuelMeter) -> Result<String, OutOfFuel> {
-        Ok(name.to_owned())
     }
 }
 

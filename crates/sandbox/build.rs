@@ -72,11 +72,17 @@ fn quickjs_sources(here: &Path) -> Result<PathBuf, Box<dyn Error>> {
 
 /// Changes to the engine's source, so that errors and programs that ran out of fuel are reported at the right position.
 /// Unchanged, the engine updates the position of a function only at calls, and has lines for few kinds of expressions.
-const CHANGES: [(&str, &str); 3] = [
+const CHANGES: [(&str, &str); 5] = [
     ("switch (opcode = *pc++)", "sf->cur_pc = pc + 1; switch (opcode = *pc++)"),
     ("/* specific label handling */", "emit_source_loc(s);"),
     // There are no modules here; namespaces of tools are made when they are first read.
     ("js_module_ns_autoinit, /* JS_AUTOINIT_ID_MODULE_NS */", "namespace_autoinit,"),
+    ("js_dynamic_import(ctx, sp[-2], sp[-1]);", "import_tools(ctx, sp[-2]);"),
+    // A promise knows the tool whose answer it waits for.
+    (
+        "bool is_handled;\n    JSValue promise_result;",
+        "bool is_handled;\n    uint32_t tool;\n    JSValue promise_result;",
+    ),
 ];
 
 fn engine(source: &str) -> Result<String, Box<dyn Error>> {

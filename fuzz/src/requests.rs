@@ -59,6 +59,7 @@ fn read(client: ClientSide, provider: ProviderSide, body: &[u8], header: Option<
     let reader = RequestReader {
         tenant: "",
         provider,
+        callers: dacapo_wire::CallerRules::default(),
         header,
         defaults,
         sealer: &SEALER,
@@ -146,6 +147,7 @@ fn ids(code: &str, round: u32) -> Vec<String> {
         tools: [0; 8],
         mentioned: Vec::new(),
         record: None,
+        stored: None,
         context: None,
         model_messages: vec![ModelMessage { calls: vec![call], ..ModelMessage::default() }],
         at: 0,

@@ -139,6 +139,7 @@ fn state(input: &mut Unstructured<'_>) -> Result<RunState> {
         tools: input.arbitrary()?,
         mentioned: Vec::new(),
         record: None,
+        stored: None,
         context: None,
         model_messages,
         at,

@@ -16,14 +16,26 @@ pub enum Decoded {
     Text,
 }
 
-/// Without a schema only objects, arrays and quoted strings count as JSON: a page that says `42`
-/// is a page.
+/// Without a schema, numbers count as JSON only as JavaScript would write them: `007` and `1e5` may be codes. A number that
+/// is taken for text adds up to text in silence; text that is taken for a number fails loudly.
 pub(crate) fn decode(text: &str) -> Decoded {
     let trimmed = text.trim();
     match json_kind(trimmed) {
-        Some(JsonType::Object | JsonType::Array | JsonType::String) => Decoded::Json(trimmed.to_owned()),
-        _ => Decoded::Text,
+        Some(JsonType::Integer | JsonType::Number) if !is_as_javascript_writes(trimmed) => Decoded::Text,
+        Some(_) => Decoded::Json(trimmed.to_owned()),
+        None => Decoded::Text,
     }
+}
+
+fn is_as_javascript_writes(number: &str) -> bool {
+    /// JavaScript writes smaller numbers with an exponent.
+    const PLAIN_MIN: f64 = 1e-6;
+    const SAFE_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
+    let Ok(value) = number.parse::<f64>() else { return false };
+    let size = value.abs();
+    let is_plain = value == 0.0 || (PLAIN_MIN..=SAFE_INTEGER_MAX).contains(&size);
+    // Both write the shortest digits that give the same number.
+    is_plain && number != "-0" && value.to_string() == number
 }
 
 pub(crate) fn decode_as(schema: &CompiledSchema, text: &str, budget: &mut WorkBudget) -> Result<Decoded, OutOfBudget> {

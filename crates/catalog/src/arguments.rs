@@ -4,7 +4,7 @@ use std::fmt;
 
 use jsonschema::JsonTypeSet;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::identifier::is_identifier;
 use crate::schema::{Schema, SchemaVerdict, is_deeper_than, kind_of};
@@ -107,6 +107,66 @@ pub(crate) fn check(
         SchemaVerdict::Unexplained => at_root("arguments that match the schema", found(args)),
         SchemaVerdict::TooMuchWork => at_root("arguments small enough to check against the schema", found(args)),
     }
+}
+
+/// Arguments that a program wrote one by one, as the object that the tool takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlacedArguments {
+    /// What to call the tool with.
+    pub args: Value,
+    /// How many arguments after the first were not used, because the first is all that the tool takes.
+    pub ignored: usize,
+}
+
+/// Fills the properties in their order, required ones first. An object at the end may hold further ones by name.
+pub(crate) fn place(
+    schema: &Schema,
+    json: &Value,
+    values: &[Value],
+    function: impl Fn() -> String,
+    budget: &mut WorkBudget,
+) -> Result<Result<PlacedArguments, InvalidArguments>, OutOfBudget> {
+    let (first, last) = (values.first(), values.last());
+    let named = match values {
+        [before @ .., Value::Object(rest)] if !before.is_empty() => fill(json, before)
+            .filter(|args| rest.keys().all(|name| has_property(json, name) && !args.contains_key(name))),
+        _ => None,
+    };
+    let named = named.map(|mut args| {
+        args.extend(last.and_then(Value::as_object).cloned().unwrap_or_default());
+        Value::Object(args)
+    });
+    let filled = fill(json, values).map(Value::Object);
+    let alone = first.filter(|_| values.len() == 1).cloned();
+    for args in [alone, filled, named].into_iter().flatten() {
+        if check(schema, json, &args, &function, budget)?.is_ok() {
+            return Ok(Ok(PlacedArguments { args, ignored: 0 }));
+        }
+    }
+    if let Some(args) = first.filter(|first| first.is_object() && values.len() > 1) {
+        let checked = check(schema, json, args, &function, budget)?;
+        return Ok(checked.map(|()| PlacedArguments { args: args.clone(), ignored: values.len() - 1 }));
+    }
+    let function = function();
+    let found = values.iter().map(found).collect::<Vec<_>>().join(", ");
+    let violation = Violation { path: String::new(), expected: "object".to_owned(), found };
+    let call_form = Some(call_form(&function, json));
+    let rest = RestOfArguments::Checked;
+    Ok(Err(InvalidArguments { function, violations: vec![violation], more: 0, rest, call_form }))
+}
+
+/// `None` if there are more values than properties.
+fn fill(schema: &Value, values: &[Value]) -> Option<Map<String, Value>> {
+    let properties = schema.get("properties")?.as_object()?;
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|it| it == name));
+    let (first, then): (Vec<_>, Vec<_>) = properties.keys().partition(|name| is_required(name));
+    (values.len() <= properties.len())
+        .then(|| first.into_iter().chain(then).cloned().zip(values.iter().cloned()).collect())
+}
+
+fn has_property(schema: &Value, name: &str) -> bool {
+    schema.get("properties").and_then(Value::as_object).is_some_and(|properties| properties.contains_key(name))
 }
 
 fn call_form(function: &str, schema: &Value) -> String {

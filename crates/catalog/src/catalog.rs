@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::answer::{self, Decoded};
-use crate::arguments::{self, InvalidArguments};
+use crate::arguments::{self, InvalidArguments, PlacedArguments};
 use crate::closest;
 use crate::effect::{Effect, EffectRules};
 use crate::function::{Function, functions_of, qualified_names};
@@ -137,6 +137,18 @@ impl Catalog {
         let index = tool.0 as usize;
         let function = || self.functions[index].expression();
         arguments::check(&self.input_schemas[index], &self.tools[index].input_schema, args, function, budget)
+    }
+
+    /// The object to call a tool with whose arguments a program wrote one by one. Each value must fit its property.
+    pub fn place_within(
+        &self,
+        tool: ToolIndex,
+        values: &[Value],
+        budget: &mut WorkBudget,
+    ) -> Result<Result<PlacedArguments, InvalidArguments>, OutOfBudget> {
+        let index = tool.0 as usize;
+        let function = || self.functions[index].expression();
+        arguments::place(&self.input_schemas[index], &self.tools[index].input_schema, values, function, budget)
     }
 
     /// Decides whether an answer that came as text is JSON, by the tool's output schema if there is one.

@@ -22,6 +22,7 @@ mod closest;
 mod effect;
 mod function;
 mod identifier;
+mod observed_shape;
 mod pattern;
 mod references;
 mod repair;
@@ -36,10 +37,11 @@ mod violation;
 mod work;
 
 pub use answer::Decoded;
-pub use arguments::{InvalidArguments, RestOfArguments};
+pub use arguments::{InvalidArguments, PlacedArguments, RestOfArguments};
 pub use catalog::{Catalog, ToolIndex, Warning};
 pub use effect::{Effect, EffectRules};
 pub use function::Function;
+pub use observed_shape::ObservedShape;
 pub use pattern::matches_pattern;
 pub use search::{
     Explanation, Hit, Likeness, Match, Producer, SearchIndex, SearchResults, SearchText, SearchTextError, ToolField,

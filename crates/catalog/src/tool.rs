@@ -134,7 +134,7 @@ fn read_tool(index: usize, entry: &Value) -> Result<(Tool, String), ToolsError> 
         name,
         description: inner.description()?,
         input_schema,
-        output_schema: inner.schema(&["output_schema", "outputSchema"])?,
+        output_schema: inner.schema(&["output_schema", "outputSchema"])?.or_else(|| outer.output_of_function()),
         server: outer.text("server")?,
         effect: outer.fields.get("annotations").and_then(Effect::of_annotations),
     };
@@ -171,6 +171,12 @@ impl ToolObject<'_> {
             Some(Value::String(text)) => Ok(Some(text.clone())),
             Some(other) => Err(unexpected(self.path("description"), "a string", Some(other))),
         }
+    }
+
+    /// The output schema of a Chat tool as `function.output`. Anything else under this key is a provider's own.
+    fn output_of_function(&self) -> Option<Value> {
+        let function = self.fields.get("function").filter(|_| !self.fields.contains_key("name"))?;
+        function.get("output").filter(|output| output.is_object()).cloned()
     }
 
     fn schema(&self, keys: &[&str]) -> Result<Option<Value>, ToolsError> {

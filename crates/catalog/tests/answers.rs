@@ -20,13 +20,18 @@ fn value(json: &str) -> Decoded {
 }
 
 #[test]
-fn without_a_schema_only_objects_arrays_and_quoted_strings_are_values() {
-    for json in [r#"{"a":1,"a":2}"#, "[1e999, 123456789012345678901234567890]", r#""quoted""#, r#""\ud800""#] {
+fn without_a_schema_json_is_a_value_and_other_text_is_text() {
+    let values = [r#"{"a":1,"a":2}"#, "[1e999, 123456789012345678901234567890]", r#""quoted""#, r#""\ud800""#];
+    let scalars = ["21", "0", "-3", "0.5", "-12.25", "0.000001", "9007199254740991", "true", "false", "null"];
+    for json in values.into_iter().chain(scalars) {
         assert_eq!(decode(None, json), value(json));
         assert_eq!(decode(None, &format!("\n {json}\t")), value(json));
     }
-    for text in ["42", "true", "null", "", " ", "prose", "{not json}", "[1,", "[1] and more", "{'a': 1}", "\u{feff}[]"]
-    {
+    // Codes and numbers that a program would not write back as they were.
+    let codes =
+        ["007", "+1", "1e5", "1.0", "0.50", "-0", "1.", ".5", "0.0000001", "9007199254740993", "12345678901234567890"];
+    let prose = ["", " ", "prose", "{not json}", "[1,", "[1] and more", "{'a': 1}", "\u{feff}[]", "True", "NaN", "1 2"];
+    for text in codes.into_iter().chain(prose) {
         assert_eq!(decode(None, text), Decoded::Text, "{text}");
     }
 }

@@ -58,7 +58,12 @@ pub(crate) struct ServeOptions {
 
 pub(crate) fn serve(options: &ServeOptions) -> anyhow::Result<ExitCode> {
     if options.print_prompt {
-        write!(io::stdout(), "{}", dacapo_gateway::print_prompt())?;
+        let mut out = io::stdout();
+        writeln!(out, "prompt version {}", dacapo_gateway::PROMPT_VERSION)?;
+        for (when, text) in dacapo_gateway::prompt_variants() {
+            let tokens = tiktoken_rs::o200k_base_singleton().encode_ordinary(&text).len();
+            writeln!(out, "\n── {when} ({tokens} tokens)\n{}", text.trim_end())?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let environment = Environment::new(std::env::vars_os());

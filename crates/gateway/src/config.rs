@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dacapo_replay::{Effect, EffectRules, Limit, Limits, WarmPrograms};
 use dacapo_scripted::ScriptedModel;
-use dacapo_wire::{CodeMode, ProviderSide, SealingSecrets, TextTools, Wire};
+use dacapo_wire::{CodeMode, DefaultCallers, ProviderSide, SealingSecrets, TextTools, Wire};
 use tracing::level_filters::LevelFilter;
 
 use crate::embeddings::EmbeddingsConfig;
@@ -75,6 +75,10 @@ pub(crate) struct CodeModeConfig {
     pub hold_text_chars: usize,
     pub attempts_max: u32,
     pub model_calls_max: u64,
+    /// Who calls tools whose callers a client does not name; by model first.
+    pub(crate) callers: DefaultCallers,
+    pub(crate) model_callers: Vec<(String, DefaultCallers)>,
+    pub(crate) direct_tools: Vec<String>,
 }
 
 const BODY_BYTES_MAX: usize = 64 << 20;
@@ -407,10 +411,28 @@ impl GatewayOptions {
             .map(|(model, text)| (model.clone(), parse(&format!("code_mode.models.\"{model}\""), text)));
         let mut models: Vec<(String, CodeMode)> = models.collect();
         // The most particular pattern is asked first.
-        models.sort_by_key(|(pattern, _)| std::cmp::Reverse(pattern.chars().filter(|letter| *letter != '*').count()));
+        let particularity =
+            |pattern: &String| std::cmp::Reverse(pattern.chars().filter(|letter| *letter != '*').count());
+        models.sort_by_key(|(pattern, _)| particularity(pattern));
+        let mut parse = |key: &str, text: &str| {
+            DefaultCallers::parse(text).unwrap_or_else(|| {
+                errors.push(format!("{key}: `{text}` is not known; use programs or both"));
+                DefaultCallers::Programs
+            })
+        };
+        let callers =
+            options.callers.as_deref().map_or(DefaultCallers::Programs, |text| parse("code_mode.callers", text));
+        let model_callers = options.model_callers.iter();
+        let model_callers = model_callers
+            .map(|(model, text)| (model.clone(), parse(&format!("code_mode.model_callers.\"{model}\""), text)));
+        let mut model_callers: Vec<(String, DefaultCallers)> = model_callers.collect();
+        model_callers.sort_by_key(|(pattern, _)| particularity(pattern));
         CodeModeConfig {
             default,
             models,
+            callers,
+            model_callers,
+            direct_tools: options.direct_tools.clone(),
             declarations_tokens_max: options.declarations_tokens_max.unwrap_or(16_000),
             hold_text_chars: options.hold_text_chars.unwrap_or(0),
             attempts_max: options.attempts_max.unwrap_or(5),
@@ -511,6 +533,14 @@ impl Config {
                     .iter()
                     .map(|(model, mode)| (model.clone(), mode.name().to_owned()))
                     .collect(),
+                callers: Some(self.code_mode.callers.name().to_owned()),
+                model_callers: self
+                    .code_mode
+                    .model_callers
+                    .iter()
+                    .map(|(model, callers)| (model.clone(), callers.name().to_owned()))
+                    .collect(),
+                direct_tools: self.code_mode.direct_tools.clone(),
             },
             warm: WarmOptions { programs_max: Some(self.warm.count_max), bytes_max: Some(self.warm.bytes_max) },
             timeouts: TimeoutOptions {

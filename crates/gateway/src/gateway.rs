@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
 use dacapo_replay::{SandboxError, ShouldContinue, Stepper, Toolboxes, matches_pattern};
-use dacapo_wire::{CodeModeDefaults, TextTools, ToolLists};
+use dacapo_wire::{CallerRules, CodeModeDefaults, TextTools, ToolLists};
 
 use crate::config::Config;
 use crate::embeddings::Embeddings;
@@ -160,6 +160,16 @@ impl Gateway {
                 ),
                 retry_after_s: Some(1),
             }),
+        }
+    }
+
+    /// Who calls the tools of a client that does not say it.
+    pub(crate) fn caller_rules(&self, model: &str) -> CallerRules<'_> {
+        let code_mode = &self.config.code_mode;
+        let of_model = code_mode.model_callers.iter().find(|(pattern, _)| matches_pattern(pattern, model));
+        CallerRules {
+            callers: of_model.map_or(code_mode.callers, |(_, callers)| *callers),
+            direct_tools: &code_mode.direct_tools,
         }
     }
 

@@ -22,7 +22,7 @@ mod turn;
 mod upstream;
 
 pub use config::Config;
-pub use dacapo_wire::print_prompt;
+pub use dacapo_wire::{PROMPT_VERSION, prompt_variants};
 pub use gateway::{Gateway, StartError};
 pub use http::{StopRequest, key_sha256, random_hex, serve};
 pub use inspect::{

@@ -68,6 +68,12 @@ pub struct CodeModeOptions {
     pub model_calls_max: Option<u64>,
     /// The same choice, by model name pattern.
     pub models: BTreeMap<String, String>,
+    /// `programs` or `both`: who calls tools whose callers a client does not name.
+    pub callers: Option<String>,
+    /// The same choice, by model name pattern.
+    pub model_callers: BTreeMap<String, String>,
+    /// Tools, by name pattern, that only the model calls.
+    pub direct_tools: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

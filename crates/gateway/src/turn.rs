@@ -8,12 +8,13 @@ mod sink;
 pub(crate) use self::history_replay::{ClientCalls, HistoryReplay, ReplayTrace};
 pub(crate) use self::sink::EventStream;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderMap;
 use dacapo_catalog::BYTES_PER_TOKEN;
-use dacapo_replay::{CompletedCall, ShouldContinue, StepError};
+use dacapo_replay::{CompletedCall, ShouldContinue, StepError, StoredValues};
 use dacapo_wire::{
     AnswerParts, ConversationItem, Intent, ItemIds, ModelHistory, ModelMessage, ModelResponse, ProgramFinished,
     ProgramMode, ProgramName, ResponseMeta, RunState, Sealer, ToolChoice, ToolChoiceOverride, ToolsSearched, Turn,
@@ -78,6 +79,11 @@ struct TurnProgress {
     given_record: Vec<CompletedCall>,
     /// The same, as they are now.
     record: Vec<CompletedCall>,
+    /// What programs keep for later ones, before the first model message above and now.
+    given_stored: StoredValues,
+    stored: StoredValues,
+    /// Functions whose answers the model has been told the shape of.
+    shapes: BTreeSet<String>,
 }
 
 /// A turn that has ended.
@@ -226,6 +232,9 @@ impl TurnRunner {
                 }
                 self.progress.given_record.clone_from(&inherited.record);
                 self.progress.record = inherited.record;
+                self.progress.given_stored.clone_from(&inherited.stored);
+                self.progress.stored = inherited.stored;
+                self.progress.shapes = inherited.shapes;
                 self.ask_until_done().await
             }
         }

@@ -5,17 +5,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use dacapo_catalog::{Effect, OutOfBudget, ToolIndex, WorkBudget};
-use dacapo_sandbox::{CallDecision, Freshness, FuelMeter, Host, LogLevel, OutOfFuel};
-use serde_json::Value;
+use dacapo_catalog::{Effect, InvalidArguments, ObservedShape, OutOfBudget, ToolIndex, WorkBudget};
+use dacapo_sandbox::{
+    CallArguments, CallDecision, Freshness, FuelMeter, Host, LogLevel, NameMeaning, NamePlace, OutOfFuel, Refusal,
+};
+use serde_json::{Value, json};
 
 use crate::canonical::canonical;
-use crate::journal::{Answer, ArgsDigest, CallIndex};
+use crate::journal::{Answer, ArgsDigest, CallIndex, JsonText};
 use crate::limits::{Limit, Limits};
 use crate::lookup::Lookup;
 use crate::record::{CompletedCall, RecordedOutcome};
 use crate::request::{HandedOutCall, StepRequest};
-use crate::step::{LogLine, MadeCall};
+use crate::step::{ErrorKind, LogLine, MadeCall, ToolShape};
+use crate::stored::StoredValues;
 use crate::toolbox::Toolbox;
 
 /// Who answers a call.
@@ -78,13 +81,32 @@ pub(crate) struct CallRecorder {
     /// Arguments of all calls, in both forms.
     held_bytes: usize,
     suggestions_left: Cell<u32>,
+    /// Of the answers of tools without an output schema.
+    shapes: BTreeMap<ToolIndex, Observation>,
+    /// What the program was given, and what is kept now.
+    given_stored: StoredValues,
+    stored: StoredValues,
     toolbox: Arc<Toolbox>,
     limits: Limits,
 }
 
+/// What was seen of the answers of one tool.
+#[derive(Debug, Default)]
+struct Observation {
+    shape: ObservedShape,
+    answers: u32,
+}
+
+/// Answers of one tool that its shape is made from.
+const OBSERVED_ANSWERS_MAX: u32 = 4;
+/// Characters of a shape that a model reads.
+const SHAPE_CHARS_MAX: usize = 400;
+
 /// Fuel for a step of checking a value against a schema, and for comparing a name with that of a tool.
 pub(crate) const FUEL_PER_CHECK_STEP: u64 = 200;
 const FUEL_PER_COMPARED_NAME: u64 = 4_000;
+/// Fuel for looking whether a name that a program reads is that of a tool, for each tool.
+const FUEL_PER_READ_NAME: u64 = 50;
 
 /// After this many hints a program is not helped by more.
 const SUGGESTIONS_MAX: u32 = 20;
@@ -94,7 +116,7 @@ const LOG_LINE_BYTES: u64 = 16;
 
 impl CallRecorder {
     pub(crate) fn new(request: &StepRequest) -> CallRecorder {
-        let StepRequest { toolbox, limits, reuse: records, handed_out, .. } = request;
+        let StepRequest { toolbox, limits, reuse: records, stored, handed_out, .. } = request;
         CallRecorder {
             calls: Vec::new(),
             open: BTreeSet::new(),
@@ -108,10 +130,46 @@ impl CallRecorder {
             log_bytes: 0,
             held_bytes: 0,
             suggestions_left: Cell::new(SUGGESTIONS_MAX),
+            shapes: BTreeMap::new(),
+            given_stored: stored.clone(),
+            stored: stored.clone(),
             handed_out: handed_out.iter().map(|handed_out| (handed_out.call, handed_out.clone())).collect(),
             toolbox: Arc::clone(toolbox),
             limits: limits.clone(),
         }
+    }
+
+    /// What is kept for later programs. A program that exceeded a limit keeps nothing.
+    pub(crate) fn stored(&self, kind: Option<&ErrorKind>) -> StoredValues {
+        match kind {
+            Some(ErrorKind::Limit { .. } | ErrorKind::Internal | ErrorKind::Diverged { .. }) => {
+                self.given_stored.clone()
+            }
+            _ => self.stored.clone(),
+        }
+    }
+
+    /// Whether the shape of an answer of this tool is worth looking at.
+    pub(crate) fn is_observed(&self, tool: ToolIndex) -> bool {
+        let has_schema = self.toolbox.catalog().tools()[tool.0 as usize].output_schema.is_some();
+        !has_schema && self.shapes.get(&tool).is_none_or(|seen| seen.answers < OBSERVED_ANSWERS_MAX)
+    }
+
+    pub(crate) fn observe(&mut self, tool: ToolIndex, json: &str) {
+        let Some(shape) = ObservedShape::of_json(json) else { return };
+        let seen = self.shapes.entry(tool).or_default();
+        seen.answers += 1;
+        seen.shape.merge(shape);
+    }
+
+    /// In the order of the tool list.
+    pub(crate) fn shapes(&self) -> Vec<ToolShape> {
+        let seen = self.shapes.iter().filter(|(_, seen)| seen.shape.is_structured());
+        let shape = |(tool, seen): (&ToolIndex, &Observation)| ToolShape {
+            function: self.toolbox.expression(tool.0),
+            shape: seen.shape.to_text(SHAPE_CHARS_MAX),
+        };
+        seen.map(shape).collect()
     }
 
     pub(crate) fn toolbox(&self) -> &Toolbox {
@@ -153,7 +211,7 @@ impl CallRecorder {
 
     /// Memory that the program takes outside of its own: what it logged, and the arguments of its calls.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.held_bytes + self.log_bytes as usize
+        self.held_bytes + self.log_bytes as usize + self.stored.bytes() + self.given_stored.bytes()
     }
 
     fn stop(&mut self, limit: Limit) {
@@ -237,24 +295,63 @@ impl CallRecorder {
         args: &Value,
         args_bytes: usize,
         meter: &mut FuelMeter,
-    ) -> Result<Result<Callee, String>, OutOfFuel> {
+    ) -> Result<Result<Callee, Refusal>, OutOfFuel> {
         if let Some(function) = self.toolbox.lookup_function(tool) {
             meter.charge(Lookup::fuel(&self.toolbox, args_bytes))?;
-            return Ok(Lookup::read(function, args).map(Callee::Lookup));
+            let refusal = |message| Refusal { message, ..Refusal::default() };
+            return Ok(Lookup::read(function, args).map(Callee::Lookup).map_err(refusal));
         }
         let tool = ToolIndex(tool);
         if self.toolbox.is_withdrawn(tool) && !self.was_handed_out(tool, args) {
-            let name = self.toolbox.catalog().qualified_name(tool);
-            return Ok(Err(format!("{name} cannot be called any more: the client has taken this tool away since")));
+            return Ok(Err(self.withdrawn(tool)));
         }
         let mut budget = WorkBudget::new(meter.available() / FUEL_PER_CHECK_STEP);
         let checked = self.toolbox.catalog().check_within(tool, args, &mut budget).map_err(|OutOfBudget| OutOfFuel);
         meter.charge(budget.spent() * FUEL_PER_CHECK_STEP)?;
         Ok(match checked? {
             // What was handed out has been checked, perhaps against another schema.
-            Err(invalid) if !self.was_handed_out(tool, args) => Err(invalid.to_string()),
+            Err(invalid) if !self.was_handed_out(tool, args) => Err(self.refusal(tool, &invalid)),
             Ok(()) | Err(_) => Ok(Callee::Tool(tool)),
         })
+    }
+
+    /// The same for arguments that the program wrote one by one, with the object that they make.
+    fn placed(
+        &mut self,
+        tool: u32,
+        values: &Value,
+        meter: &mut FuelMeter,
+    ) -> Result<Result<(Callee, Option<Value>), Refusal>, OutOfFuel> {
+        let tool = ToolIndex(tool);
+        if self.toolbox.is_withdrawn(tool) {
+            return Ok(Err(self.withdrawn(tool)));
+        }
+        let values = values.as_array().map_or(&[][..], Vec::as_slice);
+        let mut budget = WorkBudget::new(meter.available() / FUEL_PER_CHECK_STEP);
+        let placed = self.toolbox.catalog().place_within(tool, values, &mut budget).map_err(|OutOfBudget| OutOfFuel);
+        meter.charge(budget.spent() * FUEL_PER_CHECK_STEP)?;
+        let placed = match placed? {
+            Ok(placed) => placed,
+            Err(invalid) => return Ok(Err(self.refusal(tool, &invalid))),
+        };
+        if placed.ignored > 0 {
+            let function = self.toolbox.expression(tool.0);
+            let text = format!("{function} takes one object; what was passed after it was not sent");
+            self.log_bytes += text.len() as u64;
+            self.logs.push(LogLine { level: LogLevel::Warn, text });
+        }
+        Ok(Ok((Callee::Tool(tool), Some(placed.args))))
+    }
+
+    fn withdrawn(&self, tool: ToolIndex) -> Refusal {
+        let name = self.toolbox.catalog().qualified_name(tool);
+        let message = format!("{name} cannot be called any more: the client has taken this tool away since");
+        Refusal { message, tool: Some(name.to_owned()), violations: None }
+    }
+
+    fn refusal(&self, tool: ToolIndex, invalid: &InvalidArguments) -> Refusal {
+        let tool = Some(self.toolbox.catalog().qualified_name(tool).to_owned());
+        Refusal { message: invalid.to_string(), tool, violations: Some(json!(invalid.violations)) }
     }
 
     /// Whether the next call is one that an earlier step handed out, when the tools were others.
@@ -280,19 +377,40 @@ impl CallRecorder {
 }
 
 impl Host for CallRecorder {
-    fn call(&mut self, tool: u32, args: &str, freshness: Freshness, meter: &mut FuelMeter) -> CallDecision {
-        if let Some(limit) = self.exceeded_by(args) {
+    fn call(
+        &mut self,
+        tool: u32,
+        args: CallArguments<'_>,
+        freshness: Freshness,
+        meter: &mut FuelMeter,
+    ) -> CallDecision {
+        let (CallArguments::One(json) | CallArguments::Positional(json)) = args;
+        if let Some(limit) = self.exceeded_by(json) {
             self.stop(limit);
             return CallDecision::Stop;
         }
-        let value: Value = match serde_json::from_str(args) {
+        let value: Value = match serde_json::from_str(json) {
             Ok(value) => value,
-            Err(error) => return CallDecision::Refused(format!("the arguments are not JSON: {error}")),
+            Err(error) => {
+                let message = format!("the arguments are not JSON: {error}");
+                return CallDecision::Refused(Refusal { message, ..Refusal::default() });
+            }
         };
-        let callee = match self.callee(tool, &value, args.len(), meter) {
+        let checked = match args {
+            CallArguments::One(_) => {
+                self.callee(tool, &value, json.len(), meter).map(|found| found.map(|it| (it, None)))
+            }
+            CallArguments::Positional(_) => self.placed(tool, &value, meter),
+        };
+        let (callee, placed) = match checked {
             Ok(Ok(callee)) => callee,
-            Ok(Err(message)) => return CallDecision::Refused(message),
+            Ok(Err(refusal)) => return CallDecision::Refused(refusal),
             Err(OutOfFuel) => return CallDecision::OutOfFuel,
+        };
+        let value = placed.unwrap_or(value);
+        let args = match args {
+            CallArguments::One(json) => json.to_owned(),
+            CallArguments::Positional(_) => value.to_string(),
         };
         let canonical = canonical(&value);
         self.held_bytes += args.len() + canonical.len();
@@ -313,7 +431,6 @@ impl Host for CallRecorder {
             Callee::Tool(_) | Callee::Lookup(_) => self.at_hand.push_back(call),
         }
         let (record, is_reused) = found.map_or((None, false), |(position, is_reused)| (Some(position), is_reused));
-        let args = args.to_owned();
         self.calls.push(Issued { callee, args, canonical, epoch: self.epoch, record, is_reused });
         CallDecision::Issued
     }
@@ -328,19 +445,44 @@ impl Host for CallRecorder {
         ControlFlow::Continue(())
     }
 
-    fn unknown_name(&self, namespace: u32, name: &str, meter: &mut FuelMeter) -> Result<String, OutOfFuel> {
-        if !self.may_suggest() {
-            return Ok(format!("{name} is not defined"));
+    fn meaning(&self, place: NamePlace<'_>, name: &str, meter: &mut FuelMeter) -> Result<NameMeaning, OutOfFuel> {
+        let tools = self.toolbox.catalog().tools().len() as u64;
+        meter.charge(tools * FUEL_PER_READ_NAME)?;
+        if let Some(meaning) = self.toolbox.meaning(place, name) {
+            return Ok(meaning);
         }
-        meter.charge(self.toolbox.catalog().tools().len() as u64 * FUEL_PER_COMPARED_NAME)?;
-        Ok(self.toolbox.unknown_member(namespace, name))
+        if !self.may_suggest() {
+            return Ok(NameMeaning::Nothing(format!("{name} is not defined")));
+        }
+        meter.charge(tools * FUEL_PER_COMPARED_NAME)?;
+        Ok(NameMeaning::Nothing(self.toolbox.unknown(place, name)))
+    }
+
+    fn store(&mut self, name: &str, json: Option<&str>) -> ControlFlow<()> {
+        match json.and_then(JsonText::parse) {
+            Some(value) => self.stored.insert(name, value),
+            None => self.stored.remove(name),
+        }
+        if self.stored.bytes() as u64 > self.limits.get(Limit::StoredBytes) {
+            self.stop(Limit::StoredBytes);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn load(&self, name: &str) -> Option<&str> {
+        self.stored.get(name).map(JsonText::as_str)
+    }
+
+    fn expression(&self, tool: u32) -> String {
+        self.toolbox.expression(tool)
+    }
+
+    fn all_tools(&self) -> String {
+        Lookup::all_tools(&self.toolbox)
     }
 
     fn members(&self, namespace: u32) -> &[u8] {
         self.toolbox.names().members(namespace)
-    }
-
-    fn qualified(&self, name: &str) -> Option<(u32, &str)> {
-        self.toolbox.member(name)
     }
 }

@@ -26,6 +26,7 @@
 
 mod call_recorder;
 mod canonical;
+mod hint;
 mod journal;
 mod journal_format;
 mod limits;
@@ -37,8 +38,10 @@ mod request;
 mod run;
 mod step;
 mod stepper;
+mod stored;
 mod toolbox;
 mod toolboxes;
+mod written_names;
 
 pub use canonical::canonical as canonical_args;
 pub use dacapo_catalog::{
@@ -53,7 +56,10 @@ pub use limits::{Limit, Limits};
 pub use program::{Program, undefined_functions};
 pub use record::{CallDigest, CompletedCall, RecordedOutcome};
 pub use request::{HandedOutCall, RequestError, ServiceRules, StepRequest};
-pub use step::{Call, ComparedCall, ErrorKind, LogLine, MadeCall, Outcome, ProgramFailure, ResourceUsage, Step};
+pub use step::{
+    Call, ComparedCall, ErrorKind, LogLine, MadeCall, Outcome, ProgramFailure, ResourceUsage, Step, ToolShape,
+};
 pub use stepper::{StepError, Stepper, WarmPrograms};
+pub use stored::StoredValues;
 pub use toolbox::Toolbox;
 pub use toolboxes::Toolboxes;

@@ -26,6 +26,8 @@ pub enum Limit {
     Calls,
     /// Calls that wait for an answer at the same time.
     CallsPerRound,
+    /// What this and earlier programs keep for later ones, names included.
+    StoredBytes,
 }
 
 /// What is known about one limit.
@@ -43,7 +45,7 @@ const MIB: u64 = 1 << 20;
 
 impl Limit {
     /// All limits, in the order of [`Limits`]' values.
-    pub const ALL: [Limit; 10] = [
+    pub const ALL: [Limit; 11] = [
         Limit::Fuel,
         Limit::MemoryBytes,
         Limit::StackBytes,
@@ -54,6 +56,7 @@ impl Limit {
         Limit::LogBytes,
         Limit::Calls,
         Limit::CallsPerRound,
+        Limit::StoredBytes,
     ];
 
     /// Its name in JSON and on the command line, such as `memory_bytes`.
@@ -101,6 +104,9 @@ impl Limit {
             Limit::Calls => ("calls", 10_000, 1, 1_000_000, "batch the work, or split it into several programs"),
             Limit::CallsPerRound => {
                 ("calls_per_round", 1_000, 1, 100_000, "await some of the calls before making more")
+            }
+            Limit::StoredBytes => {
+                ("stored_bytes", MIB, 1, 64 * MIB, "store less, or remove what is not needed: store(name, undefined)")
             }
         };
         Terms { name, default, least, cap, advice }

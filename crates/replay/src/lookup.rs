@@ -94,6 +94,16 @@ impl Lookup {
         FUEL_PER_LOOKUP + tools * (FUEL_PER_TOOL + args_bytes as u64 / BYTES_PER_FUEL_AND_TOOL)
     }
 
+    /// `ALL_TOOLS` of other systems.
+    pub(crate) fn all_tools(toolbox: &Toolbox) -> String {
+        let functions = toolbox.catalog().functions().iter();
+        let tools = functions.map(|function| {
+            let description = toolbox.catalog().tools()[function.tool.0 as usize].description.as_deref();
+            json!({ "name": function.expression(), "description": description.unwrap_or_default() })
+        });
+        Value::from_iter(tools).to_string()
+    }
+
     pub(crate) fn name(&self) -> &'static str {
         let [search, describe] = Lookup::FUNCTIONS;
         match self {

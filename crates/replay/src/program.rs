@@ -5,6 +5,7 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::journal::CallIndex;
+use crate::toolbox::is_habit;
 
 /// Where the clock of a program without a start time begins: 2026-01-01T00:00:00Z.
 const STARTED_AT_DEFAULT_MS: f64 = 1_767_225_600_000.0;
@@ -60,8 +61,8 @@ impl Program {
     }
 }
 
-/// Functions that the program calls, and that neither the program nor the standard library defines; none if the program
-/// does not parse.
+/// Functions that the program calls, and that neither the program nor the sandbox defines; none if the program does not
+/// parse.
 ///
 /// ```
 /// use dacapo_replay::{Program, undefined_functions};
@@ -69,7 +70,7 @@ impl Program {
 /// ```
 pub fn undefined_functions(program: &Program) -> Vec<String> {
     let calls = dacapo_script::prepare(&program.code).map_or_else(|_| Vec::new(), |script| script.unknown_calls);
-    calls.into_iter().map(|call| call.name).collect()
+    calls.into_iter().map(|call| call.name).filter(|name| !is_habit(name)).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::canonical::canonical;
+use crate::hint::Explained;
 use crate::journal::{Journal, RecordedArgs};
 use crate::limits::{Limit, Limits};
 use crate::program::Program;
@@ -29,6 +30,8 @@ struct ThrownValue {
     tool: Option<String>,
     /// JSON, cut short when it is long.
     data: Option<String>,
+    /// JSON.
+    violations: Option<String>,
     /// The value as text, if it is not an `Error`.
     thrown: Option<String>,
 }
@@ -67,13 +70,16 @@ fn exception(described: &str, memory_refused: bool, inputs: &RunInputs<'_>) -> B
         ErrorKind::Syntax
     } else {
         let data = described.data.map(|json| serde_json::from_str(&json).unwrap_or(Value::String(json)));
-        ErrorKind::Exception { tool: described.tool, data }
+        let violations = described.violations.and_then(|json| serde_json::from_str(&json).ok());
+        ErrorKind::Exception { tool: described.tool, data, violations }
     };
     let (name, message) = match described.thrown {
         Some(thrown) => ("Error".to_owned(), thrown),
         None => (described.name, described.message),
     };
-    let mut failure = failure(kind, &name, message);
+    let explained = Explained::of(message, &inputs.program.code, stack.top);
+    let mut failure = failure(kind, &name, explained.message);
+    failure.hint = explained.hint;
     (failure.stack, failure.cause) = (stack.text, described.cause);
     failure.at(stack.top, inputs.program)
 }
@@ -214,6 +220,7 @@ fn failure(kind: ErrorKind, name: &str, message: String) -> Box<ProgramFailure> 
         kind,
         name: name.to_owned(),
         message,
+        hint: None,
         line: None,
         column: None,
         frame: None,

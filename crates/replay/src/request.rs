@@ -13,6 +13,7 @@ use crate::journal::{Answer, ArgsDigest, CallIndex, Journal, JournalEntry, JsonT
 use crate::limits::{Limit, Limits};
 use crate::program::Program;
 use crate::record::CompletedCall;
+use crate::stored::StoredValues;
 use crate::toolbox::Toolbox;
 use crate::toolboxes::Toolboxes;
 
@@ -37,6 +38,8 @@ pub struct StepRequest {
     pub journal: Journal,
     /// The record: calls of earlier programs that failed or were abandoned, oldest first.
     pub reuse: Vec<CompletedCall>,
+    /// What earlier programs of the conversation have kept: the [`Step::stored`](crate::Step::stored) of the last one.
+    pub stored: StoredValues,
     /// Calls that earlier steps handed out, needed only if the tools have changed since: they are accepted whatever the
     /// tools are now.
     pub handed_out: Vec<HandedOutCall>,
@@ -91,6 +94,7 @@ impl StepRequest {
             toolbox,
             journal: Journal::default(),
             reuse: Vec::new(),
+            stored: StoredValues::default(),
             handed_out: Vec::new(),
             limits: Limits::default(),
             tenant: String::new(),
@@ -108,6 +112,13 @@ impl StepRequest {
     #[must_use]
     pub fn with_reuse(mut self, reuse: Vec<CompletedCall>) -> StepRequest {
         self.reuse = reuse;
+        self
+    }
+
+    /// The same request with these values of earlier programs.
+    #[must_use]
+    pub fn with_stored(mut self, stored: StoredValues) -> StepRequest {
+        self.stored = stored;
         self
     }
 
@@ -157,7 +168,7 @@ impl StepRequest {
     ) -> Result<StepRequest, RequestError> {
         let raw: &RawValue = serde_json::from_str(text)
             .map_err(|error| RequestError::new("", format!("the request is not JSON: {error}")))?;
-        let fields = ObjectFields::read(raw, "", &["program", "tools", "journal", "reuse", "limits"])?;
+        let fields = ObjectFields::read(raw, "", &["program", "tools", "journal", "reuse", "stored", "limits"])?;
         let program = program(fields.raw("program").ok_or_else(|| RequestError::new("program", "is missing"))?)?;
         let toolbox = toolbox(fields.raw("tools").map_or("[]", RawValue::get))?;
         let limits = match fields.raw("limits") {
@@ -169,6 +180,7 @@ impl StepRequest {
             toolbox,
             journal: read_journal(&fields.list("journal")?, &["call", "tool", "args", "ok", "error"])?,
             reuse: reuse(&fields.list("reuse")?)?,
+            stored: fields.raw("stored").map_or_else(|| Ok(StoredValues::default()), stored)?,
             handed_out: Vec::new(),
             limits,
             tenant: String::new(),
@@ -253,6 +265,22 @@ fn reuse(items: &[ListItem<'_>]) -> Result<Vec<CompletedCall>, RequestError> {
         ))
     };
     items.iter().map(record).collect()
+}
+
+fn stored(raw: &RawValue) -> Result<StoredValues, RequestError> {
+    let ObjectText(fields) =
+        serde_json::from_str(raw.get()).map_err(|error| RequestError::new("stored", plain(&error)))?;
+    let mut stored = StoredValues::default();
+    for (name, value) in fields {
+        if name.is_empty() {
+            return Err(RequestError::new("stored", "has an empty name"));
+        }
+        if stored.get(&name).is_some() {
+            return Err(RequestError::new(format!("stored.{name}"), "stands twice"));
+        }
+        stored.insert(name, JsonText::from(value));
+    }
+    Ok(stored)
 }
 
 /// The limits of a request. None may be above its ceiling, and one that is not given is at its ceiling.

@@ -13,6 +13,9 @@ use crate::program::Program;
 use crate::report;
 use crate::step::{Call, ComparedCall, LogLine, Outcome, ProgramFailure, ResourceUsage, Step};
 
+/// Fuel for looking at the shape of an answer.
+const FUEL_PER_OBSERVED_BYTE: u64 = 10;
+
 /// A program whose job queue is empty, with all journal answers so far settled.
 pub(crate) struct ReplayRun {
     vm: Vm<CallRecorder>,
@@ -181,6 +184,14 @@ impl ReplayRun {
                 (AnswerKind::Error, error_json(recorder.name(issued), message, data.as_ref()))
             }
         };
+        let observed = match self.vm.host().calls[call.0 as usize].callee {
+            Callee::Tool(tool) if kind != AnswerKind::Error && kind != AnswerKind::Text => Some(tool),
+            _ => None,
+        };
+        if let Some(tool) = observed.filter(|tool| self.vm.host().is_observed(*tool)) {
+            self.vm.charge(text.len() as u64 * FUEL_PER_OBSERVED_BYTE, inputs.should_continue)?;
+            self.vm.host_mut().observe(tool, &text);
+        }
         Ok(self.vm.settle(call.0, kind, &text, inputs.should_continue)?)
     }
 
@@ -271,7 +282,13 @@ impl ReplayRun {
         let recorder = self.vm.host();
         let reused = recorder.numbered().filter(|(_, issued)| issued.is_reused());
         let reused = reused.map(|(call, issued)| recorder.made(call, issued)).collect();
-        Step { outcome, logs: recorder.logs.clone(), usage, reused, record: Vec::new() }
+        let failure = match &outcome {
+            Outcome::Finished { result: Err(failure) } => Some(&failure.kind),
+            _ => None,
+        };
+        let stored = recorder.stored(failure);
+        let shapes = if matches!(outcome, Outcome::Finished { .. }) { recorder.shapes() } else { Vec::new() };
+        Step { outcome, logs: recorder.logs.clone(), usage, reused, record: Vec::new(), stored, shapes }
     }
 }
 

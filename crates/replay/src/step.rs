@@ -12,6 +12,7 @@ use crate::canonical::canonical;
 use crate::journal::{ArgsDigest, CallIndex};
 use crate::limits::Limit;
 use crate::record::CompletedCall;
+use crate::stored::StoredValues;
 
 /// The outcome of one step. Serialises as the response of `dacapo step`.
 #[derive(Debug, Clone, Serialize)]
@@ -30,6 +31,13 @@ pub struct Step {
     /// and the calls that it completed. If it succeeded: what it was given and has not used. Empty while it is paused.
     #[serde(skip)]
     pub record: Vec<CompletedCall>,
+    /// What this and earlier programs have kept so far, for the [request](crate::StepRequest::stored) of the next program. A
+    /// program that exceeded a limit keeps nothing, so that this is what it was given.
+    #[serde(skip_serializing_if = "StoredValues::is_empty")]
+    pub stored: StoredValues,
+    /// What the answers of tools without an output schema looked like; empty while the program is paused.
+    #[serde(skip)]
+    pub shapes: Vec<ToolShape>,
 }
 
 impl Step {
@@ -46,7 +54,22 @@ impl Step {
             Outcome::Paused { .. } => 0,
         };
         let logs = self.logs.iter().map(|line| line.text.len()).sum::<usize>();
-        OVERHEAD + result + logs + self.record.iter().map(CompletedCall::bytes).sum::<usize>()
+        OVERHEAD + result + logs + self.stored.bytes() + self.record.iter().map(CompletedCall::bytes).sum::<usize>()
+    }
+}
+
+/// What the answers of a tool looked like. Reads as `get_order returns { id: string }`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolShape {
+    /// What a program writes to call the tool.
+    pub function: String,
+    /// A TypeScript type without values.
+    pub shape: String,
+}
+
+impl fmt::Display for ToolShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} returns {}", self.function, self.shape)
     }
 }
 
@@ -116,6 +139,9 @@ pub struct ProgramFailure {
     pub name: String,
     /// The error's `message`, or what to do about a limit.
     pub message: String,
+    /// What may help to correct the program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// The line where it happened, from 1; like column, frame and stack, it refers to the source that the model wrote.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
@@ -157,6 +183,9 @@ pub enum ErrorKind {
         /// The `data` of a `ToolError`.
         #[serde(skip_serializing_if = "Option::is_none")]
         data: Option<Value>,
+        /// What was wrong with the arguments of a call: `path`, `expected` and `found` of each violation.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        violations: Option<Value>,
     },
     /// The program does not parse.
     Syntax,

@@ -187,6 +187,9 @@ impl Stepper {
         if code.len() as u64 > request.limits.get(Limit::ProgramBytes) {
             return Ok(Err(unstarted(report::limit(Limit::ProgramBytes, &[], inputs), request)));
         }
+        if request.stored.bytes() as u64 > request.limits.get(Limit::StoredBytes) {
+            return Ok(Err(unstarted(report::limit(Limit::StoredBytes, &[], inputs), request)));
+        }
         let preparation_fuel = code.len() as u64 * FUEL_PER_SOURCE_BYTE;
         if preparation_fuel > request.limits.get(Limit::Fuel) {
             return Ok(Err(unstarted(report::limit(Limit::Fuel, &[], inputs), request)));
@@ -204,7 +207,7 @@ impl Stepper {
             stack_bytes: limits.get(Limit::StackBytes) as u32,
         };
         let mut vm = self.new_vm(&config, request)?;
-        let unknown = request.toolbox.unknown_names(&prepared.unknown_calls);
+        let unknown = request.toolbox.names_for(&prepared);
         let names = [request.toolbox.names(), &unknown];
         let started = vm
             .charge(preparation_fuel, inputs.should_continue)
@@ -247,6 +250,9 @@ fn base(request: &StepRequest) -> CacheKey {
         hash.update(value.to_le_bytes());
     }
     request.reuse.iter().for_each(|record| record.absorb_into(&mut hash));
+    if !request.stored.is_empty() {
+        hash.update(request.stored.digest());
+    }
     hash.finalize().into()
 }
 
@@ -262,6 +268,8 @@ fn unstarted(failure: Box<ProgramFailure>, request: &StepRequest) -> Step {
         usage: ResourceUsage { fuel: 0, memory_bytes: 0 },
         reused: Vec::new(),
         record: request.reuse.clone(),
+        stored: request.stored.clone(),
+        shapes: Vec::new(),
     }
 }
 

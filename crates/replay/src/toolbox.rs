@@ -7,13 +7,14 @@ use dacapo_catalog::{
     Catalog, Declarations, EffectRules, SearchAnswer, SearchIndex, SearchResults, SearchText, Tool, ToolIndex,
     read_tools,
 };
-use dacapo_sandbox::Names;
-use dacapo_script::UnknownCall;
+use dacapo_sandbox::{NameMeaning, NamePlace, Names};
+use dacapo_script::PreparedScript;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::lookup::Lookup;
 use crate::request::{RequestError, plain};
+use crate::written_names::{ROOTS, WrittenName, WrittenNames};
 
 /// The guest numbers functions in 16 bits.
 const TOOLS_MAX: usize = u16::MAX as usize - Lookup::FUNCTIONS.len();
@@ -41,6 +42,7 @@ pub struct Toolbox {
     /// Declarations and index are made on first use: many programs need neither.
     declarations: OnceLock<Declarations>,
     index: OnceLock<SearchIndex>,
+    written: OnceLock<WrittenNames>,
 }
 
 impl Toolbox {
@@ -82,6 +84,7 @@ impl Toolbox {
             text_digest: [0; 8],
             declarations: OnceLock::new(),
             index: OnceLock::new(),
+            written: OnceLock::new(),
         };
         toolbox.name_functions();
         Ok(toolbox)
@@ -197,35 +200,110 @@ impl Toolbox {
         number.checked_sub(self.catalog.tools().len() as u32)
     }
 
-    /// The namespace of a tool, counted from 1, and the function's name in it, by the tool's full name.
-    pub(crate) fn member(&self, qualified_name: &str) -> Option<(u32, &str)> {
-        let function = &self.catalog.functions()[self.catalog.find(qualified_name)?.0 as usize];
-        let namespace = self.namespaces.binary_search(function.namespace.as_ref()?).ok()?;
-        Some((namespace as u32 + 1, &function.identifier))
-    }
-
-    /// Names that the program calls and nothing defines, with the error that each throws.
-    pub(crate) fn unknown_names(&self, calls: &[UnknownCall]) -> Names {
+    /// What the names mean that a program uses and does not declare: habits of other systems, and errors.
+    pub(crate) fn names_for(&self, script: &PreparedScript) -> Names {
         let mut names = Names::default();
-        for call in calls.iter().filter(|call| !self.globals.contains(&call.name)) {
-            names.unknown(&call.name, &self.unknown_name(None, &call.name));
+        for name in script.free_names.iter().filter(|name| !self.globals.contains(*name)) {
+            let is_called = script.unknown_calls.iter().any(|call| call.name == *name);
+            match self.written().meaning(&self.catalog, name) {
+                Some(WrittenName::Tool(tool)) => names.other_name(tool.0 as u16, name),
+                _ if is_habit(name) => names.habit(name),
+                _ if ROOTS.contains(&name.as_str()) && !is_called => names.tools(name),
+                Some(_) if !is_called && absent_global(name).is_none() => names.path(name),
+                _ if is_called || absent_global(name).is_some() => names.unknown(name, &self.unknown_name(None, name)),
+                _ => {}
+            }
         }
         names
     }
 
-    /// Namespace 0 is `tools`, others count from 1.
-    pub(crate) fn unknown_member(&self, namespace: u32, name: &str) -> String {
-        let namespace = namespace.checked_sub(1).and_then(|at| self.namespaces.get(at as usize));
-        self.unknown_name(Some(namespace.map_or("tools", String::as_str)), name)
+    /// What a name means that a program reads from an object with tools.
+    pub(crate) fn meaning(&self, place: NamePlace<'_>, name: &str) -> Option<NameMeaning> {
+        let found = match place {
+            NamePlace::Tools => self.path_meaning(name),
+            NamePlace::Namespace(number) => self.path_meaning(&format!("{}.{name}", self.namespace(number)?)),
+            NamePlace::Path(path) => self.path_meaning(&format!("{path}.{name}")),
+            NamePlace::Module(module) => return self.imported(module, name),
+        };
+        let is_root = matches!(place, NamePlace::Tools) && ROOTS.contains(&name);
+        let global = || MEMBER_HABITS.iter().find(|habit| **habit == name && matches!(place, NamePlace::Tools));
+        found
+            .or_else(|| is_root.then(|| NameMeaning::Path(String::new())))
+            .or_else(|| global().map(|habit| NameMeaning::Global(habit)))
+    }
+
+    fn path_meaning(&self, path: &str) -> Option<NameMeaning> {
+        Some(match self.written().meaning(&self.catalog, path)? {
+            WrittenName::Tool(tool) => {
+                let function = &self.catalog.functions()[tool.0 as usize];
+                let namespace = function.namespace.as_ref().and_then(|it| self.namespaces.binary_search(it).ok());
+                NameMeaning::Function {
+                    tool: tool.0,
+                    namespace: namespace.map_or(0, |at| at as u32 + 1),
+                    member: function.identifier.clone(),
+                }
+            }
+            WrittenName::Server(number) => NameMeaning::Namespace(number + 1),
+            WrittenName::Beginning => NameMeaning::Path(path.to_owned()),
+        })
+    }
+
+    /// What can be imported from a module: the tools of that name, of the server that the module's path names.
+    fn imported(&self, module: &str, name: &str) -> Option<NameMeaning> {
+        let segments: Vec<&str> = module.split(['/', ':', '\\']).map(module_name).collect();
+        let of_servers = segments.iter().rev().filter(|segment| !segment.is_empty());
+        if name == "default" {
+            let last = *segments.last()?;
+            let in_server = segments.iter().rev().nth(1).and_then(|it| self.path_meaning(&format!("{it}.{last}")));
+            // A module that is no tool's name holds them all.
+            let whole = || absent_module(module).is_none().then(|| NameMeaning::Path(String::new()));
+            return in_server.or_else(|| self.path_meaning(last)).or_else(whole);
+        }
+        let in_server = of_servers.clone().find_map(|segment| self.path_meaning(&format!("{segment}.{name}")));
+        let is_beginning = |found: &NameMeaning| matches!(found, NameMeaning::Path(_));
+        in_server
+            .filter(|found| !is_beginning(found))
+            .or_else(|| self.path_meaning(name).filter(|found| !is_beginning(found)))
+            .or_else(|| ROOTS.contains(&name).then(|| NameMeaning::Path(String::new())))
+            .or_else(|| MEMBER_HABITS.iter().find(|habit| **habit == name).map(|habit| NameMeaning::Global(habit)))
+    }
+
+    /// The message of the error for a name that means nothing.
+    pub(crate) fn unknown(&self, place: NamePlace<'_>, name: &str) -> String {
+        match place {
+            NamePlace::Tools => self.unknown_name(Some("tools"), name),
+            NamePlace::Namespace(number) => self.unknown_name(self.namespace(number), name),
+            NamePlace::Path(path) => self.unknown_name(Some(path), name),
+            NamePlace::Module(module) => {
+                let reason = absent_module(module).unwrap_or("no tool has this name");
+                let (what, name) =
+                    if name == "default" { (String::new(), "") } else { (format!("`{name}` from "), name) };
+                format!("cannot import {what}{module:?}: {reason}{}", self.advice(name))
+            }
+        }
+    }
+
+    fn namespace(&self, number: u32) -> Option<&str> {
+        number.checked_sub(1).and_then(|at| self.namespaces.get(at as usize)).map(String::as_str)
+    }
+
+    /// What a program writes to call function number `number`.
+    pub(crate) fn expression(&self, number: u32) -> String {
+        match self.lookup_function(number) {
+            Some(lookup) => Lookup::FUNCTIONS.get(lookup as usize).copied().unwrap_or_default().to_owned(),
+            None => self.catalog.functions()[number as usize].expression(),
+        }
+    }
+
+    fn written(&self) -> &WrittenNames {
+        self.written.get_or_init(|| WrittenNames::new(&self.catalog, &self.namespaces))
     }
 
     fn unknown_name(&self, object: Option<&str>, name: &str) -> String {
         let written = object.map_or_else(|| name.to_owned(), |object| format!("{object}.{name}"));
-        let reason = match (object, name) {
-            (None, "fetch" | "XMLHttpRequest" | "WebSocket" | "axios") => "there is no network here; use the tools",
-            (None, "require") => "there are no modules here; tools are global functions",
-            (None, "alert" | "prompt" | "confirm") => "there is no user here; return what should be said",
-            _ => "no tool has this name",
+        let reason = match object {
+            None => absent_global(name).unwrap_or("no tool has this name"),
+            Some(_) => "no tool has this name",
         };
         format!("{written} is not defined: {reason}{}", self.advice(name))
     }
@@ -250,6 +328,72 @@ impl Toolbox {
             more => format!("{} and {more} more", names.join(", ")),
         }
     }
+}
+
+/// Globals of other systems, see prelude.js. A tool of the same name has it instead.
+const HABITS: [&str; 16] = [
+    "store",
+    "load",
+    "import",
+    "default",
+    "text",
+    "print",
+    "emit",
+    "notify",
+    "progress",
+    "image",
+    "sleep",
+    "require",
+    "ALL_TOOLS",
+    "callTool",
+    "call_tool",
+    "callMCPTool",
+];
+
+/// Whether a global is defined for programs that use it.
+pub(crate) fn is_habit(name: &str) -> bool {
+    HABITS.contains(&name)
+}
+
+/// Functions that programs also look for in `tools`.
+const MEMBER_HABITS: [&str; 5] = ["callTool", "call_tool", "callMCPTool", "search", "describe"];
+
+/// Why a global that JavaScript has elsewhere is not here.
+fn absent_global(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "fetch" | "XMLHttpRequest" | "WebSocket" | "EventSource" | "axios" => "there is no network here; use the tools",
+        "fs" | "path" | "__dirname" | "__filename" | "File" | "FileReader" | "localStorage" | "sessionStorage" => {
+            "there are no files here; use the tools, and `return` what should be kept"
+        }
+        "process" | "Deno" | "Bun" | "os" | "child_process" => {
+            "there is no process and no environment here; use the tools"
+        }
+        "window" | "document" | "navigator" => "there is no browser here; use the tools",
+        "Buffer" | "Blob" | "FormData" => "use text, `TextEncoder`, `atob` and `btoa`",
+        "module" | "exports" => "there are no modules here; `return` the result",
+        "alert" | "prompt" | "confirm" => "there is no user here; return what should be said",
+        _ => return None,
+    })
+}
+
+/// Why a module that JavaScript has elsewhere is not here. Its name is no tool's.
+fn absent_module(module: &str) -> Option<&'static str> {
+    Some(match module.strip_prefix("node:").unwrap_or(module) {
+        "fs" | "fs/promises" | "fs-extra" | "path" | "os" => "there are no files here; use the tools",
+        "http" | "https" | "net" | "axios" | "node-fetch" | "undici" | "got" | "ws" => {
+            "there is no network here; use the tools"
+        }
+        "child_process" | "cluster" | "worker_threads" | "process" => "there are no processes here; use the tools",
+        "assert" | "buffer" | "crypto" | "dotenv" | "events" | "lodash" | "moment" | "readline" | "stream" | "url"
+        | "util" | "zlib" | "zod" => "there are no packages here; plain JavaScript and the tools are all there is",
+        _ => return None,
+    })
+}
+
+/// A segment of a module's path, without what says that it is a file.
+fn module_name(segment: &str) -> &str {
+    let name = [".ts", ".js", ".mjs", ".tsx"].iter().find_map(|end| segment.strip_suffix(end)).unwrap_or(segment);
+    if matches!(name, "." | ".." | "index") { "" } else { name.trim_start_matches('@') }
 }
 
 fn digest(tools: &[Tool]) -> [u8; 32] {

@@ -220,7 +220,7 @@ return { toJSON() { throw null } }
 => throws Error: null
 # a toJSON that calls a tool too late
 return { toJSON() { return a() } }
-=> throws TypeError: result is a promise; write `await` before it
+=> throws TypeError: result is a promise: write `await` before it
 # a thenable as the result
 return { then(resolve) { resolve(5) } }
 => gives 5
@@ -235,7 +235,7 @@ Object.prototype.then = function (resolve) { resolve("taken") }; return { x: 1 }
 => gives "taken"
 # a promise where nobody looks for it
 return new Map([["x", new Promise(() => {})]])
-=> throws TypeError: result.x is a promise; write `await` before it
+=> throws TypeError: result.x is a promise: write `await` before it
 # half a surrogate pair everywhere
 console.log("\ud800"); try { tools["\ud800"] } catch {}
 try { new Intl.DateTimeFormat("en", { timeZone: "\ud800" }) } catch (e) { return ["\udfff", { "\udc00": e.name }] }
@@ -300,7 +300,7 @@ Error.stackTraceLimit = { valueOf() { throw 1 } }; Error.prepareStackTrace = () 
 const REACHING_OUT: &str = r#"
 # import
 return await (0, eval)("import('fs')").catch((e) => e.message)
-=> gives "cannot import 'fs': there are no modules here; tools are global functions"
+=> gives "cannot import \"fs\": there are no files here; use the tools; the tools are a, b, github.issue"
 # what is not there
 return ["require", "process", "WebAssembly", "Atomics", "SharedArrayBuffer", "Deno"].map((name) => typeof globalThis[name])
 => gives ["undefined","undefined","undefined","undefined","undefined","undefined"]

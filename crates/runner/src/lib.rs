@@ -69,6 +69,7 @@ mod truncate;
 pub use approval::{
     Approval, ApprovalQuestion, ApprovalVerdict, Approver, DefinitionChange, QuestionText, StandingApprovals,
 };
+pub use dacapo_replay::matches_pattern;
 pub use execution::{Execution, RunError, StopKind, StoppedRun};
 pub use futures_util::future::BoxFuture;
 pub use policy::{Policy, PolicyRule};

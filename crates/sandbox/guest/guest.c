@@ -11,6 +11,7 @@
 #define __builtin_frame_address(level) ({ volatile char here; (void *)&here; })
 #include "quickjs.h"
 static JSValue namespace_autoinit(JSContext *c, JSObject *object, JSAtom atom, void *number);
+static JSValue import_tools(JSContext *c, JSValueConst module);
 #include "engine.c" // quickjs.c with the changes that build.rs names
 #include "serialize.h"
 
@@ -28,8 +29,10 @@ IMPORT(compare) extern int32_t host_compare(const void *a, uint32_t alen, const 
 enum { REPORT_RESULT, REPORT_ERROR, REPORT_UNHANDLED };
 enum { PENDING, WAITING_FOR_TIMER, FULFILLED, REJECTED };
 enum { ANSWER_JSON, ANSWER_JSON_WITH_BIG_INTEGERS, ANSWER_TEXT, ANSWER_ERROR };
-enum { ENTRY_NAMESPACE, ENTRY_FUNCTION, ENTRY_ALIAS, ENTRY_EXACT, ENTRY_UNKNOWN, ENTRY_GLOBAL };
-enum { ASK_UNKNOWN_NAME = 4, ASK_MEMBERS, ASK_QUALIFIED };
+enum { ENTRY_NAMESPACE, ENTRY_FUNCTION, ENTRY_ALIAS, ENTRY_EXACT, ENTRY_UNKNOWN, ENTRY_GLOBAL, ENTRY_HABIT, ENTRY_PATH, ENTRY_OTHER_NAME };
+enum { ASK_MEANING = 4, ASK_MEMBERS, ASK_EXPRESSION, ASK_STORE = 8 };
+enum { MEANS_FUNCTION, MEANS_NAMESPACE, MEANS_PATH, MEANS_GLOBAL, MEANS_NOTHING };
+enum { IN_TOOLS, IN_NAMESPACE, IN_PATH, IN_MODULE };
 
 #define INBOX_BYTES 65536
 #define UNHANDLED_MAX 100
@@ -44,7 +47,7 @@ static uint64_t entropy[4];
 static JSValue main_promise = JS_UNDEFINED;
 static JSValue tools_object = JS_UNDEFINED;
 // Hooks that the prelude hands over: see the end of prelude.js.
-static JSValue hook_revive, hook_describe, hook_tool_error;
+static JSValue hook_revive, hook_describe, hook_tool_error, hook_habit, hook_import;
 uint8_t inbox[INBOX_BYTES]; // small messages of the host are laid here
 static JSAtom program_atom;
 
@@ -104,6 +107,54 @@ static JSValue rejected_promise(void) {
   return promise;
 }
 
+// ---- promises are no values ----
+
+// What a program calls tool number `tool`, for messages.
+static JSValue tool_expression(uint32_t tool) {
+  int32_t len = host_ask(ASK_EXPRESSION, &tool, 4);
+  return take_host_text(len < 0 ? 0 : len);
+}
+
+// The number of the tool whose answer a promise waits for, plus 1; 0 for any other promise.
+static uint32_t tool_of_promise(JSValueConst promise) { return ((JSPromiseData *)JS_GetOpaque(promise, JS_CLASS_PROMISE))->tool; }
+
+// Throws that a promise was taken for its value. `path` says where it stands, or is empty.
+static void throw_is_promise(JSContext *c, JSValueConst promise, const char *path) {
+  uint32_t tool = tool_of_promise(promise);
+  JSValue name = tool ? tool_expression(tool - 1) : JS_UNDEFINED;
+  if (JS_IsException(name)) return;
+  const char *text = tool ? JS_ToCString(c, name) : NULL;
+  if (text) JS_ThrowTypeError(c, "%s%s`%.80s(…)` is a promise: write `await` before it", path, path[0] ? ": " : "", text);
+  else JS_ThrowTypeError(c, "%s is a promise: write `await` before it", path[0] ? path : "this");
+  if (text) JS_FreeCString(c, text);
+  JS_FreeValue(c, name);
+}
+
+static bool is_symbol(JSAtom atom) { return JS_AtomGetKind(ctx, atom) != JS_ATOM_KIND_STRING; }
+
+// The prototype of `Promise.prototype`: asked for what promises do not have.
+static JSClassID promise_guard_class;
+static JSValue guard_get(JSContext *c, JSValueConst object, JSAtom atom, JSValueConst receiver) {
+  bool promise = JS_IsPromise(receiver);
+  bool as_value = atom == JS_ATOM_toString || atom == JS_ATOM_toLocaleString || atom == JS_ATOM_toJSON
+    || atom == JS_ATOM_Symbol_toPrimitive || atom == JS_ATOM_Symbol_iterator;
+  if (!promise || !as_value) {
+    JSValue inherited = JS_GetPropertyInternal(c, ctx->class_proto[JS_CLASS_OBJECT], atom, receiver, false);
+    if (!promise || !JS_IsUndefined(inherited) || is_symbol(atom)) return inherited;
+  }
+  throw_is_promise(c, receiver, "");
+  return JS_EXCEPTION;
+}
+static const JSClassExoticMethods guard_exotic = {.get_property = guard_get};
+static const JSClassDef guard_def = {"Promise", .exotic = (JSClassExoticMethods *)&guard_exotic};
+
+// `{...promise}` and `Object.keys(promise)` would be empty.
+static int promise_names(JSContext *c, JSPropertyEnum **names, uint32_t *count, JSValueConst promise) {
+  throw_is_promise(c, promise, "");
+  return -1;
+}
+static const JSClassExoticMethods promise_exotic = {.get_own_property_names = promise_names};
+
 // ---- calls ----
 
 static void remember_caller(Slot *slot) {
@@ -118,8 +169,31 @@ static void remember_caller(Slot *slot) {
   }
 }
 
-// Set in a tool's number: the call asks for a new execution.
+// Set in a tool's number: the call asks for a new execution; its arguments were written one by one.
 #define FRESH 0x80000000u
+#define POSITIONAL 0x40000000u
+
+// Throws the TypeError that a refusal `{message, …}` asks for; its other fields become properties of the error.
+static void throw_refusal(JSValue text) {
+  if (JS_IsException(text)) return;
+  size_t len;
+  const char *json = JS_ToCStringLen(ctx, &len, text);
+  JS_FreeValue(ctx, text);
+  JSValue refusal = json ? JS_ParseJSON(ctx, json, len, "refusal") : JS_EXCEPTION;
+  if (json) JS_FreeCString(ctx, json);
+  if (JS_IsException(refusal)) return;
+  JSValue message = JS_GetProperty(ctx, refusal, JS_ATOM_message);
+  throw_message(JS_ThrowTypeError, message);
+  JS_FreeValue(ctx, message);
+  static const char *const fields[] = {"tool", "violations"};
+  JSValue error = JS_GetException(ctx);
+  for (int i = 0; i < 2; i++) {
+    JSValue field = JS_GetPropertyStr(ctx, refusal, fields[i]);
+    if (!JS_IsUndefined(field)) JS_DefinePropertyValueStr(ctx, error, fields[i], field, JS_PROP_C_W_E);
+  }
+  JS_FreeValue(ctx, refusal);
+  JS_Throw(ctx, error);
+}
 
 // A promise for the answer to a call with these arguments, which are freed.
 static JSValue issue(uint32_t tool, DynBuf *args) {
@@ -139,33 +213,66 @@ static JSValue issue(uint32_t tool, DynBuf *args) {
   if (JS_IsException(promise)) { dbuf_free(args); return promise; }
   int32_t answer = host_call(tool, args->buf, args->size);
   dbuf_free(args);
-  if (answer < 0) { // refused: -(bytes of the message) - 1
+  if (answer < 0) { // refused: -(bytes of the refusal) - 1
     JS_FreeValue(ctx, functions[0]); JS_FreeValue(ctx, functions[1]); JS_FreeValue(ctx, promise);
-    JSValue message = take_host_text(-answer - 1);
-    if (!JS_IsException(message)) throw_message(JS_ThrowTypeError, message);
-    JS_FreeValue(ctx, message);
+    throw_refusal(take_host_text(-answer - 1));
     return rejected_promise();
   }
+  tool &= ~(FRESH | POSITIONAL);
+  ((JSPromiseData *)JS_GetOpaque(promise, JS_CLASS_PROMISE))->tool = tool + 1;
   Slot *slot = &slots[slot_count++];
-  *slot = (Slot){functions[0], functions[1], JS_UNDEFINED, 0, tool & ~FRESH};
+  *slot = (Slot){functions[0], functions[1], JS_UNDEFINED, 0, tool};
   remember_caller(slot);
   return promise;
 }
 
+// Whether the engine itself calls this function, as `map` and `Array.from` do: they pass more than the item.
+static bool is_called_by_engine(void) {
+  JSStackFrame *caller = rt->current_stack_frame ? rt->current_stack_frame->prev_frame : NULL;
+  if (!caller) return true;
+  JSObject *function = JS_VALUE_GET_OBJ(caller->cur_func);
+  if (function->class_id != JS_CLASS_C_FUNCTION) return false;
+  JSCFunction *native = function->u.cfunc.c_function.generic;
+  return native != js_function_call && native != (JSCFunction *)js_function_apply && native != js_reflect_apply;
+}
+
+// `f(args, {fresh: true})`: 1 if this is such an option, -1 with an exception.
+static int asks_for_fresh(JSValueConst option) {
+  if (!JS_IsObject(option)) return 0;
+  JSValue value = JS_GetPropertyStr(ctx, option, "fresh");
+  if (JS_IsException(value)) return -1;
+  int fresh = JS_IsBool(value) && JS_VALUE_GET_BOOL(value);
+  JS_FreeValue(ctx, value);
+  return fresh;
+}
+
 static JSValue js_call_tool(JSContext *c, JSValueConst this_val, int argc, JSValueConst *argv, int magic) {
   DynBuf args;
-  js_dbuf_init(ctx, &args);
-  if (argc == 0 || JS_IsUndefined(argv[0])) dbuf_putstr(&args, "{}");
-  else if (serialize(ctx, &args, argv[0], FOR_ARGUMENTS)) { dbuf_free(&args); return rejected_promise(); }
-  uint32_t fresh = 0;
-  // `f(args, {fresh: true})`. `list.map(f)` passes a number there.
-  if (argc > 1 && JS_IsObject(argv[1])) {
-    JSValue value = JS_GetPropertyStr(ctx, argv[1], "fresh");
-    if (JS_IsException(value)) { dbuf_free(&args); return rejected_promise(); }
-    if (JS_IsBool(value) && JS_VALUE_GET_BOOL(value)) fresh = FRESH;
-    JS_FreeValue(ctx, value);
+  uint32_t tool = (uint16_t)magic;
+  while (argc && JS_IsUndefined(argv[argc - 1])) argc--;
+  if (argc > 1 && is_called_by_engine()) argc = 1;
+  if (argc > 1) {
+    int fresh = asks_for_fresh(argv[argc - 1]);
+    if (fresh < 0) return rejected_promise();
+    if (fresh) { tool |= FRESH; argc--; }
   }
-  return issue((uint16_t)magic | fresh, &args);
+  js_dbuf_init(ctx, &args);
+  dbuf_putc(&args, '[');
+  for (int i = 0; i < argc; i++) {
+    if (i) dbuf_putc(&args, ',');
+    if (serialize(ctx, &args, argv[i], FOR_ARGUMENTS)) { dbuf_free(&args); return rejected_promise(); }
+  }
+  if (argc == 1 && args.buf[1] == '{') { // one object, as it should be
+    memmove(args.buf, args.buf + 1, --args.size);
+    return issue(tool, &args);
+  }
+  if (argc == 0) {
+    args.size = 0;
+    dbuf_putstr(&args, "{}");
+    return issue(tool, &args);
+  }
+  dbuf_putc(&args, ']');
+  return issue(tool | POSITIONAL, &args);
 }
 
 static JSValue js_call_global(JSContext *c, JSValueConst this_val, int argc, JSValueConst *argv, int magic) {
@@ -203,76 +310,138 @@ static JSValue answer_value(Slot *slot, uint32_t kind, const char *text, uint32_
   return error;
 }
 
-// ---- namespaces and `tools`: unknown names get an error that lists the closest tools ----
+// ---- namespaces, paths, modules and `tools`: the host says what their names mean ----
 
 static JSClassID names_class;
 
-static JSValue namespace_object(uint32_t number);
+// What an object with names stands for.
+typedef struct {
+  uint32_t kind;      // IN_TOOLS, …
+  uint32_t namespace; // its number, for IN_NAMESPACE
+  uint32_t len;
+  char text[];        // `a.b` for IN_PATH, the module for IN_MODULE
+} Place;
 
-// The function that `tools["server.tool"]` means: its namespace and its name there. 0 if there is none.
-static uint32_t find_qualified(JSValueConst object, JSAtom atom, JSAtom *member) {
-  uint8_t reply[4 + 1024];
-  uint32_t number = 0;
-  if (JS_GetOpaque(object, names_class)) return 0;
+static JSValue namespace_object(uint32_t number);
+static JSValue new_names(uint32_t kind, uint32_t namespace, const char *text, uint32_t len);
+
+#define NAME_BYTES_MAX 512
+
+// Asks what a name means there. The length of the reply, which is to be read; -1 with an exception.
+static int32_t ask_meaning(const Place *place, JSAtom atom) {
   size_t len;
   const char *name = JS_AtomToCStringLen(ctx, &len, atom);
-  if (!name) { JS_FreeValue(ctx, JS_GetException(ctx)); return 0; }
-  int32_t answer = memchr(name, '.', len) ? host_ask(ASK_QUALIFIED, name, len) : -1;
+  if (!name) return -1;
+  uint8_t question[12 + 2 * NAME_BYTES_MAX];
+  uint32_t sent = len > NAME_BYTES_MAX ? NAME_BYTES_MAX : len;
+  memcpy(question, &place->kind, 4); memcpy(question + 4, &place->namespace, 4); memcpy(question + 8, &place->len, 4);
+  memcpy(question + 12, place->text, place->len); memcpy(question + 12 + place->len, name, sent);
   JS_FreeCString(ctx, name);
-  if (answer < 4 || answer > (int32_t)sizeof reply) return 0;
-  host_read(reply);
-  memcpy(&number, reply, 4);
-  *member = JS_NewAtomLen(ctx, (const char *)reply + 4, answer - 4);
-  return number;
+  return host_ask(ASK_MEANING, question, 12 + place->len + sent);
 }
 
+static JSValue new_tool_function(uint32_t tool, const char *name);
+
+// The function with this name in `tools` or in a namespace; a new one if the program has removed it there.
+static JSValue find_function(uint32_t tool, uint32_t namespace, const char *name, uint32_t len) {
+  JSValue object = namespace ? namespace_object(namespace) : js_dup(tools_object);
+  if (JS_IsException(object)) return object;
+  JSAtom atom = JS_NewAtomLen(ctx, name, len);
+  JSProperty *there;
+  JSValue function = find_own_property(&there, JS_VALUE_GET_OBJ(object), atom) ? JS_GetProperty(ctx, object, atom) : new_tool_function(tool, name);
+  JS_FreeAtom(ctx, atom); JS_FreeValue(ctx, object);
+  return function;
+}
+
+// Reply: meaning u32, number u32, namespace u32, text.
 static JSValue names_get(JSContext *c, JSValueConst object, JSAtom atom, JSValueConst receiver) {
   JSValue inherited = JS_GetProperty(ctx, ctx->class_proto[JS_CLASS_OBJECT], atom);
   if (!JS_IsUndefined(inherited)) return inherited;
-  JSValue key = JS_AtomToValue(ctx, atom);
-  bool symbol = JS_IsSymbol(key);
-  JS_FreeValue(ctx, key);
-  if (symbol) return JS_UNDEFINED;
-  JSAtom member;
-  uint32_t number = find_qualified(object, atom, &member);
-  if (number) {
-    JSValue names = namespace_object(number);
-    JSValue function = JS_IsException(names) ? names : JS_GetProperty(ctx, names, member);
-    JS_FreeValue(ctx, names); JS_FreeAtom(ctx, member);
-    return function;
+  if (is_symbol(atom) || atom == JS_ATOM_then || atom == JS_ATOM_toJSON) return JS_UNDEFINED;
+  const Place *place = JS_GetOpaque(object, names_class);
+  int32_t answer = ask_meaning(place, atom);
+  if (answer < 12) return JS_EXCEPTION;
+  char *reply = js_malloc(ctx, answer + 1);
+  if (!reply) return JS_EXCEPTION;
+  host_read(reply);
+  reply[answer] = 0;
+  uint32_t header[3], len = answer - 12;
+  memcpy(header, reply, 12);
+  const char *text = reply + 12;
+  JSValue value = JS_EXCEPTION;
+  switch (header[0]) {
+  case MEANS_FUNCTION: value = find_function(header[1], header[2], text, len); break;
+  case MEANS_NAMESPACE: value = namespace_object(header[1]); break;
+  case MEANS_PATH: value = len ? new_names(IN_PATH, 0, text, len) : js_dup(tools_object); break;
+  case MEANS_GLOBAL: {
+    JSValue name = JS_NewStringLen(ctx, text, len);
+    value = JS_Call(ctx, hook_habit, JS_UNDEFINED, 1, (JSValueConst *)&name);
+    JS_FreeValue(ctx, name);
+    break;
   }
-  size_t len;
-  const char *name = JS_AtomToCStringLen(ctx, &len, atom);
-  if (!name) return JS_EXCEPTION;
-  if (!strcmp(name, "then") || !strcmp(name, "toJSON")) { JS_FreeCString(ctx, name); return JS_UNDEFINED; }
-  uint32_t namespace = (uint32_t)(uintptr_t)JS_GetOpaque(object, names_class);
-  uint8_t question[4 + 512];
-  uint32_t sent = len > 512 ? 512 : len;
-  memcpy(question, &namespace, 4); memcpy(question + 4, name, sent);
-  JS_FreeCString(ctx, name);
-  int32_t answer = host_ask(ASK_UNKNOWN_NAME, question, 4 + sent);
-  JSValue message = take_host_text(answer < 0 ? 0 : answer);
-  if (JS_IsException(message)) return message;
-  throw_message(JS_ThrowReferenceError, message);
-  JS_FreeValue(ctx, message);
-  return JS_EXCEPTION;
+  default: {
+    JSValue message = JS_NewStringLen(ctx, text, len);
+    if (!JS_IsException(message)) throw_message(JS_ThrowReferenceError, message);
+    JS_FreeValue(ctx, message);
+  }
+  }
+  js_free(ctx, reply);
+  return value;
 }
 static int names_has(JSContext *c, JSValueConst object, JSAtom atom) {
-  JSAtom member;
-  if (find_qualified(object, atom, &member)) { JS_FreeAtom(ctx, member); return true; }
+  if (!is_symbol(atom)) {
+    uint32_t header[3];
+    int32_t answer = ask_meaning(JS_GetOpaque(object, names_class), atom);
+    if (answer < 12) return -1;
+    char *reply = js_malloc(ctx, answer);
+    if (!reply) return -1;
+    host_read(reply);
+    memcpy(header, reply, 12);
+    js_free(ctx, reply);
+    if (header[0] == MEANS_FUNCTION || header[0] == MEANS_NAMESPACE) return true;
+  }
   return JS_HasProperty(ctx, ctx->class_proto[JS_CLASS_OBJECT], atom);
 }
+static void names_free(JSRuntime *r, JSValueConst object) { js_free_rt(r, JS_GetOpaque(object, names_class)); }
 static const JSClassExoticMethods names_exotic = {.get_property = names_get, .has_property = names_has};
-static const JSClassDef names_def = {"Tools", .exotic = (JSClassExoticMethods *)&names_exotic};
+static const JSClassDef names_def = {"Tools", .finalizer = names_free, .exotic = (JSClassExoticMethods *)&names_exotic};
 
 // An object whose own properties are functions and whose prototype answers for every other name.
-static JSValue new_names(uint32_t namespace) {
+static JSValue new_names(uint32_t kind, uint32_t namespace, const char *text, uint32_t len) {
+  if (len > NAME_BYTES_MAX) len = NAME_BYTES_MAX;
   JSValue proto = JS_NewObjectProtoClass(ctx, JS_NULL, names_class);
   if (JS_IsException(proto)) return proto;
-  JS_SetOpaque(proto, (void *)(uintptr_t)namespace);
+  Place *place = js_malloc(ctx, sizeof(Place) + len);
+  if (!place) { JS_FreeValue(ctx, proto); return JS_EXCEPTION; }
+  *place = (Place){kind, namespace, len};
+  memcpy(place->text, text, len);
+  JS_SetOpaque(proto, place);
   JSValue names = JS_NewObjectProto(ctx, proto);
   JS_FreeValue(ctx, proto);
   return names;
+}
+
+// `import("module")`
+static JSValue import_tools(JSContext *c, JSValueConst module) {
+  JSValue names = JS_Call(ctx, hook_import, JS_UNDEFINED, 1, &module);
+  if (JS_IsException(names)) return rejected_promise();
+  JSValue promise = JS_NewSettledPromise(ctx, false, names);
+  JS_FreeValue(ctx, names);
+  return promise;
+}
+
+// native.module(name): an object with the tools that can be imported from a module.
+static JSValue js_module(JSContext *c, JSValueConst this_val, int argc, JSValueConst *argv) {
+  size_t len;
+  const char *name = JS_ToCStringLen(ctx, &len, argv[0]);
+  if (!name) return JS_EXCEPTION;
+  JSValue module = new_names(IN_MODULE, 0, name, len);
+  JS_FreeCString(ctx, name);
+  return module;
+}
+
+static JSValue new_tool_function(uint32_t tool, const char *name) {
+  return JS_NewCFunctionMagic(ctx, js_call_tool, name, 1, JS_CFUNC_generic_magic, tool);
 }
 
 static JSValue js_unknown(JSContext *c, JSValueConst this_val, int argc, JSValueConst *argv, int magic, JSValueConst *data) {
@@ -330,11 +499,22 @@ static int install(JSValueConst target, bool is_namespace, const uint8_t *at, co
       JSValue callable = JS_NewCFunctionMagic(ctx, js_call_global, text ? text : "", 1, JS_CFUNC_generic_magic, tool);
       if (text) JS_FreeCString(ctx, text);
       JS_DefinePropertyValue(ctx, target, atom, callable, flags);
+    } else if (kind == ENTRY_HABIT) {
+      JSValue key = JS_AtomToString(ctx, atom);
+      JSValue habit = JS_Call(ctx, hook_habit, JS_UNDEFINED, 1, (JSValueConst *)&key);
+      JS_FreeValue(ctx, key);
+      JS_DefinePropertyValue(ctx, target, atom, habit, flags);
+    } else if (kind == ENTRY_PATH) {
+      JS_DefinePropertyValue(ctx, target, atom, tool ? js_dup(tools_object) : new_names(IN_PATH, 0, name, len), flags);
+    } else if (kind == ENTRY_OTHER_NAME) {
+      const char *text = JS_AtomToCString(ctx, atom);
+      JS_DefinePropertyValue(ctx, target, atom, new_tool_function(tool, text ? text : ""), flags);
+      if (text) JS_FreeCString(ctx, text);
     } else {
       if (kind == ENTRY_FUNCTION) {
         JS_FreeValue(ctx, function);
         const char *text = JS_AtomToCString(ctx, atom);
-        function = JS_NewCFunctionMagic(ctx, js_call_tool, text ? text : "", 1, JS_CFUNC_generic_magic, tool);
+        function = new_tool_function(tool, text ? text : "");
         if (text) JS_FreeCString(ctx, text);
       }
       // What is no identifier is reached through an object, and cannot be a global.
@@ -356,7 +536,7 @@ static JSValue namespace_object(uint32_t number) {
   uint8_t *members = js_malloc(ctx, len > 0 ? len : 1);
   if (!members) return JS_EXCEPTION;
   if (len > 0) host_read(members);
-  made = new_names(number);
+  made = new_names(IN_NAMESPACE, number, "", 0);
   if (!JS_IsException(made) && install(made, true, members, members + (len > 0 ? len : 0))) {
     JS_FreeValue(ctx, made);
     made = JS_EXCEPTION;
@@ -469,6 +649,22 @@ static JSValue js_show(JSContext *c, JSValueConst this_val, int argc, JSValueCon
   dbuf_free(&out);
   return text;
 }
+// native.store(name, value): keeps a value for later programs; `undefined` removes it.
+static JSValue js_store(JSContext *c, JSValueConst this_val, int argc, JSValueConst *argv) {
+  size_t len;
+  const char *name = JS_ToCStringLen(ctx, &len, argv[0]);
+  if (!name) return JS_EXCEPTION;
+  DynBuf out;
+  js_dbuf_init(ctx, &out);
+  uint32_t name_len = len;
+  dbuf_put(&out, (const uint8_t *)&name_len, 4);
+  dbuf_put(&out, (const uint8_t *)name, len);
+  JS_FreeCString(ctx, name);
+  int failed = JS_IsUndefined(argv[1]) ? 0 : serialize(ctx, &out, argv[1], FOR_STORE);
+  if (!failed) host_ask(ASK_STORE, out.buf, out.size);
+  dbuf_free(&out);
+  return failed ? JS_EXCEPTION : JS_UNDEFINED;
+}
 static JSValue js_now(JSContext *c, JSValueConst this_val, int argc, JSValueConst *argv) { return JS_NewFloat64(ctx, now_ms); }
 static JSValue js_started(JSContext *c, JSValueConst this_val, int argc, JSValueConst *argv) { return JS_NewFloat64(ctx, started_ms); }
 static JSValue js_fill_random(JSContext *c, JSValueConst this_val, int argc, JSValueConst *argv) {
@@ -526,7 +722,7 @@ static JSValue js_decode_utf8(JSContext *c, JSValueConst this_val, int argc, JSV
 static const struct { const char *name; JSCFunction *function; int length; } natives[] = {
   {"ask", js_ask, 2}, {"compare", js_compare, 3}, {"emit", js_emit, 2}, {"show", js_show, 1}, {"now", js_now, 0},
   {"started", js_started, 0}, {"setTimer", js_set_timer, 4}, {"clearTimer", js_clear_timer, 1},
-  {"fillRandom", js_fill_random, 1}, {"encodeUtf8", js_encode_utf8, 1}, {"decodeUtf8", js_decode_utf8, 2},
+  {"module", js_module, 1}, {"store", js_store, 2}, {"fillRandom", js_fill_random, 1}, {"encodeUtf8", js_encode_utf8, 1}, {"decodeUtf8", js_decode_utf8, 2},
 };
 
 // ---- boot: runs at build time ----
@@ -544,11 +740,6 @@ static void on_rejection(JSContext *c, JSValueConst promise, JSValueConst reason
     memmove(&unhandled[i], &unhandled[i + 1], (--unhandled_count - i) * sizeof unhandled[0]);
     return;
   }
-}
-
-static JSModuleDef *refuse_module(JSContext *c, const char *name, void *opaque) {
-  JS_ThrowTypeError(c, "cannot import '%.100s': there are no modules here; tools are global functions", name);
-  return NULL;
 }
 
 static const char prelude_source[] = {
@@ -581,14 +772,22 @@ int EXPORT(boot)(void) {
   if (!(ctx = JS_NewContext(rt))) return -1;
   JS_NewClassID(rt, &names_class);
   if (JS_NewClass(rt, names_class, &names_def)) return -1;
-  JS_SetModuleLoaderFunc(rt, NULL, refuse_module, NULL);
+  JS_NewClassID(rt, &promise_guard_class);
+  if (JS_NewClass(rt, promise_guard_class, &guard_def)) return -1;
+  rt->class_array[JS_CLASS_PROMISE].exotic = &promise_exotic;
+  JSValue guard = JS_NewObjectProtoClass(ctx, ctx->class_proto[JS_CLASS_OBJECT], promise_guard_class);
+  if (JS_SetPrototype(ctx, ctx->class_proto[JS_CLASS_PROMISE], guard) < 0) return -1;
+  JS_FreeValue(ctx, guard);
 
   // Stack traces must not hand out functions: through those of the prelude a program would reach its natives.
   JSAtom get_function = JS_NewAtom(ctx, "getFunction");
   JS_DeleteProperty(ctx, ctx->class_proto[JS_CLASS_CALL_SITE], get_function, 0);
   JS_FreeAtom(ctx, get_function);
 
+  tools_object = new_names(IN_TOOLS, 0, "", 0);
+  JS_DefinePropertyValueStr(ctx, ctx->global_obj, "tools", js_dup(tools_object), JS_PROP_WRITABLE | JS_PROP_CONFIGURABLE);
   JSValue native = JS_NewObject(ctx);
+  JS_SetPropertyStr(ctx, native, "tools", js_dup(tools_object));
   for (size_t i = 0; i < sizeof natives / sizeof natives[0]; i++)
     JS_SetPropertyStr(ctx, native, natives[i].name, JS_NewCFunction(ctx, natives[i].function, natives[i].name, natives[i].length));
   JSValue hooks = eval_function(prelude_source, sizeof prelude_source - 1, "prelude", native);
@@ -602,12 +801,12 @@ int EXPORT(boot)(void) {
   hook_revive = JS_GetPropertyStr(ctx, hooks, "revive");
   hook_describe = JS_GetPropertyStr(ctx, hooks, "describe");
   hook_tool_error = JS_GetPropertyStr(ctx, hooks, "toolError");
+  hook_habit = JS_GetPropertyStr(ctx, hooks, "habit");
+  hook_import = JS_GetPropertyStr(ctx, hooks, "imported");
   serialize_hook_plain = JS_GetPropertyStr(ctx, hooks, "plain");
   JS_FreeValue(ctx, hooks);
 
   program_atom = JS_NewAtom(ctx, "program");
-  tools_object = new_names(0);
-  JS_DefinePropertyValueStr(ctx, ctx->global_obj, "tools", js_dup(tools_object), JS_PROP_WRITABLE | JS_PROP_CONFIGURABLE);
   JSContext *c;
   while (JS_ExecutePendingJob(rt, &c) > 0) {}
   JS_SetHostPromiseRejectionTracker(rt, on_rejection, NULL);

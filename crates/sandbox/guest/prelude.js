@@ -4,7 +4,7 @@
 // Returns the hooks that guest.c calls. What the hooks need is captured here, before any program runs.
 ((native) => {
   'use strict';
-  const { ask, compare, emit, show, now, started, setTimer, clearTimer, fillRandom, encodeUtf8, decodeUtf8 } = native;
+  const { ask, module, store, tools, compare, emit, show, now, started, setTimer, clearTimer, fillRandom, encodeUtf8, decodeUtf8 } = native;
   const uncurry = Function.prototype.bind.bind(Function.prototype.call);
   const { parse, stringify } = JSON;
   const { isSafeInteger } = Number;
@@ -17,6 +17,7 @@
   const matches = uncurry(RegExp.prototype.exec), regExpText = uncurry(RegExp.prototype.toString);
   const slice = uncurry(String.prototype.slice), startsWith = uncurry(String.prototype.startsWith);
   const tag = uncurry(Object.prototype.toString);
+  const objectToString = Object.prototype.toString;
   const BigIntOf = BigInt, StringOf = String, NumberOf = Number, BytesOf = Uint8Array, ErrorOf = Error, AggregateErrorOf = AggregateError;
   const typedArray = Object.getPrototypeOf(Uint8Array.prototype);
   const byteLength = uncurry(getOwnPropertyDescriptor(typedArray, 'byteLength').get);
@@ -429,6 +430,15 @@
   };
   hidden(globalThis, { structuredClone: function structuredClone(value) { return clone(value, new Map()); } });
 
+  // Answers are parsed already. As text an object would be "[object Object]", and a list its items.
+  const { parse: parseText } = JSON;
+  hidden(JSON, { parse: function parse(text, reviver) {
+    if (isArray(text) || (typeof text === 'object' && text !== null && text.toString === objectToString)) {
+      throw new TypeError('JSON.parse was given an object, not text; answers of tools are parsed already, so use it as it is');
+    }
+    return reviver === undefined ? parseText(text) : parseText(text, reviver);
+  } });
+
   // BigInts come from answers with integers beyond 2^53; without this JSON.stringify would throw on them.
   hidden(BigInt.prototype, { toJSON() { return this.toString(); } });
 
@@ -517,6 +527,11 @@
     if (safely(() => reason instanceof AggregateErrorOf && isArray(reason.errors), false)) described.message = (described.message || 'All promises were rejected') + brief(() => listed(reason.errors), '');
     const cause = safely(() => reason.cause);
     if (cause !== undefined) described.cause = brief(() => shown(cause), '');
+    const violations = safely(() => (isArray(reason.violations) ? stringify(reason.violations) : undefined));
+    if (violations !== undefined) {
+      described.tool = brief(() => StringOf(reason.tool), '');
+      described.violations = brief(() => violations, '[]');
+    }
     if (safely(() => reason instanceof ToolError, false)) {
       const tool = safely(() => reason.tool);
       if (tool !== undefined) described.tool = brief(() => StringOf(tool), '');
@@ -530,5 +545,53 @@
     zoneOffset: (zone, epochMs) => { const answer = ask(ZONE_OFFSET, stringify([`${zone}`, epochMs])); return answer === undefined ? undefined : NumberOf(answer); },
     zoneName: (zone) => ask(ZONE_NAME, `${zone}`),
   };
-  return { revive, describe, toolError, plain, intl };
+
+  // ---- habits of other systems ----
+  // Defined only for programs that use them, and only where no tool has the name.
+  const ALL_TOOLS = 7, LOAD = 9;
+  const nameOf = (name, call) => {
+    if (typeof name !== 'string' || name === '') throw new TypeError(`${call} needs a name: a text that is not empty`);
+    return name;
+  };
+  const PromiseOf = Promise, reject = Promise.reject.bind(Promise);
+  const imported = (name, member) => {
+    const names = module(`${name}`);
+    // Throws for a module that JavaScript has elsewhere.
+    const whole = names.default;
+    return member === undefined ? names : member in names ? names[member] : whole;
+  };
+  const callTool = (name, ...args) => {
+    try {
+      if (typeof name === 'object' && name !== null) return tools[`${name.name ?? name.tool ?? name.tool_name}`](name.arguments ?? name.args ?? name.input ?? name.params);
+      // callTool("server", "tool", args)
+      if (typeof args[0] === 'string' && `${name}.${args[0]}` in tools) return tools[`${name}.${args[0]}`](args[1]);
+      return tools[`${name}`](...args);
+    } catch (error) {
+      return reject(error);
+    }
+  };
+  const output = (name) => ({ [name]: (...args) => write('log', format(args)) })[name];
+  const handleOf = (value) => (typeof value === 'object' && value !== null && typeof value.handle === 'string' ? value.handle : value);
+  const habit = (name) => {
+    switch (name) {
+      case 'text': case 'print': case 'emit': case 'notify': case 'progress': return output(name);
+      case 'image': return function image(value) { write('log', text(handleOf(value))); };
+      case 'sleep': return function sleep(ms) { return new PromiseOf((resolve) => { setTimer(resolve, NumberOf(ms), false, []); }); };
+      case 'require': return function require(module) { return imported(module); };
+      case 'store': return (name, value) => store(nameOf(name, 'store(name, value)'), value);
+      case 'load': return (name) => {
+        const json = ask(LOAD, nameOf(name, 'load(name)'));
+        return json === undefined ? undefined : matches(/\d{16}/, json) === null ? parse(json) : revive(json);
+      };
+      case 'ALL_TOOLS': return parse(ask(ALL_TOOLS, ''));
+      case 'search': case 'describe': return globalThis[name];
+      case 'import': return imported;
+      case 'default': return entry;
+      default: return callTool;
+    }
+  };
+  // The argument of an entry function.
+  const entry = Object.create(tools);
+  hidden(entry, { tools, console });
+  return { revive, describe, toolError, plain, habit, imported, intl };
 })

@@ -2,7 +2,11 @@
 //
 // Like JSON.stringify, but nothing turns silently into `{}`: what JSON cannot carry is converted, or refused with its path.
 
-enum { FOR_ARGUMENTS, FOR_RESULT, FOR_LOGS };
+enum { FOR_ARGUMENTS, FOR_RESULT, FOR_LOGS, FOR_STORE };
+
+// Arguments and stored values: what has no JSON form is refused.
+#define IS_STRICT(w) ((w)->purpose == FOR_ARGUMENTS || (w)->purpose == FOR_STORE)
+#define NOT_POSSIBLE(w) ((w)->purpose == FOR_STORE ? "be stored" : "be sent to a tool")
 
 #define DEPTH_MAX 100
 
@@ -19,9 +23,11 @@ typedef struct {
 static JSValue serialize_hook_plain;
 
 static int write_value(Writer *w, JSValueConst value, JSAtom key);
+static uint32_t tool_of_promise(JSValueConst promise);
+static void throw_is_promise(JSContext *ctx, JSValueConst promise, const char *path);
 
 static void path_text(Writer *w, JSAtom last, char *into, size_t size) {
-  size_t n = snprintf(into, size, "%s", w->purpose == FOR_ARGUMENTS ? "arguments" : "result");
+  size_t n = snprintf(into, size, "%s", w->purpose == FOR_ARGUMENTS ? "arguments" : w->purpose == FOR_STORE ? "value" : "result");
   for (int i = 1; i <= w->depth + 1 && n < size; i++) {
     JSAtom key = i <= w->depth ? w->keys[i] : last;
     if (key == JS_ATOM_NULL) continue;
@@ -184,13 +190,13 @@ static const char *odd_class(JSContext *ctx, JSValueConst value) {
 // Writes the prelude's stand-in for a value of this class.
 static int write_plain(Writer *w, JSValueConst value, const char *class) {
   JSContext *ctx = w->ctx;
-  JSValue args[3] = {js_dup(value), JS_NewString(ctx, class), JS_NewInt32(ctx, w->purpose)};
+  JSValue args[3] = {js_dup(value), JS_NewString(ctx, class), JS_NewInt32(ctx, IS_STRICT(w) ? FOR_ARGUMENTS : w->purpose)};
   JSValue plain = JS_Call(ctx, serialize_hook_plain, JS_UNDEFINED, 3, (JSValueConst *)args);
   JS_FreeValue(ctx, args[0]); JS_FreeValue(ctx, args[1]);
   if (JS_IsException(plain)) return -1;
   if (JS_IsNull(plain)) { // not for arguments
     char what[100];
-    snprintf(what, sizeof what, "is a %s, which cannot be sent to a tool", class[0] == 'O' ? "value without a JSON form" : class);
+    snprintf(what, sizeof what, "is a %s, which cannot %s", class[0] == 'O' ? "value without a JSON form" : class, NOT_POSSIBLE(w));
     return refuse(w, JS_ATOM_NULL, what);
   }
   int wrote = write_value(w, plain, JS_ATOM_NULL);
@@ -201,9 +207,13 @@ static int write_plain(Writer *w, JSValueConst value, const char *class) {
 static int write_inside(Writer *w, JSValueConst value, JSAtom key) {
   JSContext *ctx = w->ctx;
   if (JS_IsPromise(value)) {
-    if (w->purpose == FOR_LOGS) { dbuf_putstr(w->out, "\"[Promise]\""); return 1; }
-    if (w->purpose == FOR_ARGUMENTS || JS_PromiseState(ctx, value) != JS_PROMISE_FULFILLED)
-      return refuse(w, JS_ATOM_NULL, "is a promise; write `await` before it");
+    if (w->purpose == FOR_LOGS && !tool_of_promise(value)) { dbuf_putstr(w->out, "\"[Promise]\""); return 1; }
+    if (w->purpose != FOR_RESULT || JS_PromiseState(ctx, value) != JS_PROMISE_FULFILLED) {
+      char path[400] = "";
+      if (w->purpose != FOR_LOGS) path_text(w, JS_ATOM_NULL, path, sizeof path);
+      throw_is_promise(ctx, value, path);
+      return -1;
+    }
     JSValue inner = JS_PromiseResult(ctx, value);
     int wrote = write_value(w, inner, JS_ATOM_NULL);
     JS_FreeValue(ctx, inner);
@@ -239,7 +249,11 @@ static int write_value(Writer *w, JSValueConst value, JSAtom key) {
   case JS_TAG_STRING: case JS_TAG_STRING_ROPE: return write_string(w, value) ? -1 : 1;
   case JS_TAG_BIG_INT: case JS_TAG_SHORT_BIG_INT: return write_big_int(w, value) ? -1 : 1;
   case JS_TAG_SYMBOL:
-    if (w->purpose == FOR_ARGUMENTS) return refuse(w, key, "is a Symbol, which cannot be sent to a tool");
+    if (IS_STRICT(w)) {
+      char what[60];
+      snprintf(what, sizeof what, "is a Symbol, which cannot %s", NOT_POSSIBLE(w));
+      return refuse(w, key, what);
+    }
     return write_plain(w, value, "Symbol");
   case JS_TAG_OBJECT: break;
   default: dbuf_putstr(w->out, "null"); return 1;
@@ -248,7 +262,11 @@ static int write_value(Writer *w, JSValueConst value, JSAtom key) {
   JSObject *object = JS_VALUE_GET_OBJ(value);
   for (int i = 1; i <= w->depth; i++) {
     if (w->above[i] != object) continue;
-    if (w->purpose == FOR_ARGUMENTS) return refuse(w, key, "refers back to itself; a cycle cannot be sent to a tool");
+    if (IS_STRICT(w)) {
+      char what[80];
+      snprintf(what, sizeof what, "refers back to itself; a cycle cannot %s", NOT_POSSIBLE(w));
+      return refuse(w, key, what);
+    }
     dbuf_putstr(w->out, "\"[Circular]\"");
     return 1;
   }
@@ -256,7 +274,7 @@ static int write_value(Writer *w, JSValueConst value, JSAtom key) {
     if (w->purpose == FOR_LOGS) { dbuf_putstr(w->out, "\"[…]\""); return 1; }
     char path[60];
     path_text(w, JS_ATOM_NULL, path, sizeof path);
-    JS_ThrowRangeError(w->ctx, "%s is nested deeper than the limit of %d levels (json_depth); flatten it", w->purpose == FOR_ARGUMENTS ? "arguments" : "result", DEPTH_MAX);
+    JS_ThrowRangeError(w->ctx, "%s is nested deeper than the limit of %d levels (json_depth); flatten it", w->purpose == FOR_ARGUMENTS ? "arguments" : w->purpose == FOR_STORE ? "value" : "result", DEPTH_MAX);
     return -1;
   }
   w->depth++;

@@ -14,9 +14,12 @@ const URL_PARSE: u32 = 0;
 const URL_SET: u32 = 1;
 const ZONE_OFFSET: u32 = 2;
 const ZONE_NAME: u32 = 3;
-pub(crate) const UNKNOWN_NAME: u32 = 4;
+pub(crate) const MEANING: u32 = 4;
 pub(crate) const MEMBERS: u32 = 5;
-pub(crate) const QUALIFIED: u32 = 6;
+pub(crate) const EXPRESSION: u32 = 6;
+pub(crate) const ALL_TOOLS: u32 = 7;
+pub(crate) const STORE: u32 = 8;
+pub(crate) const LOAD: u32 = 9;
 
 pub(crate) fn answer(question: u32, text: &str) -> Option<String> {
     match question {

@@ -5,6 +5,8 @@ use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use serde::Serialize;
+use serde_json::Value;
 use wasmtime::{Caller, Linker, Memory, ResourceLimiter, Trap};
 
 use crate::builtins::{self, Collation};
@@ -14,20 +16,94 @@ use crate::vm::{FUEL_PER_CHECK, JsPosition};
 pub trait Host: Send + 'static {
     /// The program calls a tool. Issued calls are numbered from zero, in this order. Work that grows faster than the
     /// arguments is to be paid for from the meter, before it is done.
-    fn call(&mut self, tool: u32, args: &str, freshness: Freshness, meter: &mut FuelMeter) -> CallDecision;
+    fn call(&mut self, tool: u32, args: CallArguments<'_>, freshness: Freshness, meter: &mut FuelMeter)
+    -> CallDecision;
     /// The program logs a line; `Break` ends it with [`Stop::ByHost`](crate::Stop::ByHost).
     fn log(&mut self, level: LogLevel, text: &str) -> ControlFlow<()>;
-    /// The message of the error that a name which is no tool throws. Namespace 0 is `tools`, the others count from 1 in
-    /// the order in which they were installed.
-    fn unknown_name(&self, namespace: u32, name: &str, meter: &mut FuelMeter) -> Result<String, OutOfFuel>;
+    /// What a name means that the program reads from an object with tools.
+    fn meaning(&self, _: NamePlace<'_>, name: &str, _: &mut FuelMeter) -> Result<NameMeaning, OutOfFuel> {
+        Ok(NameMeaning::Nothing(format!("{name} is not defined")))
+    }
+    /// What the program writes to call the tool.
+    fn expression(&self, tool: u32) -> String {
+        format!("tool {tool}")
+    }
+    /// All tools as JSON: `[{"name": …, "description": …}]`.
+    fn all_tools(&self) -> String {
+        "[]".to_owned()
+    }
+    /// The program keeps a value, as JSON, for later programs, or removes one. `Break` ends it with
+    /// [`Stop::ByHost`](crate::Stop::ByHost).
+    fn store(&mut self, _name: &str, _json: Option<&str>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+    /// A value that this or an earlier program has kept, as JSON.
+    fn load(&self, _name: &str) -> Option<&str> {
+        None
+    }
     /// The functions of a namespace: [`Names::members`](crate::Names::members).
     fn members(&self, _namespace: u32) -> &[u8] {
         &[]
     }
-    /// The namespace of `tools["server.tool"]`, and the name that the function has in it.
-    fn qualified(&self, _name: &str) -> Option<(u32, &str)> {
-        None
+}
+
+/// An object whose properties are tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamePlace<'a> {
+    /// `tools`
+    Tools,
+    /// A namespace, counted from 1 in the order in which they were installed.
+    Namespace(u32),
+    /// What the program wrote before the name, where it is neither `tools` nor a namespace: `a.b` of `a.b.c`.
+    Path(&'a str),
+    /// A module, from which the program imports.
+    Module(&'a str),
+}
+
+/// What a name means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NameMeaning {
+    /// The function of a tool, which has the name `member` in its namespace, or in `tools` (0).
+    Function {
+        /// The tool's number.
+        tool: u32,
+        /// See [`NamePlace::Namespace`].
+        namespace: u32,
+        /// Its name there.
+        member: String,
+    },
+    /// A namespace.
+    Namespace(u32),
+    /// The beginning of names of tools. `tools` itself if it is empty.
+    Path(String),
+    /// A global function that is no tool, by its name in prelude.js.
+    Global(&'static str),
+    /// Nothing: reading it throws a `ReferenceError` with this message.
+    Nothing(String),
+}
+
+impl NameMeaning {
+    /// See `names_get` in guest.c.
+    fn to_bytes(&self) -> Vec<u8> {
+        let (meaning, number, namespace, text): (u32, u32, u32, &str) = match self {
+            NameMeaning::Function { tool, namespace, member } => (0, *tool, *namespace, member),
+            NameMeaning::Namespace(number) => (1, *number, 0, ""),
+            NameMeaning::Path(path) => (2, 0, 0, path),
+            NameMeaning::Global(name) => (3, 0, 0, name),
+            NameMeaning::Nothing(message) => (4, 0, 0, message),
+        };
+        let header = [meaning, number, namespace].map(u32::to_le_bytes).concat();
+        [header.as_slice(), text.as_bytes()].concat()
     }
+}
+
+/// The arguments of a call, as JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallArguments<'a> {
+    /// One argument.
+    One(&'a str),
+    /// An array of arguments that the program wrote one by one, or of one that is no object.
+    Positional(&'a str),
 }
 
 /// The fuel of a program, for work that the host does on its behalf.
@@ -72,12 +148,25 @@ pub enum Freshness {
 pub enum CallDecision {
     /// It gets the next number and stays open until it is settled.
     Issued,
-    /// It gets no number: the program catches a `TypeError` with this message.
-    Refused(String),
+    /// It gets no number: the program catches a `TypeError`.
+    Refused(Refusal),
     /// The program ends with [`Stop::ByHost`](crate::Stop::ByHost).
     Stop,
     /// The program ends with [`Stop::OutOfFuel`](crate::Stop::OutOfFuel).
     OutOfFuel,
+}
+
+/// Why a call was refused: the fields of a `TypeError`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// What is wrong.
+    pub message: String,
+    /// The tool that was called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// What is wrong with its arguments: `path`, `expected` and `found` of each violation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub violations: Option<Value>,
 }
 
 /// The function of `console` that wrote a line.
@@ -163,8 +252,10 @@ impl<H: Send> ResourceLimiter for HostState<H> {
 const FUEL_PER_QUESTION: u64 = 2_000;
 const FUEL_PER_BYTE: u64 = 20;
 
-/// Set in the number of a tool whose call asks for a new execution; tools are numbered in 16 bits.
+/// Set in the number of a tool whose call asks for a new execution, or whose arguments were written one by one. Tools are
+/// numbered in 16 bits.
 const FRESH: u32 = 1 << 31;
+const POSITIONAL: u32 = 1 << 30;
 
 const REPORT_RESULT: u32 = 0;
 const REPORT_ERROR: u32 = 1;
@@ -178,12 +269,18 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<HostState<H>>) -> wasmtime::Re
                 let freshness = if tool & FRESH == 0 { Freshness::MayReuse } else { Freshness::Fresh };
                 let mut meter = charge(&mut caller, FUEL_PER_BYTE * u64::from(length)).await?;
                 let (bytes, state) = split(&mut caller)?;
-                let decision = state.host.call(tool & !FRESH, &text(bytes, at, length)?, freshness, &mut meter);
+                let json = text(bytes, at, length)?;
+                let args =
+                    if tool & POSITIONAL == 0 { CallArguments::One(&json) } else { CallArguments::Positional(&json) };
+                let decision = state.host.call(tool & !(FRESH | POSITIONAL), args, freshness, &mut meter);
                 settle(&mut caller, &meter)?;
                 let state = caller.data_mut();
                 match decision {
                     CallDecision::Issued => Ok(0),
-                    CallDecision::Refused(message) => Ok(-state.reply_with(message) - 1),
+                    CallDecision::Refused(refusal) => {
+                        let json = serde_json::to_vec(&refusal).map_err(wasmtime::Error::new)?;
+                        Ok(-state.reply_with(json) - 1)
+                    }
                     CallDecision::Stop => Err(stop(state)),
                     CallDecision::OutOfFuel => Err(Trap::OutOfFuel.into()),
                 }
@@ -270,16 +367,44 @@ async fn answer_question<H: Host>(
     }
     let (bytes, state) = split(caller)?;
     let answer = match question {
-        builtins::UNKNOWN_NAME => {
-            let (namespace, name) = slice(bytes, at, length)?.split_first_chunk().ok_or_else(misused)?;
-            let name = String::from_utf8_lossy(name);
-            let message = state.host.unknown_name(u32::from_le_bytes(*namespace), &name, &mut meter);
+        builtins::MEANING => {
+            let (header, texts) = slice(bytes, at, length)?.split_first_chunk::<12>().ok_or_else(misused)?;
+            let number = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+            let (place, name) = texts.split_at_checked(number(8) as usize).ok_or_else(misused)?;
+            let (place, name) = (String::from_utf8_lossy(place), String::from_utf8_lossy(name));
+            let place = match number(0) {
+                0 => NamePlace::Tools,
+                1 => NamePlace::Namespace(number(4)),
+                2 => NamePlace::Path(&place),
+                _ => NamePlace::Module(&place),
+            };
+            let meaning = state.host.meaning(place, &name, &mut meter);
             settle(caller, &meter)?;
-            Some(message.map_err(|OutOfFuel| Trap::OutOfFuel)?.into_bytes())
+            Some(meaning.map_err(|OutOfFuel| Trap::OutOfFuel)?.to_bytes())
         }
-        builtins::QUALIFIED => {
-            let found = state.host.qualified(&text(bytes, at, length)?);
-            found.map(|(namespace, name)| [&namespace.to_le_bytes(), name.as_bytes()].concat())
+        builtins::EXPRESSION => {
+            let tool = slice(bytes, at, length)?.first_chunk().ok_or_else(misused)?;
+            Some(state.host.expression(u32::from_le_bytes(*tool)).into_bytes())
+        }
+        builtins::STORE => {
+            let (length_of_name, texts) = slice(bytes, at, length)?.split_first_chunk().ok_or_else(misused)?;
+            let length_of_name = u32::from_le_bytes(*length_of_name) as usize;
+            let (name, json) = texts.split_at_checked(length_of_name).ok_or_else(misused)?;
+            let (name, json) = (String::from_utf8_lossy(name), String::from_utf8_lossy(json));
+            if state.host.store(&name, Some(&*json).filter(|json| !json.is_empty())).is_break() {
+                return Err(stop(state));
+            }
+            None
+        }
+        builtins::LOAD => {
+            let found = state.host.load(&text(bytes, at, length)?).map(|json| json.as_bytes().to_vec());
+            charge(caller, FUEL_PER_BYTE * found.as_ref().map_or(0, Vec::len) as u64).await?;
+            found
+        }
+        builtins::ALL_TOOLS => {
+            let tools = state.host.all_tools();
+            charge(caller, FUEL_PER_BYTE * tools.len() as u64).await?;
+            Some(tools.into_bytes())
         }
         _ => builtins::answer(question, &text(bytes, at, length)?).map(String::into_bytes),
     };

@@ -19,7 +19,9 @@ mod names;
 mod sandbox;
 mod vm;
 
-pub use imports::{CallDecision, Freshness, FuelMeter, Host, LogLevel, OutOfFuel};
+pub use imports::{
+    CallArguments, CallDecision, Freshness, FuelMeter, Host, LogLevel, NameMeaning, NamePlace, OutOfFuel, Refusal,
+};
 pub use names::Names;
 pub use sandbox::{MEMORY_BYTES_CAP, Sandbox, SandboxError};
 pub use vm::{AnswerKind, FinalReport, IdleState, JsPosition, ShouldContinue, Stop, Vm, VmConfig};

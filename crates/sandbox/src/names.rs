@@ -17,6 +17,9 @@ enum NameKind {
     Exact,
     Unknown,
     Global,
+    Habit,
+    Path,
+    OtherName,
 }
 
 impl Names {
@@ -51,6 +54,27 @@ impl Names {
     /// its first two arguments.
     pub fn global(&mut self, tool: u16, identifier: &str) {
         entry(&mut self.globals, NameKind::Global, tool, identifier);
+    }
+
+    /// A global that programs of other systems use, by its name in prelude.js.
+    pub fn habit(&mut self, name: &str) {
+        entry(&mut self.globals, NameKind::Habit, 0, name);
+    }
+
+    /// A global object under which the program expects tools: `github` of `github.issues.create(…)`. The host says what
+    /// its properties mean.
+    pub fn path(&mut self, name: &str) {
+        entry(&mut self.globals, NameKind::Path, 0, name);
+    }
+
+    /// Another name of `tools`.
+    pub fn tools(&mut self, name: &str) {
+        entry(&mut self.globals, NameKind::Path, 1, name);
+    }
+
+    /// A global name of tool number `tool`, besides those of its function.
+    pub fn other_name(&mut self, tool: u16, name: &str) {
+        entry(&mut self.globals, NameKind::OtherName, tool, name);
     }
 
     /// The functions of a namespace, for [`Host::members`](crate::Host::members). Namespaces count from 1.

@@ -105,12 +105,11 @@ pub type ShouldContinue<'a> = &'a dyn Fn() -> bool;
 /// One program in its own memory. Between two methods its job queue is empty.
 ///
 /// ```
-/// # use dacapo_sandbox::{CallDecision, Freshness, FuelMeter, Host, LogLevel, OutOfFuel, Sandbox, VmConfig};
+/// # use dacapo_sandbox::{CallArguments, CallDecision, Freshness, FuelMeter, Host, LogLevel, Sandbox, VmConfig};
 /// # struct NoTools;
 /// # impl Host for NoTools {
-/// #     fn call(&mut self, _: u32, _: &str, _: Freshness, _: &mut FuelMeter) -> CallDecision { CallDecision::Stop }
+/// #     fn call(&mut self, _: u32, _: CallArguments<'_>, _: Freshness, _: &mut FuelMeter) -> CallDecision { CallDecision::Stop }
 /// #     fn log(&mut self, _: LogLevel, _: &str) -> std::ops::ControlFlow<()> { std::ops::ControlFlow::Continue(()) }
-/// #     fn unknown_name(&self, _: u32, name: &str, _: &mut FuelMeter) -> Result<String, OutOfFuel> { Ok(name.to_owned()) }
 /// # }
 /// # let config = VmConfig { entropy: [7; 40], started_at_ms: 0.0, fuel: 1 << 30, memory_bytes: 16 << 20, stack_bytes: 256 << 10 };
 /// let sandbox = Sandbox::new(1)?;

@@ -3,21 +3,17 @@
 use std::ops::ControlFlow;
 use std::process::Command;
 
-use dacapo_sandbox::{CallDecision, Freshness, FuelMeter, Host, LogLevel, OutOfFuel, Sandbox, VmConfig};
+use dacapo_sandbox::{CallArguments, CallDecision, Freshness, FuelMeter, Host, LogLevel, Sandbox, VmConfig};
 
 struct NoTools;
 
 impl Host for NoTools {
-    fn call(&mut self, _: u32, _: &str, _: Freshness, _: &mut FuelMeter) -> CallDecision {
+    fn call(&mut self, _: u32, _: CallArguments<'_>, _: Freshness, _: &mut FuelMeter) -> CallDecision {
         CallDecision::Stop
     }
 
     fn log(&mut self, _: LogLevel, _: &str) -> ControlFlow<()> {
         ControlFlow::Continue(())
-    }
-
-    fn unknown_name(&self, _: u32, name: &str, _: &mut FuelMeter) -> Result<String, OutOfFuel> {
-        Ok(name.to_owned())
     }
 }
 

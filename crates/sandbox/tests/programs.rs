@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use dacapo_sandbox::{
-    AnswerKind, CallDecision, FinalReport, Freshness, FuelMeter, Host, IdleState, JsPosition, LogLevel, Names,
-    OutOfFuel, Sandbox, SandboxError, ShouldContinue, Stop, Vm, VmConfig,
+    AnswerKind, CallArguments, CallDecision, FinalReport, Freshness, FuelMeter, Host, IdleState, JsPosition, LogLevel,
+    NameMeaning, NamePlace, Names, OutOfFuel, Refusal, Sandbox, SandboxError, ShouldContinue, Stop, Vm, VmConfig,
 };
 use serde_json::{Value, json};
 
@@ -22,10 +22,12 @@ const PRICE: u16 = 0;
 const FORBIDDEN: u16 = 1;
 
 impl Host for Recorder {
-    fn call(&mut self, tool: u32, args: &str, _: Freshness, _: &mut FuelMeter) -> CallDecision {
+    fn call(&mut self, tool: u32, args: CallArguments<'_>, _: Freshness, _: &mut FuelMeter) -> CallDecision {
         if tool == u32::from(FORBIDDEN) {
-            return CallDecision::Refused("forbidden is not for programs".to_owned());
+            let message = "forbidden is not for programs".to_owned();
+            return CallDecision::Refused(Refusal { message, ..Refusal::default() });
         }
+        let (CallArguments::One(args) | CallArguments::Positional(args)) = args;
         self.calls.push((tool, args.to_owned()));
         CallDecision::Issued
     }
@@ -35,8 +37,8 @@ impl Host for Recorder {
         if text == "stop" { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    fn unknown_name(&self, _: u32, name: &str, _: &mut FuelMeter) -> Result<String, OutOfFuel> {
-        Ok(format!("there is no tool {name}"))
+    fn meaning(&self, _: NamePlace<'_>, name: &str, _: &mut FuelMeter) -> Result<NameMeaning, OutOfFuel> {
+        Ok(NameMeaning::Nothing(format!("there is no tool {name}")))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use oxc::allocator::{Allocator, ArenaBox, ArenaVec, GetAllocator, TakeIn};
 use oxc::ast::ast::{
-    BindingPattern, ExportDefaultDeclarationKind, Expression, Function, FunctionType, ModuleExportName, Program,
+    BindingPattern, ExportDefaultDeclarationKind, Expression, FormalParameters, Function, FunctionType, Program,
     Statement, UnaryOperator, VariableDeclaration, VariableDeclarationKind, VariableDeclarator,
 };
 use oxc::ast::builder::AstBuilder;
@@ -10,7 +10,10 @@ use oxc::semantic::SymbolId;
 use oxc::span::{GetSpan, SPAN, Span};
 
 use crate::diagnostic::SourceError;
-use crate::outline::{Outline, no_modules};
+use crate::outline::{Outline, export_name, no_modules};
+
+/// The argument of an entry function. `this` is the global object, where the sandbox puts it.
+pub(crate) const ARGUMENT: &str = "this.default";
 
 /// Rewrites a program without types into a function body, and yields the JavaScript to run after it.
 pub(crate) fn install<'a>(
@@ -51,7 +54,39 @@ enum Default {
     /// A top-level name.
     Name(String),
     /// An expression, kept under [`FunctionBody::result_name`].
-    Kept,
+    Kept(EntryArgument),
+}
+
+/// Whether an entry function takes an argument: an object with the tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EntryArgument {
+    Passed,
+    None,
+}
+
+impl EntryArgument {
+    /// A parameter with a value of its own gets none, unless it takes the object apart.
+    fn of_parameters(parameters: &FormalParameters<'_>) -> EntryArgument {
+        match parameters.items.first() {
+            Some(first) if first.initializer.is_none() || first.pattern.is_object_pattern() => EntryArgument::Passed,
+            _ => EntryArgument::None,
+        }
+    }
+
+    fn of(expression: &Expression<'_>) -> EntryArgument {
+        match expression {
+            Expression::ArrowFunctionExpression(arrow) => EntryArgument::of_parameters(&arrow.params),
+            Expression::FunctionExpression(function) => EntryArgument::of_parameters(&function.params),
+            _ => EntryArgument::None,
+        }
+    }
+
+    fn javascript(self) -> &'static str {
+        match self {
+            EntryArgument::Passed => ARGUMENT,
+            EntryArgument::None => "",
+        }
+    }
 }
 
 /// A function at the top level.
@@ -59,13 +94,14 @@ struct TopLevelFunction {
     name: String,
     symbol: SymbolId,
     span: Span,
+    argument: EntryArgument,
 }
 
 impl<'a> FunctionBody<'a> {
     /// Adds a top-level statement, as it is inside a function: without imports and exports.
     fn add(&mut self, statement: Statement<'a>) -> Result<(), SourceError> {
         match statement {
-            // One that is needed has been refused.
+            // The outline has them.
             Statement::ImportDeclaration(_) => {}
             Statement::ExportAllDeclaration(export) => {
                 return Err(SourceError::at(export.span.start, no_modules(&["*"], export.source.value.as_str())));
@@ -136,6 +172,7 @@ impl<'a> FunctionBody<'a> {
 
     /// Evaluates what may turn out to be the program where it stands, to be started at the end.
     fn keep(&mut self, expression: Expression<'a>, span: Span) {
+        self.default = Some(Default::Kept(EntryArgument::of(&expression)));
         let name = self.build.allocator().alloc_str(&self.result_name);
         let declarator = VariableDeclarator::new(
             span,
@@ -152,20 +189,19 @@ impl<'a> FunctionBody<'a> {
             false,
             &self.build,
         ));
-        self.default = Some(Default::Kept);
     }
 
     /// Decides what runs after the last statement.
     fn start(&mut self, outline: &Outline) -> Result<String, SourceError> {
         let functions = self.top_level_functions();
         match self.default.take() {
-            Some(Default::Kept) => return Ok(call_or_value(&self.result_name)),
+            Some(Default::Kept(argument)) => return Ok(call_or_value(&self.result_name, argument)),
             Some(Default::Name(name)) => {
-                let runs_itself = functions
-                    .iter()
-                    .any(|function| function.name == name && outline.is_used_outside(function.symbol, function.span));
+                let function = functions.iter().find(|function| function.name == name);
+                let runs_itself = function.is_some_and(|it| outline.is_used_outside(it.symbol, it.span));
                 if !runs_itself {
-                    return Ok(call_or_value(&name));
+                    let argument = function.map_or(EntryArgument::None, |function| function.argument);
+                    return Ok(call_or_value(&name, argument));
                 }
             }
             None => {}
@@ -174,7 +210,7 @@ impl<'a> FunctionBody<'a> {
             return Ok(String::new());
         }
         if let Some(entry) = find_entry(&functions, outline) {
-            return Ok(format!("return {}();\n", entry.name));
+            return Ok(format!("return {}({});\n", entry.name, entry.argument.javascript()));
         }
         if let Some(first) = functions.first()
             && self.statements.iter().all(only_declares_functions)
@@ -200,9 +236,10 @@ impl<'a> FunctionBody<'a> {
                 let span = statement.span;
                 let after = self.statements.split_off(index + 1);
                 self.statements.truncate(index);
+                let argument = EntryArgument::of(&expression);
                 self.keep(expression, span);
                 self.statements.extend(after);
-                call_or_value(&self.result_name)
+                call_or_value(&self.result_name, argument)
             }
             statement => {
                 return_value(statement, &self.build);
@@ -220,6 +257,7 @@ impl<'a> FunctionBody<'a> {
                         name: id.name.to_string(),
                         symbol: id.symbol_id(),
                         span: function.span,
+                        argument: EntryArgument::of_parameters(&function.params),
                     }));
                 }
                 Statement::VariableDeclaration(declaration) => {
@@ -236,9 +274,12 @@ fn declared_functions(declaration: &VariableDeclaration<'_>) -> impl Iterator<It
     declaration.declarations.iter().filter_map(|declarator| {
         let init = declarator.init.as_ref().filter(|init| init.is_function())?;
         match &declarator.id {
-            BindingPattern::BindingIdentifier(id) => {
-                Some(TopLevelFunction { name: id.name.to_string(), symbol: id.symbol_id.get()?, span: init.span() })
-            }
+            BindingPattern::BindingIdentifier(id) => Some(TopLevelFunction {
+                name: id.name.to_string(),
+                symbol: id.symbol_id.get()?,
+                span: init.span(),
+                argument: EntryArgument::of(init),
+            }),
             _ => None,
         }
     })
@@ -318,8 +359,9 @@ fn return_last_value<'a>(statements: &mut [Statement<'a>], build: &AstBuilder<'a
     }
 }
 
-fn call_or_value(name: &str) -> String {
-    format!("return typeof {name} === \"function\" ? {name}() : {name};\n")
+fn call_or_value(name: &str, argument: EntryArgument) -> String {
+    let argument = argument.javascript();
+    format!("return typeof {name} === \"function\" ? {name}({argument}) : {name};\n")
 }
 
 fn unused_name(source: &str) -> String {
@@ -327,12 +369,4 @@ fn unused_name(source: &str) -> String {
     let suffix = |(at, _): (usize, &str)| source[at + NAME.len()..].bytes().take_while(|&byte| byte == b'_').count();
     let taken = source.match_indices(NAME).map(suffix).max();
     NAME.to_owned() + &"_".repeat(taken.map_or(0, |longest| longest + 1))
-}
-
-fn export_name<'n>(name: &'n ModuleExportName<'_>) -> &'n str {
-    match name {
-        ModuleExportName::IdentifierName(name) => name.name.as_str(),
-        ModuleExportName::IdentifierReference(name) => name.name.as_str(),
-        ModuleExportName::StringLiteral(name) => name.value.as_str(),
-    }
 }

@@ -15,9 +15,10 @@ use oxc::transformer::{TransformOptions, Transformer};
 use crate::diagnostic::{Diagnostic, SourceError};
 use crate::entry;
 use crate::fence::{self, CodeBlock};
+use crate::language::other_language;
 use crate::nesting;
 use crate::outline::Outline;
-use crate::position::BYTE_ORDER_MARK;
+use crate::position::{BYTE_ORDER_MARK, SourcePosition};
 use crate::source_map::{Mark, Utf16Position, marks};
 
 // The body starts on a line of its own, because the engine's columns are off by one on the first.
@@ -36,6 +37,7 @@ pub(crate) struct CompiledScript {
     pub(crate) javascript: String,
     /// By name, with the offset of the first call.
     pub(crate) unknown_calls: Vec<(String, usize)>,
+    pub(crate) free_names: Vec<String>,
     /// Sorted by generated position; empty without [`Mapping::With`].
     pub(crate) marks: Vec<Mark>,
 }
@@ -57,13 +59,20 @@ impl CompileError {
 
 pub(crate) fn compile(source: &str, mapping: Mapping) -> Result<CompiledScript, Diagnostic> {
     let diagnose = |error: SourceError| Diagnostic::of(error, source);
+    let explain = |error: SourceError, code: &str| match other_language(code) {
+        Some(language) => {
+            let message = format!("this is {language}; write the program in TypeScript or JavaScript");
+            diagnose(SourceError { message, ..error })
+        }
+        None => diagnose(error),
+    };
     let blocks = fence::blocks(source);
     let starts_fenced = blocks.first().is_some_and(|block| source[..block.opening].trim_matches(is_blank).is_empty());
     if !starts_fenced {
         match compile_whole(source, mapping, &blocks) {
             Ok(compiled) => return Ok(compiled),
             Err(CompileError::Program(error)) => return Err(diagnose(error)),
-            Err(CompileError::Syntax(error)) if blocks.is_empty() => return Err(diagnose(error)),
+            Err(CompileError::Syntax(error)) if blocks.is_empty() => return Err(explain(error, source)),
             Err(CompileError::Syntax(_)) => {}
         }
     }
@@ -82,8 +91,11 @@ pub(crate) fn compile(source: &str, mapping: Mapping) -> Result<CompiledScript, 
         }));
     }
     let content = blocks.first().map_or(0..source.len(), |block| block.content.clone());
-    compile_text(&fence::blank_outside(source, &content), mapping, &[])
-        .map_err(|refusal| diagnose(refusal.into_error()))
+    let code = fence::blank_outside(source, &content);
+    compile_text(&code, mapping, &[]).map_err(|refusal| match refusal {
+        CompileError::Syntax(error) => explain(error, &source[content.clone()]),
+        CompileError::Program(error) => diagnose(error),
+    })
 }
 
 fn is_blank(c: char) -> bool {
@@ -121,7 +133,8 @@ fn compile_on_this_stack(text: &str, mapping: Mapping, blocks: &[CodeBlock]) -> 
             message: "the program is empty; send TypeScript that returns its result".into(),
         }));
     }
-    let (unknown_calls, start) = rewrite(&allocator, &mut program).map_err(CompileError::Program)?;
+    let (outline, start) = rewrite(&allocator, &mut program).map_err(CompileError::Program)?;
+    let imports = &outline.imports;
 
     let printed = Codegen::new()
         .with_options(CodegenOptions {
@@ -136,10 +149,20 @@ fn compile_on_this_stack(text: &str, mapping: Mapping, blocks: &[CodeBlock]) -> 
             let original = Utf16Position { line: token.get_src_line(), column: token.get_src_col() };
             (generated, original)
         });
-        marks(places, text, &printed.code, PROLOGUE.lines().count() as u32)
+        let lines_before = PROLOGUE.lines().count() as u32;
+        let of_imports = (lines_before + 1..)
+            .zip(imports)
+            .map(|(line, import)| Mark { generated: SourcePosition { line, column: 1 }, offset: import.offset });
+        let of_body = marks(places, text, &printed.code, lines_before + imports.len() as u32);
+        of_imports.chain(of_body).collect()
     });
-    let javascript = [PROLOGUE, &unescape_script_tags(&printed.code, text), &start, EPILOGUE].concat();
-    Ok(CompiledScript { javascript, unknown_calls, marks })
+    let imports: String = imports.iter().map(|import| import.javascript.as_str()).collect();
+    let javascript = [PROLOGUE, &imports, &unescape_script_tags(&printed.code, text), &start, EPILOGUE].concat();
+    let Outline { unknown_calls, mut free_names, .. } = outline;
+    let has_imports = !imports.is_empty();
+    free_names.extend(has_imports.then(|| "import".to_owned()));
+    free_names.extend(start.contains(entry::ARGUMENT).then(|| "default".to_owned()));
+    Ok(CompiledScript { javascript, unknown_calls, free_names, marks })
 }
 
 /// Whether the parser read a code fence as template literals, as in `Program:` with a fence below it.
@@ -190,10 +213,7 @@ fn is_nameless_function(error: &OxcDiagnostic, program: &Program<'_>) -> bool {
 }
 
 /// Turns the program into a function body without types.
-fn rewrite<'a>(
-    allocator: &'a Allocator,
-    program: &mut Program<'a>,
-) -> Result<(Vec<(String, usize)>, String), SourceError> {
+fn rewrite<'a>(allocator: &'a Allocator, program: &mut Program<'a>) -> Result<(Outline, String), SourceError> {
     let (outline, scoping) = {
         let analysed = SemanticBuilder::new()
             .with_build_nodes(true)
@@ -212,7 +232,7 @@ fn rewrite<'a>(
         return Err(source_error(error));
     }
     let start = entry::install(program, &outline, allocator)?;
-    Ok((outline.unknown_calls, start))
+    Ok((outline, start))
 }
 
 fn errors(diagnostics: &Diagnostics) -> impl Iterator<Item = &OxcDiagnostic> {

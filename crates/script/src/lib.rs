@@ -6,7 +6,7 @@
 //! result. Where that is not possible it explains why in a [`Diagnostic`], with positions in the text the model wrote.
 //!
 //! The crate runs nothing, checks no types and does no I/O. Modern JavaScript passes through unchanged. There are no
-//! modules, so imports are refused.
+//! modules: an `import` becomes a question to the sandbox, which knows the tools.
 //!
 //! Start reading at [`prepare`].
 
@@ -15,9 +15,11 @@
 mod diagnostic;
 mod entry;
 mod escapes;
+mod expression;
 mod fence;
 mod front_end;
 mod globals;
+mod language;
 mod nesting;
 mod outline;
 mod position;
@@ -25,6 +27,7 @@ mod source_map;
 
 pub use diagnostic::Diagnostic;
 pub use escapes::unescaped;
+pub use expression::{called_at, object_at};
 pub use globals::STANDARD_GLOBALS;
 pub use position::{SourcePosition, code_frame};
 pub use source_map::SourceMap;
@@ -41,6 +44,10 @@ pub struct PreparedScript {
     /// Names that the program calls though nothing in it declares, assigns or tests them and they
     /// are not [`STANDARD_GLOBALS`]; sorted and unique.
     pub unknown_calls: Vec<UnknownCall>,
+    /// All names that the program reads though nothing in it declares, assigns or tests them and they
+    /// are not [`STANDARD_GLOBALS`]. Also `import`, a function that the script needs where the program imports, and
+    /// `default`, the argument of its entry function.
+    pub free_names: Vec<String>,
 }
 
 /// A call of a function that the host has to define.
@@ -68,5 +75,5 @@ pub fn prepare(source: &str) -> Result<PreparedScript, Diagnostic> {
         .map(|(name, offset)| UnknownCall { name, at: cursor.advance_to(offset) })
         .collect();
     unknown_calls.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    Ok(PreparedScript { javascript: compiled.javascript, unknown_calls })
+    Ok(PreparedScript { javascript: compiled.javascript, unknown_calls, free_names: compiled.free_names })
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use oxc::ast::AstKind;
 use oxc::ast::ast::{
-    Expression, IdentifierReference, ImportDeclaration, ImportDeclarationSpecifier, Statement, TSModuleReference,
-    UnaryOperator,
+    Expression, IdentifierReference, ImportDeclaration, ImportDeclarationSpecifier, ModuleExportName, Statement,
+    TSModuleReference, UnaryOperator,
 };
 use oxc::semantic::{AstNode, Semantic, SymbolId};
 use oxc::span::{GetSpan, Span};
@@ -24,8 +24,21 @@ pub(crate) struct Outline {
     pub(crate) last_statement: Option<Span>,
     /// By name, with the offset of the first call.
     pub(crate) unknown_calls: Vec<(String, usize)>,
+    /// Names that nothing declares; sorted and unique.
+    pub(crate) free_names: Vec<String>,
+    /// What the program imports, in order.
+    pub(crate) imports: Vec<Import>,
     /// The first and the last use of each top-level name as a value, exports aside.
     uses: BTreeMap<SymbolId, (u32, u32)>,
+}
+
+/// An `import` of tools.
+#[derive(Debug)]
+pub(crate) struct Import {
+    /// Where the model wrote it.
+    pub(crate) offset: usize,
+    /// One line that declares the same names.
+    pub(crate) javascript: String,
 }
 
 impl Outline {
@@ -51,29 +64,14 @@ impl Outline {
                 _ => {}
             }
         }
+        outline.free_names = free_names.names.difference(&free_names.known).map(|name| (*name).to_owned()).collect();
         outline.unknown_calls = free_names.into_unknown_calls();
         for statement in body {
             if let Statement::ImportDeclaration(import) = statement {
-                Self::refuse_import(semantic, import)?;
+                outline.imports.extend(read_import(semantic, import));
             }
         }
         Ok(outline)
-    }
-
-    /// Refuses an import unless it is of types only, which TypeScript drops too.
-    fn refuse_import(semantic: &Semantic<'_>, import: &ImportDeclaration<'_>) -> Result<(), SourceError> {
-        let specifiers: Vec<_> = import.specifiers.iter().flatten().collect();
-        let is_of_types = |specifier: &&ImportDeclarationSpecifier<'_>| {
-            let marked =
-                matches!(specifier, ImportDeclarationSpecifier::ImportSpecifier(named) if named.import_kind.is_type());
-            let mut uses = semantic.scoping().get_resolved_references(specifier.local().symbol_id()).peekable();
-            marked || (uses.peek().is_some() && uses.all(|reference| !reference.is_value()))
-        };
-        if import.import_kind.is_type() || (!specifiers.is_empty() && specifiers.iter().all(is_of_types)) {
-            return Ok(());
-        }
-        let names: Vec<_> = specifiers.iter().map(|specifier| specifier.local().name.as_str()).collect();
-        Err(SourceError::at(import.span.start, no_modules(&names, import.source.value.as_str())))
     }
 
     /// Whether the program uses a top-level name anywhere but within `own`.
@@ -95,7 +93,9 @@ impl Outline {
         }
         let parent = semantic.nodes().parent_kind(node.id());
         match reference.symbol_id() {
-            None if reference.is_write() => _ = free_names.known.insert(name.name.as_str()),
+            None if reference.is_write() => {
+                free_names.known.insert(name.name.as_str());
+            }
             None => free_names.add(name, parent),
             Some(symbol) => {
                 let exported = matches!(parent, AstKind::ExportSpecifier(_) | AstKind::ExportDefaultDeclaration(_));
@@ -106,6 +106,56 @@ impl Outline {
                 }
             }
         }
+    }
+}
+
+/// The same names, taken from the sandbox. `None` if only types are imported, which TypeScript drops too.
+fn read_import(semantic: &Semantic<'_>, import: &ImportDeclaration<'_>) -> Option<Import> {
+    let is_of_types = |specifier: &ImportDeclarationSpecifier<'_>| {
+        let marked =
+            matches!(specifier, ImportDeclarationSpecifier::ImportSpecifier(named) if named.import_kind.is_type());
+        let mut uses = semantic.scoping().get_resolved_references(specifier.local().symbol_id()).peekable();
+        marked || (uses.peek().is_some() && uses.all(|reference| !reference.is_value()))
+    };
+    if import.import_kind.is_type() {
+        return None;
+    }
+    let module = text_literal(import.source.value.as_str());
+    let mut declared = Vec::new();
+    for specifier in import.specifiers.iter().flatten().filter(|specifier| !is_of_types(specifier)) {
+        let local = specifier.local().name.as_str();
+        declared.push(match specifier {
+            ImportDeclarationSpecifier::ImportSpecifier(named) => {
+                let name = text_literal(export_name(&named.imported));
+                format!("{{ {name}: {local} }} = globalThis.import({module})")
+            }
+            ImportDeclarationSpecifier::ImportDefaultSpecifier(_) => {
+                format!("{local} = globalThis.import({module}, {})", text_literal(local))
+            }
+            ImportDeclarationSpecifier::ImportNamespaceSpecifier(_) => format!("{local} = globalThis.import({module})"),
+        });
+    }
+    let javascript = match (declared.is_empty(), import.specifiers.is_some()) {
+        (false, _) => format!("const {};\n", declared.join(", ")),
+        (true, true) => return None,
+        // `import "module"`
+        (true, false) => format!("globalThis.import({module});\n"),
+    };
+    Some(Import { offset: import.span.start as usize, javascript })
+}
+
+/// A text as a literal of JavaScript.
+fn text_literal(text: &str) -> String {
+    let escaped = text.escape_default().to_string();
+    // Rust writes `\u{1f600}` like JavaScript, and escapes both quotes.
+    format!("\"{escaped}\"")
+}
+
+pub(crate) fn export_name<'n>(name: &'n ModuleExportName<'_>) -> &'n str {
+    match name {
+        ModuleExportName::IdentifierName(name) => name.name.as_str(),
+        ModuleExportName::IdentifierReference(name) => name.name.as_str(),
+        ModuleExportName::StringLiteral(name) => name.value.as_str(),
     }
 }
 
@@ -172,6 +222,8 @@ pub(crate) fn no_modules(names: &[&str], module: &str) -> String {
 /// Names that nothing in the program declares.
 #[derive(Default)]
 struct FreeNames<'a> {
+    /// All that are read.
+    names: BTreeSet<&'a str>,
     calls: BTreeMap<&'a str, u32>,
     /// Assigned or tested somewhere, so the program may get by without the host.
     known: BTreeSet<&'a str>,
@@ -182,6 +234,9 @@ struct FreeNames<'a> {
 impl<'a> FreeNames<'a> {
     fn add(&mut self, name: &IdentifierReference<'a>, parent: AstKind<'a>) {
         let text = name.name.as_str();
+        if !globals::is_standard(text) {
+            self.names.insert(text);
+        }
         match parent {
             AstKind::UnaryExpression(unary) if unary.operator == UnaryOperator::Typeof => {
                 self.known.insert(text);

@@ -36,7 +36,7 @@ fn a_main_that_nobody_calls_is_called() {
     assert_eq!(body("export async function main() { return main.name }"), expected);
     assert_eq!(
         body("function main(): void; function main(a?: number): void { return; }"),
-        "function main(a) {\n\treturn;\n}\nreturn main();\n"
+        "function main(a) {\n\treturn;\n}\nreturn main(this.default);\n"
     );
     assert_eq!(body("const run = async () => 1;\nf();"), "const run = async () => 1;\nf();\nreturn run();\n");
     assert_eq!(
@@ -175,4 +175,32 @@ fn a_closing_fence_without_an_opening_one_is_left_out() {
     assert!(prepare("return 1;\n```\nand so on").is_err());
     let error = prepare("return 1 +;\n```").unwrap_err();
     assert_eq!((error.at.line, error.at.column), (1, 11), "{error}");
+}
+
+#[test]
+fn imports_ask_the_sandbox_for_the_tools() {
+    let source = "import type { T } from 't';\nimport a, { b as c, type U } from 'x/y';\nimport * as d from \"it's\";\nimport 'z';\nreturn [a, c, d]";
+    assert_eq!(
+        body(source),
+        "const a = globalThis.import(\"x/y\", \"a\"), { \"b\": c } = globalThis.import(\"x/y\");\n\
+         const d = globalThis.import(\"it\\'s\");\nglobalThis.import(\"z\");\nreturn [\n\ta,\n\tc,\n\td\n];\n"
+    );
+}
+
+#[test]
+fn an_entry_function_that_takes_an_argument_gets_the_tools() {
+    for (source, call) in [
+        ("async function main({ tools }) {}", "main(this.default)"),
+        ("async function main(ctx) {}", "main(this.default)"),
+        ("async function main({ a } = {}) {}", "main(this.default)"),
+        ("async function main(n = 1) {}", "main()"),
+        ("async function main(...all) {}", "main()"),
+        ("const main = async ({ codemode }) => 1", "main(this.default)"),
+        ("export default async function ({ codemode }) {}", "program(this.default)"),
+        ("export default async function f({ codemode }) {}", "f(this.default)"),
+        ("async ({ codemode }) => 1", "program(this.default)"),
+        ("async () => 1", "program()"),
+    ] {
+        assert!(body(source).contains(call), "{source}: {}", body(source));
+    }
 }

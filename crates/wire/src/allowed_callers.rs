@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use dacapo_replay::matches_pattern;
+use serde_json::{Map, Value, json};
 
 /// The client's tools by who may call them.
 #[derive(Debug, Default)]
@@ -84,6 +85,81 @@ impl ProgramDeclaration {
         }
     }
 }
+
+/// Who calls the tools of clients that do not say it, by the operator's choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DefaultCallers {
+    /// Programs only.
+    #[default]
+    Programs,
+    /// Programs, and the model itself.
+    Both,
+}
+
+impl DefaultCallers {
+    /// By its name in the configuration.
+    pub fn parse(text: &str) -> Option<DefaultCallers> {
+        match text {
+            "programs" => Some(DefaultCallers::Programs),
+            "both" => Some(DefaultCallers::Both),
+            _ => None,
+        }
+    }
+
+    /// Its name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            DefaultCallers::Programs => "programs",
+            DefaultCallers::Both => "both",
+        }
+    }
+}
+
+/// What holds for tools whose callers the client does not name.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CallerRules<'a> {
+    pub callers: DefaultCallers,
+    /// Patterns of names of tools that only the model calls.
+    pub direct_tools: &'a [String],
+}
+
+impl CallerRules<'_> {
+    /// The tools of a request with the callers that hold for them; `None` if that changes nothing.
+    pub(crate) fn marked(&self, body: &Map<String, Value>) -> Option<Map<String, Value>> {
+        if self.callers == DefaultCallers::Programs && self.direct_tools.is_empty() {
+            return None;
+        }
+        let mut body = body.clone();
+        let entries = body.get_mut("tools").and_then(Value::as_array_mut)?;
+        for entry in entries {
+            match entry.get_mut("tools").and_then(Value::as_array_mut) {
+                Some(members) => members.iter_mut().for_each(|member| self.mark(member)),
+                None => self.mark(entry),
+            }
+        }
+        Some(body)
+    }
+
+    /// Marks a function of the client that has no mark. Tools of providers have other types.
+    fn mark(&self, entry: &mut Value) {
+        let function = entry.get("function");
+        let name = function.and_then(|function| function.get("name")).or_else(|| entry.get("name"));
+        let Some(name) = name.and_then(Value::as_str) else { return };
+        let is_function = matches!(entry.get("type").and_then(Value::as_str), None | Some("function" | "custom"));
+        let has_mark = |value: &Value| value.get(ALLOWED_CALLERS).is_some_and(|callers| !callers.is_null());
+        if !is_function || has_mark(entry) || function.is_some_and(has_mark) {
+            return;
+        }
+        let is_direct = self.direct_tools.iter().any(|pattern| matches_pattern(pattern, name));
+        entry[ALLOWED_CALLERS] = match self.callers {
+            _ if is_direct => json!(["direct"]),
+            DefaultCallers::Both => json!(["direct", "programmatic"]),
+            DefaultCallers::Programs => return,
+        };
+    }
+}
+
+const ALLOWED_CALLERS: &str = "allowed_callers";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Callers {

@@ -41,6 +41,7 @@ mod unopened_states;
 mod usage;
 mod wire;
 
+pub use allowed_callers::{CallerRules, DefaultCallers};
 pub use applied_mode::{AppliedMode, OffReason};
 pub use call_digests::CallDigests;
 pub use client_wire::EntryAuthor;
@@ -59,14 +60,14 @@ pub use ids::{BASE62, GivenRecord, RunId};
 pub use model_history::ModelHistory;
 pub use model_message::{CallExtra, CallFormat, CallReply, ClientEcho, Intent, ModelCall, ModelMessage, SearchQuery};
 pub use plain_mode::StoredStates;
-pub use prompt::{ModelTools, PROMPT_VERSION, print_prompt};
+pub use prompt::{ModelTools, PROMPT_VERSION, prompt_variants};
 pub use provider_wire::{AuthHeader, ProviderCapabilities, StopSequences, StreamedDeltas, TextTools};
 pub use reasoning::Reasoning;
 pub use request::{BadRequest, CodeMode, CodeModeDefaults, ParsedRequest, ReadRequest, RequestReader};
 pub use seal::{RoundHeader, Sealer, Unsealed};
 pub use sealing_key::{SealingSecrets, UnsealError};
 pub use sse::{SseError, SseEvent, SseReader};
-pub use state::{CallRef, RunState};
+pub use state::{CallRef, RunState, StoredId};
 pub use tool_lists::{RequestBody, ToolLists};
 pub use turn::{
     CallsPerMessage, Delivery, ProgramMode, ResponsePrefs, StreamUsage, ToolChoice, ToolChoiceOverride, Turn,

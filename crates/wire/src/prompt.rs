@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use dacapo_catalog::{BYTES_PER_TOKEN, DeclaredTools, Function, ToolIndex};
-use dacapo_replay::Toolbox;
+use dacapo_replay::{Tool, Toolbox};
 use serde_json::{Map, Value, json};
 
 use crate::allowed_callers::{LaterTools, Toolsets};
@@ -20,11 +20,18 @@ pub(crate) const SEARCH: &str = "search";
 const EXECUTE_ALTERNATIVE: &str = "execute_program";
 pub(crate) const SEARCH_ALTERNATIVE: &str = "search_functions";
 
-const RULES: &str = "\
+const PURPOSE: &str = "\
 Runs a TypeScript program that calls functions, and answers with what it returns. This is the only way to call them.
-- Write the body of an async function: `await` the calls and `return` only what you need to see (`console.log` comes back too). Filter, join and compute in the program. Do the whole task in one, with `Promise.all` for independent calls.
-- Each function takes one object. A failed call throws a ToolError; some tools return text that begins with \"Error\" instead.
-- No network, files or imports. After an error correct the program and run it again: completed calls are not executed twice, unless you pass `{fresh: true}` as the second argument.
+";
+/// Where the model may call the functions itself too.
+const PURPOSE_BESIDE_TOOLS: &str = "\
+Runs a TypeScript program that calls functions, and answers with what it returns. Use it for several calls, loops and large answers; for a single small call use the tool itself.
+";
+
+const RULES: &str = "\
+- Write the body of an async function: `await` every call and `return` only what you need to see (`console.log` comes back too). Filter, join and compute in the program. Do the whole task in one, with `Promise.all` for independent calls.
+- Each function takes one object; names are exact. Answers are parsed already. Where a type is `unknown`, look at one answer first. A failed call throws a ToolError; some tools return text that begins with \"Error\" instead.
+- `store(name, value)` keeps a value for your later programs, `load(name)` gives it back. No network, files or imports. After an error correct the program and run it again: completed calls are not executed twice, unless you pass `{fresh: true}` as the second argument.
 ";
 
 const LATER: &str = "- Tools that are added in the conversation, such as those that tool_search finds, are no functions: call them directly.\n";
@@ -33,6 +40,8 @@ const DECLARED: &str = "The functions:\n";
 const SEARCHED: &str = "The functions are too many to declare. Find those that you need with `{search}`, which answers with their declarations, before you write the program; in a program, `await search(\"what it should do\")` and `await describe(\"name\")` do the same.\n";
 
 const MORE: &str = "More functions are not declared here. Find those that you need with `{search}`, which answers with their declarations; in a program, `await search(\"what it should do\")` and `await describe(\"name\")` do the same.\n";
+
+const SHARED: &str = "Your other tools are functions here too, with the same arguments: ";
 
 const SEARCH_DESCRIPTION: &str = "\
 Finds functions for `{execute}` by what they do, and answers with their TypeScript declarations. Ask for all that the task needs at once: one query for each step of it.";
@@ -47,6 +56,8 @@ const NAMES_BYTES_MIN: usize = 3_000;
 pub struct ModelTools {
     toolbox: Arc<Toolbox>,
     declared: Arc<DeclaredTools>,
+    /// Functions that are tools of the model too, which declares them.
+    shared: BTreeSet<ToolIndex>,
     /// For the names of functions that are not declared.
     names_bytes_max: usize,
     /// Tools that the model may call directly.
@@ -91,15 +102,17 @@ impl ModelTools {
         let bytes_max = declarations_tokens_max.saturating_mul(BYTES_PER_TOKEN);
         let names_bytes_max = (bytes_max / NAMES_SHARE).max(NAMES_BYTES_MIN);
         let functions = toolbox.catalog().functions();
-        let offered: Vec<ToolIndex> = functions.iter().map(|function| function.tool).collect();
-        let offered: Vec<ToolIndex> =
-            offered.into_iter().filter(|tool| !deferred.contains(&(tool.0 as usize))).collect();
+        let is_shared = |tool: &ToolIndex| direct.contains(toolbox.catalog().qualified_name(*tool));
+        let shared: BTreeSet<ToolIndex> = functions.iter().map(|function| function.tool).filter(is_shared).collect();
+        let offered = functions.iter().map(|function| function.tool).filter(|tool| !shared.contains(tool));
+        let offered: Vec<ToolIndex> = offered.filter(|tool| !deferred.contains(&(tool.0 as usize))).collect();
         let declared = toolbox.declarations().within(&offered, bytes_max, names_bytes_max);
-        let is_whole = declared.tools.len() == functions.len();
+        let is_whole = declared.tools.len() + shared.len() == functions.len();
         ModelTools {
             execute: free_name(EXECUTE, EXECUTE_ALTERNATIVE),
             search: (!is_whole).then(|| free_name(SEARCH, SEARCH_ALTERNATIVE)),
             declared,
+            shared,
             names_bytes_max,
             toolbox,
             direct,
@@ -146,6 +159,7 @@ impl ModelTools {
             execute: EXECUTE,
             search: None,
             declared: empty.declarations().within(&[], 0, 0),
+            shared: BTreeSet::new(),
             names_bytes_max: 0,
             toolbox: empty,
             direct: BTreeSet::new(),
@@ -224,11 +238,12 @@ impl ModelTools {
         if !self.is_on() {
             return Vec::new();
         }
-        let mut description = RULES.to_owned();
+        let purpose = if self.shared.is_empty() { PURPOSE } else { PURPOSE_BESIDE_TOOLS };
+        let mut description = [purpose, RULES, &self.example()].concat();
         if self.later_tools == LaterTools::Direct {
             description.push_str(LATER);
         }
-        let has_declarations = self.search.is_none() || !self.declared.tools.is_empty();
+        let has_declarations = !self.declared.tools.is_empty() || self.search.is_none() && self.shared.is_empty();
         if has_declarations {
             description.push_str(DECLARED);
             description.push_str(&self.declared.text);
@@ -237,6 +252,13 @@ impl ModelTools {
             let hint = if has_declarations { MORE } else { SEARCHED };
             description.push_str(&hint.replace("{search}", search));
             description.push_str(&self.others());
+        }
+        if !self.shared.is_empty() {
+            let functions =
+                self.shared.iter().map(|tool| self.toolbox.catalog().functions()[tool.0 as usize].expression());
+            description.push_str(SHARED);
+            description.push_str(&functions.collect::<Vec<_>>().join(", "));
+            description.push('\n');
         }
         let code = json!({"type": "string", "description": "The program: the body of an async TypeScript function."});
         let execute = json!({"type": "object", "properties": {"code": code}, "required": ["code"], "additionalProperties": false});
@@ -252,12 +274,25 @@ impl ModelTools {
         tools
     }
 
+    /// Two lines that call one of the functions, so that the model sees `await` and `return` with a name that exists.
+    fn example(&self) -> String {
+        let catalog = self.toolbox.catalog();
+        let required = |tool: &Tool| tool.input_schema["required"].as_array().map_or(0, Vec::len);
+        let is_simple = |it: &&Function| (1..=2).contains(&required(&catalog.tools()[it.tool.0 as usize]));
+        let simple = catalog.functions().iter().find(is_simple);
+        let Some(function) = simple.or_else(|| catalog.functions().first()) else { return String::new() };
+        let arguments = example_arguments(&catalog.tools()[function.tool.0 as usize].input_schema);
+        format!("For example:\nconst answer = await {}({arguments});\nreturn answer;\n", function.expression())
+    }
+
     /// The functions that are not declared, by namespace: with a few words about each if there is room, else as many
     /// names as there is room for.
     fn others(&self) -> String {
         let declared: BTreeSet<ToolIndex> = self.declared.tools.iter().copied().collect();
         let functions = self.toolbox.catalog().functions().iter();
-        let mut functions: Vec<&Function> = functions.filter(|function| !declared.contains(&function.tool)).collect();
+        let mut functions: Vec<&Function> = functions
+            .filter(|function| !declared.contains(&function.tool) && !self.shared.contains(&function.tool))
+            .collect();
         functions.sort_by_key(|function| (&function.namespace, &function.identifier));
         let namespaces: Vec<&[&Function]> = functions.chunk_by(|a, b| a.namespace == b.namespace).collect();
         let bytes_of_names: usize = functions.iter().map(|function| function.identifier.len() + ", ".len()).sum();
@@ -326,12 +361,41 @@ fn names(functions: &[&Function], bytes_max: usize) -> String {
     line
 }
 
-/// The prompt with placeholders for the tools, for people to read.
-pub fn print_prompt() -> String {
-    format!(
-        "prompt version {PROMPT_VERSION}\n\n── {EXECUTE}, when the declarations fit\n{RULES}{DECLARED}<declarations>\n\n── {EXECUTE}, when only some fit, or the client defers some of them\n{RULES}{DECLARED}<declarations>\n{}<names>\n\n── {EXECUTE}, when none fits\n{RULES}{}<names>\n\n── {SEARCH}, when they are not all declared\n{}\n",
-        MORE.replace("{search}", SEARCH),
-        SEARCHED.replace("{search}", SEARCH),
-        SEARCH_DESCRIPTION.replace("{execute}", EXECUTE),
-    )
+/// The required arguments of a tool, with values that stand for any.
+fn example_arguments(schema: &Value) -> String {
+    let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
+    let fields = required.iter().filter_map(Value::as_str).map(|name| {
+        let value = match schema["properties"][name]["type"].as_str() {
+            Some("number" | "integer") => "1",
+            Some("boolean") => "true",
+            Some("array") => "[…]",
+            Some("object") => "{ … }",
+            _ => "\"…\"",
+        };
+        let is_plain = name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+        let key = if is_plain { name.to_owned() } else { Value::from(name).to_string() };
+        format!("{key}: {value}")
+    });
+    let fields: Vec<String> = fields.collect();
+    if fields.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", fields.join(", ")) }
+}
+
+/// All that a model may be told, by when it is told it, with placeholders for the tools. For people to read.
+pub fn prompt_variants() -> Vec<(&'static str, String)> {
+    const EXAMPLE: &str = "For example:\nconst answer = await <function>({ … });\nreturn answer;\n";
+    let execute = |parts: &[&str]| [&[PURPOSE, RULES, EXAMPLE], parts].concat().concat();
+    let (more, searched) = (MORE.replace("{search}", SEARCH), SEARCHED.replace("{search}", SEARCH));
+    vec![
+        ("execute, when the declarations fit", execute(&[DECLARED, "<declarations>\n"])),
+        (
+            "execute, when only some fit, or the client defers some of them",
+            execute(&[DECLARED, "<declarations>\n", &more, "<names>\n"]),
+        ),
+        ("execute, when none fits", execute(&[&searched, "<names>\n"])),
+        (
+            "execute, when the model has the functions as tools too",
+            [PURPOSE_BESIDE_TOOLS, RULES, EXAMPLE, SHARED, "<names>\n"].concat(),
+        ),
+        ("search, when they are not all declared", SEARCH_DESCRIPTION.replace("{execute}", EXECUTE)),
+    ]
 }

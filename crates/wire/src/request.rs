@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dacapo_replay::{Toolbox, Toolboxes};
 use serde_json::{Map, Value};
 
-use crate::allowed_callers::{Extensions, ProgramDeclaration, ToolSplit};
+use crate::allowed_callers::{CallerRules, Extensions, ProgramDeclaration, ToolSplit};
 use crate::applied_mode::{AppliedMode, OffReason};
 use crate::client_wire::{Body, CallIds, ExplicitState, HistoryReading, ParamNames, ProgramHistory, RequestSurvey};
 use crate::conversation::{Conversation, ConversationItem};
@@ -98,6 +98,8 @@ pub struct RequestReader<'a> {
     /// The value of `x-dacapo-mode`.
     pub header: Option<CodeMode>,
     pub defaults: CodeModeDefaults,
+    /// Who may call tools whose callers the client does not name.
+    pub callers: CallerRules<'a>,
     pub sealer: &'a Sealer,
     pub stored: &'a StoredStates,
     /// Where states are noted that cannot be opened.
@@ -165,7 +167,9 @@ impl RequestReader<'_> {
         let is_declared = survey.declaration == ProgramDeclaration::Declared;
         let has_programs = survey.history == ProgramHistory::HasPrograms;
         let is_native = mode == CodeMode::Native && is_declared && origin == BodyOrigin::SameWire;
-        let split = client.0.split_tools(&body, survey.declaration)?;
+        let is_ruled = !is_declared && mode != CodeMode::Off;
+        let marked = is_ruled.then(|| self.callers.marked(&body)).flatten();
+        let split = client.0.split_tools(marked.as_ref().unwrap_or(&body), survey.declaration)?;
         let incompatible = self.incompatible_with_programs(client, &body);
         let needs_programs = has_programs || is_declared && mode != CodeMode::Off && !is_native;
         if let Some(key) = incompatible.filter(|_| needs_programs) {
@@ -199,7 +203,11 @@ impl RequestReader<'_> {
                 let parsed = ParsedRequest::Turn(Box::new(Turn { borrowed_tools: borrowed, ..turn }));
                 return Ok(ReadRequest { parsed, mode: AppliedMode::Off(reason) });
             }
-            let marked_tools = split.extensions;
+            // Marks of the operator are not in the body.
+            let marked_tools = match &marked {
+                Some(_) => client.0.split_tools(&body, survey.declaration)?.extensions,
+                None => split.extensions,
+            };
             let request = PlainRequest { body, survey, marked_tools, switch, borrowed };
             let parsed = self.without_code_mode(client, request)?;
             return Ok(ReadRequest { parsed, mode: AppliedMode::Off(reason) });

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use dacapo_catalog::Function;
-use dacapo_replay::{ArgsDigest, Call, CallIndex, Catalog, Program};
+use dacapo_replay::{ArgsDigest, Call, CallIndex, Catalog, Program, StoredValues};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -25,6 +25,8 @@ pub struct RunState {
     pub mentioned: Vec<String>,
     /// The record of completed calls that the program was given; `None` if it was empty.
     pub record: Option<GivenRecord>,
+    /// What earlier programs had stored when it began, if it loads values and there were any.
+    pub stored: Option<StoredId>,
     /// What the model had read when it wrote the program, if its provider says so.
     pub context: Option<ContextTokens>,
     /// The model's messages of this turn: searches, mistakes, programs without calls. The last one holds the program
@@ -33,6 +35,18 @@ pub struct RunState {
     /// Which call of the last message is the program.
     pub at: usize,
     pub code: String,
+}
+
+/// Stands for the values that earlier programs have stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredId(pub(crate) [u8; 8]);
+
+impl StoredId {
+    /// For a program with this code: `None` if it loads nothing, or there is nothing to load.
+    pub fn of(stored: &StoredValues, code: &str) -> Option<StoredId> {
+        let is_used = code.contains("load") && !stored.is_empty();
+        is_used.then(|| StoredId(stored.digest().first_chunk().copied().unwrap_or_default()))
+    }
 }
 
 /// Identifies a call of a program and its arguments.
@@ -61,6 +75,8 @@ struct StateHeader<'a> {
     mentioned: Vec<Cow<'a, str>>,
     #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
     record: Option<String>,
+    #[serde(rename = "v", default, skip_serializing_if = "Option::is_none")]
+    stored: Option<u64>,
     #[serde(rename = "u", default, skip_serializing_if = "Option::is_none")]
     context: Option<ContextTokens>,
     #[serde(rename = "p", default, skip_serializing_if = "is_zero")]
@@ -88,6 +104,7 @@ impl RunState {
             tools: [0; 8],
             mentioned: Vec::new(),
             record: None,
+            stored: None,
             context: None,
             model_messages: vec![model_message],
             at: 0,
@@ -150,6 +167,7 @@ impl RunState {
             tools: u64::from_le_bytes(self.tools),
             mentioned: self.mentioned.iter().map(|name| Cow::Borrowed(name.as_str())).collect(),
             record: self.record.as_ref().map(GivenRecord::to_string),
+            stored: self.stored.map(|StoredId(id)| u64::from_le_bytes(id)),
             context: self.context,
             at: self.at,
             model_messages,
@@ -180,6 +198,7 @@ impl RunState {
             tools: header.tools.to_le_bytes(),
             mentioned: header.mentioned.into_iter().map(Cow::into_owned).collect(),
             record,
+            stored: header.stored.map(|id| StoredId(id.to_le_bytes())),
             context: header.context,
             model_messages,
             at: header.at,

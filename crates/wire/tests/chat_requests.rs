@@ -29,6 +29,7 @@ fn turn_of(messages: &Value, stored: &StoredStates, unopened: &UnopenedStates) -
     let reader = RequestReader {
         tenant: "",
         provider: ProviderSide::CHAT,
+        callers: dacapo_wire::CallerRules::default(),
         header: None,
         defaults,
         sealer: &sealer,
@@ -52,6 +53,7 @@ fn sealed_id() -> String {
         tools: [0; 8],
         mentioned: Vec::new(),
         record: None,
+        stored: None,
         context: None,
         model_messages: vec![ModelMessage { calls: vec![call], ..ModelMessage::default() }],
         at: 0,

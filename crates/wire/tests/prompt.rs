@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dacapo_replay::Toolbox;
-use dacapo_wire::{ModelTools, print_prompt};
+use dacapo_wire::{ModelTools, PROMPT_VERSION, prompt_variants};
 
 const TOOLS: &str = r#"[
   {"name": "web_search", "description": "Searches the web.", "input_schema": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}},
@@ -24,7 +24,8 @@ fn told(declarations_tokens_max: usize) -> String {
 
 #[test]
 fn the_prompt_is_what_it_is() {
-    insta::assert_snapshot!("prompt", print_prompt());
+    let variants = prompt_variants().into_iter().map(|(when, text)| format!("── {when}\n{text}\n"));
+    insta::assert_snapshot!("prompt", format!("prompt version {PROMPT_VERSION}\n\n{}", variants.collect::<String>()));
     insta::assert_snapshot!("declared", told(1_000));
     insta::assert_snapshot!("searched", told(10));
 }

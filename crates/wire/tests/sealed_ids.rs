@@ -68,6 +68,7 @@ fn state(code: &str) -> RunState {
         tools: [7, 1, 129, 30, 4, 255, 0, 66],
         mentioned: Vec::new(),
         record: None,
+        stored: None,
         context: None,
         model_messages: vec![ModelMessage { calls, ..ModelMessage::default() }],
         at: 0,

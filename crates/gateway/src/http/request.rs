@@ -85,13 +85,15 @@ impl GatewayServer {
         let stored = self.stored_states(client, &tenant, json, observer).await?;
         let tenant = Tenant { name: tenant, sealer: sealer.clone(), stored_turn };
         let defaults = gateway.defaults(&model);
+        let model_name = model.clone();
         let reader = Arc::clone(gateway);
         let name = Arc::clone(&tenant.name);
         let unopened = Arc::clone(unopened);
         let parsed = off_thread(request_body, body.len(), move |request_body| {
             let toolboxes = &reader.toolboxes;
             let (sealer, stored, unopened) = (&sealer, &stored, &*unopened);
-            RequestReader { provider, header, defaults, sealer, stored, unopened, toolboxes, tenant: &name }
+            let callers = reader.caller_rules(&model_name);
+            RequestReader { provider, header, defaults, callers, sealer, stored, unopened, toolboxes, tenant: &name }
                 .read_body(client, request_body)
         });
         let ReadRequest { mut parsed, mode } =

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dacapo_replay::{CompletedCall, Program, StepRequest, Toolbox};
 use dacapo_wire::{
-    ClientSide, Conversation, ConversationItem, EntryAuthor, ParsedRequest, ProgramBlock, ProgramMode, ProviderSide,
-    RequestReader, StoredStates, ToolChoiceOverride, Turn, UnopenedReason, UnopenedStates, Wire,
+    CallerRules, ClientSide, Conversation, ConversationItem, EntryAuthor, ParsedRequest, ProgramBlock, ProgramMode,
+    ProviderSide, RequestReader, StoredStates, ToolChoiceOverride, Turn, UnopenedReason, UnopenedStates, Wire,
 };
 use serde_json::{Map, Value, json};
 
@@ -89,6 +89,7 @@ impl Inspection<'_> {
                 provider,
                 header: None,
                 defaults: self.defaults,
+                callers: CallerRules::default(),
                 sealer: &sealer,
                 stored: &StoredStates::default(),
                 unopened: &unopened,

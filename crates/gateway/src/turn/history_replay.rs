@@ -1,17 +1,19 @@
 //! Replaying the programs of a history, so that the model is shown their results.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dacapo_replay::{
     Answer, Call, Catalog, CompletedCall, ErrorKind, HandedOutCall, Journal, Limits, LogLevel, LogLine, MadeCall,
     Outcome, Program, RecordedOutcome, SearchAnswer, SearchResults, ShouldContinue, Step, StepError, StepRequest,
-    Stepper, Toolbox,
+    Stepper, StoredValues, ToolShape, Toolbox,
 };
+use dacapo_runner::truncate_json;
 use dacapo_wire::{
     CallDigests, CallReply, ClientSide, Conversation, ConversationItem, EntryAuthor, HistoryGap, Intent, ModelHistory,
-    ModelMessage, ModelTools, ProgramBlock, RoundHeader, SearchQuery, SentCall, SentOutcome,
+    ModelMessage, ModelTools, ProgramBlock, RoundHeader, SearchQuery, SentCall, SentOutcome, StoredId,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::embeddings::Embeddings;
 use crate::observe::ProgramEnd;
@@ -67,6 +69,10 @@ pub(crate) struct Inherited {
     /// Calls of programs that failed or were abandoned since the model's last answer to the user, oldest first. The next
     /// program does not execute them again.
     pub record: Vec<CompletedCall>,
+    /// What the programs before keep for later ones.
+    pub stored: StoredValues,
+    /// Functions whose answers the model has been told the shape of.
+    pub shapes: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -80,20 +86,33 @@ pub(crate) struct FinishedProgram {
 
 /// What running a program led to.
 pub(super) enum ProgramRun {
-    Paused(Vec<Call>),
+    Paused {
+        calls: Vec<Call>,
+        /// What is kept so far.
+        stored: StoredValues,
+    },
     Finished {
         /// The result as the model reads it.
         shown: Value,
         end: ProgramEnd,
         /// Completed calls that a later program may reuse.
         record: Vec<CompletedCall>,
+        /// What is kept for later programs.
+        stored: StoredValues,
+        /// What answers looked like, for [`show_shapes`].
+        shapes: Vec<ToolShape>,
     },
 }
 
 const NO_RESULT: &str = "the program returned no value; `return` what you need to see";
 const REUSED: &str = "the calls in `reused` were completed by an earlier program and not executed again; to execute one again, pass {fresh: true} as its second argument";
-/// How much of the logs the model reads.
-const LOG_BYTES_SHOWN_MAX: usize = 8 << 10;
+const CUT: &str = "to see what is missing, return less: filter or count in the program";
+/// Stands for any program that loads values.
+const LOADS: &str = "load";
+/// How much of the shapes of answers the model reads with one result.
+const SHAPES_CHARS_MAX: usize = 2_000;
+/// How much the model reads of what a program wrote and returned.
+const OUTPUT_CHARS_MAX: usize = 100_000;
 /// How much of the answers of an abandoned program the model reads.
 const ANSWER_BYTES_SHOWN_MAX: usize = 24 << 10;
 const TOO_SLOW: &str = "running it again took too long";
@@ -137,7 +156,7 @@ impl HistoryReplay<'_> {
                 ConversationItem::Program(block) => {
                     let is_last = at + 1 == items.len();
                     let position = if is_last && !block.is_closed() { Position::Last } else { Position::Earlier };
-                    match self.write_program(block, position, inherited.record, history)? {
+                    match self.write_program(block, position, inherited, history)? {
                         HistoryEnd::Model(of_program) => {
                             inherited = of_program;
                             if self.is_interrupted(block, items.get(at + 1)) {
@@ -175,13 +194,15 @@ impl HistoryReplay<'_> {
         &self,
         block: &ProgramBlock,
         position: Position,
-        record: Vec<CompletedCall>,
+        inherited: Inherited,
         history: &mut ModelHistory,
     ) -> Result<HistoryEnd, StepError> {
         let state = &block.state;
         let Some((waiting, before)) = state.model_messages.split_last() else {
-            return Ok(HistoryEnd::Model(Inherited { finished: None, record }));
+            return Ok(HistoryEnd::Model(Inherited { finished: None, ..inherited }));
         };
+        let Inherited { record, mut stored, shapes: mut shown_shapes, .. } = inherited;
+        let has_lost_values = state.stored.is_some_and(|id| StoredId::of(&stored, LOADS) != Some(id));
         // A program goes on only with the record that it began with. If calls of it are gone, others would be executed
         // that the journal knows nothing of.
         let mut cut = Vec::new();
@@ -200,12 +221,13 @@ impl HistoryReplay<'_> {
         let tools = self.tools_of(block);
         for (at, message) in before.iter().enumerate() {
             let replies = self.replies(message, |code| {
-                let shown = match self.run_with(&tools, state.program(at, code), &Journal::default(), &given) {
-                    Ok(ProgramRun::Finished { shown, record, .. }) => {
-                        given = record;
+                let shown = match self.run_with(&tools, state.program(at, code), &Journal::default(), &given, &stored) {
+                    Ok(ProgramRun::Finished { mut shown, record, stored: kept, shapes, end }) => {
+                        (given, stored) = (record, kept);
+                        show_shapes(&mut shown, &shapes, end, &mut shown_shapes);
                         shown
                     }
-                    Ok(ProgramRun::Paused(_)) => abandoned("it now makes calls that it did not make then"),
+                    Ok(ProgramRun::Paused { .. }) => abandoned("it now makes calls that it did not make then"),
                     Err(_) => abandoned(TOO_SLOW),
                 };
                 shown.to_string()
@@ -213,36 +235,51 @@ impl HistoryReplay<'_> {
             history.push_model_message(message, &replies, &[]);
         }
         let replayed = match (&block.result, block.journal()) {
-            (Some(result), _) if is_orphan => self.recorded_result(block, &tools, result, None, record),
-            (Some(result), journal) => self.recorded_result(block, &tools, result, journal.ok(), given),
+            (Some(result), _) if is_orphan => self.recorded_result(block, &tools, result, None, record, &mut stored),
+            (Some(result), journal) => {
+                let journal = journal.ok().filter(|_| !has_lost_values);
+                self.recorded_result(block, &tools, result, journal, given, &mut stored)
+            }
+            (None, _) if has_lost_values => self.abandoned(
+                block,
+                given,
+                "values that an earlier program had stored are not in the conversation any more, so that it cannot go on with them",
+            ),
             (None, _) if is_orphan => self.abandoned(
                 block,
                 record,
                 "calls of an earlier program that it relied on are not in the conversation any more",
             ),
             (None, Err(HistoryGap::Trimmed)) => {
-                self.abandoned(block, given, "answers to its calls are not in the conversation any more")
+                let is_storing = if state.code.contains("store") { "; what it stored is gone" } else { "" };
+                let reason = format!("answers to its calls are not in the conversation any more{is_storing}");
+                self.abandoned(block, given, &reason)
             }
             (None, Err(HistoryGap::Edited)) => {
                 self.abandoned(block, given, "an answer to one of its calls was changed in the conversation")
             }
-            (None, Ok(journal)) => match (self.run_with(&tools, state.waiting(), &journal, &given), position) {
-                (Ok(ProgramRun::Paused(calls)), Position::Last) if tools.has_withdrawn(&calls) => {
+            (None, Ok(journal)) => match (self.run_with(&tools, state.waiting(), &journal, &given, &stored), position) {
+                (Ok(ProgramRun::Paused { calls, stored: kept }), Position::Last) if tools.has_withdrawn(&calls) => {
+                    stored = kept;
                     self.abandoned(block, given, "the client took a tool away whose answer it waits for")
                 }
-                (Ok(ProgramRun::Paused(calls)), Position::Last) if self.client_calls == ClientCalls::Taken => {
+                (Ok(ProgramRun::Paused { calls, .. }), Position::Last) if self.client_calls == ClientCalls::Taken => {
                     let before = CallDigests::of(&self.record_of_abandoned(block, Vec::new()), self.catalog());
                     let round = RoundHeader { number: block.next_round(), answered: journal.fingerprint(), before };
                     return Ok(HistoryEnd::Waiting { round, calls });
                 }
-                (Ok(ProgramRun::Paused(_)), Position::Last) => {
+                (Ok(ProgramRun::Paused { stored: kept, .. }), Position::Last) => {
+                    stored = kept;
                     self.abandoned(block, given, "the client takes no more calls")
                 }
-                (Ok(ProgramRun::Paused(_)), Position::Earlier) => {
+                (Ok(ProgramRun::Paused { stored: kept, .. }), Position::Earlier) => {
+                    stored = kept;
                     self.abandoned(block, given, "the conversation went on before all its calls were answered")
                 }
-                (Ok(ProgramRun::Finished { shown, end, record }), _) => {
-                    let shown = self.with_divergence_explained(shown, block);
+                (Ok(ProgramRun::Finished { shown, end, record, stored: kept, shapes }), _) => {
+                    stored = kept;
+                    let mut shown = self.with_divergence_explained(shown, block);
+                    show_shapes(&mut shown, &shapes, end, &mut shown_shapes);
                     let record = self.record_after(block, end, given, Some(record));
                     Replayed { shown, answer_bytes: journal.bytes(), end, record }
                 }
@@ -251,6 +288,9 @@ impl HistoryReplay<'_> {
             },
         };
         let Replayed { shown, answer_bytes, end, mut record } = replayed;
+        let shapes = shown["shapes"].as_array().map_or(&[][..], Vec::as_slice).iter();
+        let functions = shapes.filter_map(|line| line.as_str()?.split_once(" returns "));
+        shown_shapes.extend(functions.map(|(function, _)| function.to_owned()));
         record.extend(cut);
         let mut replies = self.replies(waiting, |_| String::new());
         if let Some(result) = replies.get_mut(state.at) {
@@ -261,7 +301,7 @@ impl HistoryReplay<'_> {
             history.push_entry(remark.clone());
         }
         let finished = (position == Position::Last).then_some(FinishedProgram { shown, answer_bytes, end });
-        Ok(HistoryEnd::Model(Inherited { finished, record }))
+        Ok(HistoryEnd::Model(Inherited { finished, record, stored, shapes: shown_shapes }))
     }
 
     /// The record after a program of the history. One that failed leaves all that it did, however far it gets when it is
@@ -287,12 +327,18 @@ impl HistoryReplay<'_> {
         result: &Value,
         journal: Option<Journal>,
         given: Vec<CompletedCall>,
+        stored: &mut StoredValues,
     ) -> Replayed {
         let end = if result["status"] == "error" { ProgramEnd::Failed } else { ProgramEnd::Success };
-        let journal = journal.filter(|_| end == ProgramEnd::Success && !given.is_empty());
-        let run = journal.and_then(|journal| self.run_with(tools, block.state.waiting(), &journal, &given).ok());
+        let is_storing = block.state.code.contains("store");
+        let journal = journal.filter(|_| end == ProgramEnd::Success && !given.is_empty() || is_storing);
+        let run =
+            journal.and_then(|journal| self.run_with(tools, block.state.waiting(), &journal, &given, stored).ok());
         let unused = match run {
-            Some(ProgramRun::Finished { record, end: ProgramEnd::Success, .. }) => Some(record),
+            Some(ProgramRun::Finished { record, end: of_run, stored: kept, .. }) => {
+                *stored = kept;
+                (of_run == ProgramEnd::Success && end == ProgramEnd::Success).then_some(record)
+            }
             _ => None,
         };
         let record = self.record_after(block, end, given, unused);
@@ -418,10 +464,11 @@ impl HistoryReplay<'_> {
         program: Program,
         journal: &Journal,
         record: &[CompletedCall],
+        stored: &StoredValues,
     ) -> Result<ProgramRun, StepError> {
         let toolbox = Arc::clone(self.model_tools.toolbox());
         let tools = ReplayTools { toolbox, withdrawn: Vec::new(), handed_out: Vec::new() };
-        self.run_with(&tools, program, journal, record)
+        self.run_with(&tools, program, journal, record, stored)
     }
 
     fn run_with(
@@ -430,6 +477,7 @@ impl HistoryReplay<'_> {
         program: Program,
         journal: &Journal,
         record: &[CompletedCall],
+        stored: &StoredValues,
     ) -> Result<ProgramRun, StepError> {
         if let Some(trace) = self.trace {
             trace.program(&program, record);
@@ -438,6 +486,7 @@ impl HistoryReplay<'_> {
         request.handed_out.clone_from(&tools.handed_out);
         request.journal = journal.clone();
         request.reuse = record.to_vec();
+        request.stored = stored.clone();
         request.limits = self.limits.clone();
         let step = self.stepper.step(&request, self.should_continue)?;
         Ok(program_run(step))
@@ -485,58 +534,90 @@ struct Replayed {
 
 fn program_run(step: Step) -> ProgramRun {
     let result = match step.outcome {
-        Outcome::Paused { calls } => return ProgramRun::Paused(calls),
+        Outcome::Paused { calls } => return ProgramRun::Paused { calls, stored: step.stored },
         Outcome::Finished { result } => result,
     };
     let end = if result.is_err() { ProgramEnd::Failed } else { ProgramEnd::Success };
-    let mut shown = match result {
-        Ok(data) => json!({"status": "success", "data": data}),
+    let mut shown = json!({"status": if result.is_ok() { "success" } else { "error" }});
+    let logs = shown_logs(&step.logs);
+    let mut notes = Vec::new();
+    match result {
+        Ok(data) => {
+            let mut output = Map::new();
+            let data = json!(data);
+            let has_logs = !logs.is_empty();
+            if has_logs {
+                output.insert("logs".to_owned(), Value::Array(logs));
+            }
+            // What a program wrote is its result where it returns nothing.
+            if !(has_logs && data.is_null()) {
+                if data.is_null() {
+                    notes.push(NO_RESULT.to_owned());
+                }
+                output.insert("data".to_owned(), data);
+            }
+            let cut = truncate_json("", Value::Object(output), OUTPUT_CHARS_MAX);
+            let places = |omitted: String| omitted.trim_start_matches('.').replace("; .", "; ");
+            notes.extend(cut.omitted.map(|omitted| format!("too long: {}; {CUT}", places(omitted))));
+            if let (Some(shown), Value::Object(output)) = (shown.as_object_mut(), cut.value) {
+                shown.extend(output);
+            }
+        }
         Err(failure) => {
             if matches!(failure.kind, ErrorKind::Internal) {
                 tracing::error!(message = failure.message, "the sandbox failed");
+            }
+            if !logs.is_empty() {
+                let cut = truncate_json("logs", Value::Array(logs), OUTPUT_CHARS_MAX / 4);
+                shown["logs"] = cut.value;
+                notes.extend(cut.omitted.map(|omitted| format!("too long: {omitted}")));
             }
             let mut error = json!(failure);
             if let Some(fields) = error.as_object_mut().filter(|fields| fields.contains_key("frame")) {
                 // The frame shows the same place.
                 fields.shift_remove("stack");
             }
-            json!({"status": "error", "error": error})
+            shown["error"] = error;
         }
-    };
-    let mut notes = Vec::new();
-    if shown.get("data") == Some(&Value::Null) {
-        notes.push(NO_RESULT);
     }
     if !step.reused.is_empty() {
         shown["reused"] = json!(step.reused);
-        notes.push(REUSED);
+        notes.push(REUSED.to_owned());
     }
     if !notes.is_empty() {
         shown["note"] = json!(notes.join("; "));
     }
-    if let Some(logs) = shown_logs(&step.logs) {
-        shown["logs"] = logs;
-    }
-    ProgramRun::Finished { shown, end, record: step.record }
+    ProgramRun::Finished { shown, end, record: step.record, stored: step.stored, shapes: step.shapes }
 }
 
-fn shown_logs(lines: &[LogLine]) -> Option<Value> {
-    let mut bytes_left = LOG_BYTES_SHOWN_MAX;
-    let mut shown = Vec::new();
-    for (at, line) in lines.iter().enumerate() {
-        if line.text.len() > bytes_left {
-            let more = lines.len() - at;
-            shown.push(json!(format!("({more} more lines are not shown)")));
-            break;
+/// Tells the model what answers of tools without an output schema look like: of all that a failed program had, and else
+/// of those that it has not been told of.
+pub(super) fn show_shapes(shown: &mut Value, shapes: &[ToolShape], end: ProgramEnd, told: &mut BTreeSet<String>) {
+    let mut chars_left = SHAPES_CHARS_MAX;
+    let mut lines = Vec::new();
+    for shape in shapes {
+        let is_new = !told.contains(&shape.function);
+        let line = shape.to_string();
+        let chars = line.chars().count();
+        if (is_new || end == ProgramEnd::Failed) && chars <= chars_left {
+            chars_left -= chars;
+            lines.push(line);
+            told.insert(shape.function.clone());
         }
-        bytes_left -= line.text.len();
-        shown.push(match line.level {
-            LogLevel::Warn => json!(format!("warning: {}", line.text)),
-            LogLevel::Error => json!(format!("error: {}", line.text)),
-            _ => json!(line.text),
-        });
     }
-    (!shown.is_empty()).then_some(Value::Array(shown))
+    if !lines.is_empty() {
+        shown["shapes"] = json!(lines);
+    }
+}
+
+/// What the program wrote, line by line.
+fn shown_logs(lines: &[LogLine]) -> Vec<Value> {
+    let line = |line: &LogLine| match line.level {
+        LogLevel::Warn => json!(format!("warning: {}", line.text)),
+        LogLevel::Error => json!(format!("error: {}", line.text)),
+        _ => json!(line.text),
+    };
+    lines.iter().map(line).collect()
 }
 
 /// Adds an answer to a call that the model reads about, within what is left of a budget.

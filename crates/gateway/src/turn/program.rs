@@ -3,11 +3,11 @@
 use dacapo_replay::{Call, Journal};
 use dacapo_wire::{
     CallRef, CallsIssued, CallsPerMessage, GivenRecord, ModelCall, ModelResponse, ProgramFinished, ProgramMode,
-    ProgramName, ProgramProgress, ProgramStarted, RoundHeader, RunState, Sealer, Turn, Wire,
+    ProgramName, ProgramProgress, ProgramStarted, RoundHeader, RunState, Sealer, StoredId, Turn, Wire,
 };
 use serde_json::json;
 
-use super::history_replay::ProgramRun;
+use super::history_replay::{ProgramRun, show_shapes};
 use super::{TurnEnd, TurnRunner};
 use crate::http::TurnError;
 use crate::observe::{Event, ProgramEnd};
@@ -60,6 +60,9 @@ impl TurnRunner {
         let at = carried.calls.iter().position(|call| *call == program).unwrap_or_default();
         let mut model_messages = self.progress.model_messages.clone();
         model_messages.push(carried.clone());
+        // Any of the turn's programs may load what earlier ones have stored.
+        let codes: String =
+            model_messages.iter().flat_map(|it| &it.calls).map(|call| call.arguments.as_str()).collect();
         // Other states are fields that explicit clients read, and have what a replay cannot do without.
         let is_sealed = !is_explicit || self.turn.client.wire() != Wire::Chat;
         let state = RunState {
@@ -72,6 +75,7 @@ impl TurnRunner {
                 Vec::new()
             },
             record: GivenRecord::of(&self.progress.given_record, self.turn.toolbox().catalog()),
+            stored: StoredId::of(&self.progress.given_stored, &codes),
             context: self.usage.context(self.turn.provider),
             model_messages,
             at,
@@ -80,33 +84,35 @@ impl TurnRunner {
         self.show_searches(&response).await?;
         self.usage.programs += 1;
         self.observer.emit(&Event::ProgramStarted);
-        let (waiting, record) = (state.waiting(), self.progress.record.clone());
-        let run = self.blocking(move |replay| replay.run(waiting, &Journal::default(), &record)).await?;
+        let (waiting, record, stored) = (state.waiting(), self.progress.record.clone(), self.progress.stored.clone());
+        let run = self.blocking(move |replay| replay.run(waiting, &Journal::default(), &record, &stored)).await?;
         self.sink.meta(&response.meta);
         self.sink.preamble(&response).await?;
         if is_explicit {
             let sealed = self.tenant.sealer.seal(&state, &RoundHeader::default(), &[]).remove(0);
             let progress = match run {
-                ProgramRun::Paused(_) => ProgramProgress::Waiting,
+                ProgramRun::Paused { .. } => ProgramProgress::Waiting,
                 ProgramRun::Finished { .. } => ProgramProgress::Finished,
             };
             self.sink.program_started(&ProgramStarted { state: &state, sealed: &sealed, progress }).await?;
         }
         let (mut shown, end) = match run {
-            ProgramRun::Paused(calls) => {
+            ProgramRun::Paused { calls, .. } => {
                 let program = ProgramName::New;
                 let waiting = WaitingProgram { program, state: &state, round: RoundHeader::default(), calls };
                 self.issue_calls(Some(&response), waiting, &direct).await?;
                 return Ok(NextStep::Client);
             }
-            ProgramRun::Finished { shown, end, record } => {
+            ProgramRun::Finished { mut shown, end, record, stored, shapes } => {
                 let progress = &mut self.progress;
-                progress.record = record;
+                show_shapes(&mut shown, &shapes, end, &mut progress.shapes);
+                (progress.record, progress.stored) = (record, stored);
                 if is_explicit {
                     // From here on the client's history holds the program, so the next one starts afresh.
                     progress.programs_shown += 1;
                     progress.model_messages.clear();
                     progress.given_record.clone_from(&progress.record);
+                    progress.given_stored.clone_from(&progress.stored);
                     let finished = ProgramFinished { program: ProgramName::New, state: &state, shown: &shown };
                     self.sink.program_finished(&finished).await?;
                 }

@@ -7,6 +7,7 @@ mod client_conversation;
 mod common;
 mod embeddings;
 mod interleaved;
+mod later_programs;
 mod never_twice;
 mod overload;
 mod pairs;

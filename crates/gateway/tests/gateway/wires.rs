@@ -320,7 +320,8 @@ async fn runners_with_threads_are_made_to_send_their_history() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_counted_as_the_model_would_read_them() {
-    let model = Model::start(&PROGRAM.replace("return { a, b }", "return { a: a.length, b: b.length }")).await;
+    let program = PROGRAM.replace("return { a, b }", "return { a: a.length, b: b.length }");
+    let model = Model::start(&program.replace("console.log(\"found\", a);", "")).await;
     let same = RunningGateway::start(options_on(&model, Wire::Messages)).await;
     let other = RunningGateway::start(options_on(&model, Wire::Chat)).await;
     let mut conversation = ClientConversation::new(Wire::Messages, &TOOLS);

@@ -208,7 +208,10 @@ fn code_made_at_run_time_works_and_reaches_nothing() {
         json!([2, "function", "object"])
     );
     let refused = value_of("try { await import('fs') } catch (e) { return e.message }");
-    assert_eq!(refused, "cannot import 'fs': there are no modules here; tools are global functions");
+    assert_eq!(
+        refused,
+        "cannot import \"fs\": there are no files here; use the tools; the tools are a, b, c, web_search"
+    );
     let globals = value_of(
         "return ['process', 'require', 'Deno', 'fetch', 'Atomics', 'std', 'os', 'gc'].filter((name) => name in globalThis)",
     );

@@ -14,7 +14,7 @@ fn limit_error(code: &str, limits: Value) -> Value {
 #[test]
 fn every_limit_is_reached_by_its_own_program() {
     let long = format!("return '{}'", "x".repeat(2_000));
-    let rows: [(Limit, u64, &str); 10] = [
+    let rows: [(Limit, u64, &str); 11] = [
         (Limit::Fuel, 5_000_000, "const f = () => { for (;;) {} };\nf()"),
         (Limit::MemoryBytes, 8 << 20, "const all = []; for (;;) all.push(new Array(1000).fill(1))"),
         (Limit::StackBytes, 32 << 10, "const f = (n) => 1 + f(n + 1); return f(0)"),
@@ -23,6 +23,7 @@ fn every_limit_is_reached_by_its_own_program() {
         (Limit::ArgsBytes, 1_000, "await a({ text: 'x'.repeat(1000) })"),
         (Limit::OutputBytes, 1_000, "return 'x'.repeat(1000)"),
         (Limit::LogBytes, 1_000, "for (;;) console.log('again')"),
+        (Limit::StoredBytes, 1_000, "for (let i = 0; ; i++) store(`key ${i}`, i)"),
         (Limit::Calls, 10, "for (;;) await a()"),
         (Limit::CallsPerRound, 10, "await Promise.all(Array.from({ length: 11 }, (_, i) => a({ i })))"),
     ];

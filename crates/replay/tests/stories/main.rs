@@ -3,10 +3,13 @@
 mod client;
 mod divergence;
 mod forms;
+mod habits;
+mod hints;
 mod limits;
 mod lookups;
 mod pausing;
 mod record;
 mod requests;
+mod stored;
 mod values;
 mod withdrawn;

@@ -71,7 +71,7 @@ fn arguments_convert_the_same_but_refuse_what_would_mislead_a_tool() {
     let rows = [
         ("a({ f() {} })", "arguments.f is a Function, which cannot be sent to a tool"),
         ("a({ list: [1, Symbol()] })", "arguments.list[1] is a Symbol, which cannot be sent to a tool"),
-        ("a({ deep: { p: b() } })", "arguments.deep.p is a promise; write `await` before it"),
+        ("a({ deep: { p: b() } })", "arguments.deep.p: `b(…)` is a promise: write `await` before it"),
         (
             "(() => { const o = {}; o.me = o; return a(o) })()",
             "arguments.me refers back to itself; a cycle cannot be sent to a tool",
@@ -107,12 +107,15 @@ fn arguments_are_checked_before_the_call_leaves_the_program() {
 #[test]
 fn answers_are_decoded_and_keep_every_digit() {
     let code = "const x = await a(); return [typeof x, x]";
-    let rows: [(Value, Value); 8] = [
+    let rows: [(Value, Value); 11] = [
         (json!({ "ok": { "n": 1 } }), json!(["object", { "n": 1 }])),
         (json!({ "ok": "{\"n\": [1, 2]}" }), json!(["object", { "n": [1, 2] }])),
         (json!({ "ok": " [1] " }), json!(["object", [1]])),
         (json!({ "ok": "\"quoted\"" }), json!(["string", "quoted"])),
-        (json!({ "ok": "42" }), json!(["string", "42"])),
+        (json!({ "ok": "42" }), json!(["number", 42])),
+        (json!({ "ok": "false\n" }), json!(["boolean", false])),
+        (json!({ "ok": "null" }), json!(["object", null])),
+        (json!({ "ok": "007" }), json!(["string", "007"])),
         (json!({ "ok": "{broken" }), json!(["string", "{broken"])),
         (json!({ "ok": 42 }), json!(["number", 42])),
         (json!({ "ok": null }), json!(["object", null])),
@@ -212,7 +215,7 @@ fn logs_read_like_a_console() {
          console.group('outer'); console.info('inside'); console.groupEnd();
          console.table([{ a: 1, b: 'x' }, { a: 22 }]);
          console.count(); console.count(); console.assert(1 > 2, 'math');
-         const loop = {}; loop.loop = loop; console.debug(loop, a());",
+         const loop = {}; loop.loop = loop; console.debug(loop, Promise.resolve()); a();",
     )
     .play_with_names();
     let levels: Vec<&Value> =

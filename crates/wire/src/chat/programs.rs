@@ -25,7 +25,7 @@ const CONTEXT: &str = "context_tokens";
 /// The field for reasoning of a model on another wire.
 const FOREIGN: &str = "reasoning_state";
 /// Fields that the model sees in the result. For the client they are beside it.
-const BESIDE_RESULT: [&str; 3] = ["note", "reused", "logs"];
+const BESIDE_RESULT: [&str; 4] = ["logs", "reused", "note", "shapes"];
 
 /// Reads a history of explicit mode.
 pub(super) fn read(messages: Vec<Value>, catalog: &Catalog) -> Result<Conversation, BadRequest> {
@@ -155,6 +155,7 @@ impl ChatProgramReader {
             tools: [0; 8],
             mentioned: Vec::new(),
             record,
+            stored: None,
             context,
             model_messages,
             at: 0,
@@ -238,11 +239,18 @@ impl OpenProgram {
     /// Reads a `code_result` message.
     fn close(&mut self, at: usize, mut message: Value) -> Result<(), BadRequest> {
         let result = message.get_mut("result").map(Value::take).filter(Value::is_object);
-        let mut shown = result.ok_or_else(|| wrong(at, "result", "a `code_result` needs `result`: {\"status\": \"success\", \"data\": …} or {\"status\": \"error\", \"error\": …}"))?;
-        for key in BESIDE_RESULT {
-            if let Some(value) = message.get_mut(key).map(Value::take).filter(|value| !value.is_null()) {
-                shown[key] = value;
-            }
+        let result = result.ok_or_else(|| wrong(at, "result", "a `code_result` needs `result`: {\"status\": \"success\", \"data\": …} or {\"status\": \"error\", \"error\": …}"))?;
+        // In the order in which the model was shown them: what was written stands before what was returned.
+        let mut shown = json!({"status": result["status"]});
+        let mut beside = |key: &str| message.get_mut(key).map(Value::take).filter(|value| !value.is_null());
+        if let Some(logs) = beside("logs") {
+            shown["logs"] = logs;
+        }
+        if let (Some(shown), Value::Object(result)) = (shown.as_object_mut(), result) {
+            shown.extend(result);
+        }
+        for (key, value) in BESIDE_RESULT.into_iter().filter_map(|key| Some((key, beside(key)?))) {
+            shown[key] = value;
         }
         self.block.result = Some(shown);
         self.block.status = BlockStatus::Closed;

@@ -151,8 +151,8 @@ impl ClientWire for Messages {
         history::ordinary_calls(calls, ids, note)
     }
 
-    fn encoder(&self, options: EncoderOptions, _: &Body, _: &Arc<Toolbox>) -> Box<dyn ResponseEncoder> {
-        Box::new(MessagesEncoder::new(options))
+    fn encoder(&self, options: EncoderOptions, body: &Body, _: &Arc<Toolbox>) -> Box<dyn ResponseEncoder> {
+        Box::new(MessagesEncoder::new(options, tools::program_type(body)))
     }
 
     fn error_body(&self, error: &ApiError<'_>) -> Value {

@@ -23,6 +23,8 @@ use crate::wire::ClientSide;
 #[derive(Debug)]
 pub(super) struct MessagesEncoder {
     draft: MessageDraft,
+    /// The `type` of the `caller` of a program's calls: the version of `code_execution_*` that the client declared.
+    caller: String,
     /// The client's id of the program in the current model response.
     program_id: Option<String>,
     stop_reason: &'static str,
@@ -44,8 +46,10 @@ const MESSAGE: [&str; 6] = ["id", "type", "role", "model", "content", "usage"];
 const CONTEXT_MANAGEMENT: &str = "context_management";
 
 impl MessagesEncoder {
-    pub(super) fn new(options: EncoderOptions) -> MessagesEncoder {
+    /// `caller` is the type of the tool by which the client declared programs.
+    pub(super) fn new(options: EncoderOptions, caller: &str) -> MessagesEncoder {
         MessagesEncoder {
+            caller: caller.to_owned(),
             draft: MessageDraft::new(options),
             program_id: None,
             stop_reason: "end_turn",
@@ -194,7 +198,7 @@ impl ResponseEncoder for MessagesEncoder {
         let mut events = self.draft.close(None);
         let caller = (self.draft.options.mode == ProgramMode::Explicit).then(|| {
             let id = issued.program.or_else(|| fields::program_id(issued.state.run()));
-            json!({"type": "code_execution_20260120", "tool_id": id})
+            json!({"type": self.caller, "tool_id": id})
         });
         if let Some(sealed) = issued.ids.first().filter(|id| caller.is_none() && Sealer::is_sealed(id)) {
             events.extend(self.draft.block(redacted(sealed)));

@@ -88,7 +88,8 @@ pub(super) fn result_block(id: &str, shown: &Value) -> Value {
         None => (String::new(), 0),
     };
     match shown.get("data") {
-        None => {}
+        // A program that returns nothing has said all in its output.
+        None | Some(Value::Null) => {}
         Some(Value::String(text)) => stdout.push_str(text),
         Some(data) => stdout.push_str(&data.to_string()),
     }

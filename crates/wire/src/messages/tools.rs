@@ -32,6 +32,11 @@ pub(super) fn program_declaration(body: &Map<String, Value>) -> ProgramDeclarati
     ProgramDeclaration::declared_if(entries(body).iter().any(is_program_tool))
 }
 
+/// The version of the provider's tool that runs programs, as the client declares it; otherwise the latest.
+pub(super) fn program_type(body: &Map<String, Value>) -> &str {
+    entries(body).iter().find(|entry| is_program_tool(entry)).map_or("code_execution_20260120", fields::kind)
+}
+
 fn is_program_tool(entry: &Value) -> bool {
     fields::kind(entry).starts_with("code_execution_")
 }

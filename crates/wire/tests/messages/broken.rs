@@ -62,6 +62,7 @@ fn nothing_that_is_broken_breaks_us() {
         let reader = RequestReader {
             tenant: "",
             provider,
+            callers: dacapo_wire::CallerRules::default(),
             header: None,
             defaults,
             sealer: &sealer,

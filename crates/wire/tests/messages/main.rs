@@ -30,6 +30,7 @@ fn read_for(provider: ProviderSide, body: Value) -> ParsedRequest {
     let reader = RequestReader {
         tenant: "",
         provider,
+        callers: dacapo_wire::CallerRules::default(),
         header: None,
         defaults,
         sealer: &sealer,
@@ -73,6 +74,7 @@ fn state(reasoning: &Value) -> RunState {
         tools: [0; 8],
         mentioned: Vec::new(),
         record: None,
+        stored: None,
         context: None,
         model_messages: vec![ModelMessage { text, reasoning, calls: vec![call], ..ModelMessage::default() }],
         at: 0,

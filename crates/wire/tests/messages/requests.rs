@@ -122,6 +122,7 @@ fn a_history_goes_to_another_wire_and_one_from_there_comes_here() {
     let reader = RequestReader {
         tenant: "",
         provider: ProviderSide::MESSAGES,
+        callers: dacapo_wire::CallerRules::default(),
         header: None,
         defaults,
         sealer: &sealer,

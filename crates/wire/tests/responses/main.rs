@@ -38,6 +38,7 @@ fn read_with(
     RequestReader {
         tenant: "",
         provider,
+        callers: dacapo_wire::CallerRules::default(),
         header: None,
         defaults,
         sealer: &sealer,
@@ -103,6 +104,7 @@ fn state(model_response: &ModelResponse) -> RunState {
         tools: [0; 8],
         mentioned: Vec::new(),
         record: None,
+        stored: None,
         context: None,
         model_messages: vec![message],
         at: 0,
