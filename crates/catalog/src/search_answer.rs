@@ -141,7 +141,7 @@ impl Answer<'_> {
         }
     }
 
-    /// `// departures needs a `station_code`: `get_station_code_by_name``
+    /// A line such as "departures needs a station code: `get_station_code_by_name`".
     fn needs(&self, consumer: ToolIndex, input: &str, producer: ToolIndex) -> String {
         let [consumer, producer] =
             [consumer, producer].map(|tool| self.catalog.functions()[tool.0 as usize].expression());

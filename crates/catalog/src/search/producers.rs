@@ -101,11 +101,14 @@ fn fit(tool: &Tool, input: &[String]) -> Option<i32> {
     let others = name.iter().filter(|word| !input.iter().any(|asked| is_form_of(word, asked))).count();
     let distance = i32::try_from(others).unwrap_or(i32::MAX);
     let finds = name.first().is_some_and(|first| FINDERS.contains(&first.as_str()));
+    let is_named = if is_place {
+        name.iter().any(|word| GEOCODERS.contains(&word.as_str()))
+    } else {
+        input.iter().all(in_name) && others <= OTHER_WORDS_MAX
+    };
     if answers(tool, input) {
         Some(30 - distance)
-    } else if is_place && name.iter().any(|word| GEOCODERS.contains(&word.as_str())) {
-        Some(20 - distance)
-    } else if !is_place && input.iter().all(in_name) && others <= OTHER_WORDS_MAX {
+    } else if is_named {
         Some(20 - distance)
     } else if !is_place && finds && subject.iter().all(|word| in_name(word)) && others <= 1 {
         Some(10 - distance)

@@ -167,9 +167,8 @@ impl Declarations {
     /// Some tools, in this order, with the types that they need; those of `shortened` as [`shortened`](Self::shortened)
     /// has them.
     pub(crate) fn of_several(&self, tools: &[ToolIndex], shortened: &BTreeSet<ToolIndex>) -> String {
-        let length = |tool: &ToolIndex| match shortened.contains(tool) {
-            true => DescriptionLength::Shortened,
-            false => DescriptionLength::Whole,
+        let length = |tool: &ToolIndex| {
+            if shortened.contains(tool) { DescriptionLength::Shortened } else { DescriptionLength::Whole }
         };
         self.list(tools.iter().map(|tool| (*tool, length(tool)))).in_this_order()
     }
