@@ -192,7 +192,7 @@ fn paused(servers: &Servers, measured: &mut Measured) -> anyhow::Result<()> {
     std::thread::sleep(REST);
     let rested = memory_kb();
     let each = with.saturating_sub(before) / PAUSED as u64;
-    println!("\n{PAUSED} paused conversations, private memory: {} KB each", each);
+    println!("\n{PAUSED} paused conversations, private memory: {each} KB each");
     println!(
         "{} MB before, {} MB with them, {} MB when all are finished, {} MB after {} s of rest; target ≤ {} MB",
         before >> 10,

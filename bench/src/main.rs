@@ -12,6 +12,7 @@
 //! time, the others wall time.
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
+#![expect(clippy::cast_precision_loss, reason = "measurements are rounded anyway")]
 
 mod baseline;
 mod gateway;

@@ -63,12 +63,12 @@ async fn post(http: &reqwest::Client, url: &str, path: &str, body: Vec<u8>) {
 async fn hold_sockets(url: &str, random: &mut Random) {
     let address = url.trim_start_matches("http://").trim_end_matches("/v1");
     let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n";
-    let mut held = Vec::new();
+    let mut sockets = Vec::new();
     for _ in 0..SOCKETS_HELD {
         let Ok(mut socket) = TcpStream::connect(address).await else { break };
         let sent = if random.percent(50) { head.to_owned() } else { format!("{head}\r\n{{") };
         if socket.write_all(sent.as_bytes()).await.is_ok() {
-            held.push(socket);
+            sockets.push(socket);
         }
     }
     tokio::time::sleep(Duration::from_millis(random.below(3_000) as u64)).await;

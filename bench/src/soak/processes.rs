@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use sha2::{Digest, Sha256};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::random_client::Random;
@@ -107,7 +106,7 @@ impl ReplicaConfig<'_> {
         }
         if self.has_clients {
             for (name, key) in [("honest", HONEST_KEY), ("hostile", HOSTILE_KEY)] {
-                let hash: String = Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect();
+                let hash = dacapo_gateway::key_sha256(key);
                 writeln!(toml, "[[client]]\nname = \"{name}\"\nkey_sha256 = \"{hash}\"")?;
             }
         }

@@ -44,7 +44,9 @@ fn main() {
     }
     println!("\nWithout each way in which words are alike, all tools: change of R@1 and R@5\n");
     print!("{:<14}", "set");
-    LIKENESSES.iter().for_each(|likeness| print!(" {:>14}", format!("{likeness:?}").to_lowercase()));
+    for likeness in &LIKENESSES {
+        print!(" {:>14}", format!("{likeness:?}").to_lowercase());
+    }
     println!(" {:>14}", "all of them");
     for set in &sets {
         set.print_worth();

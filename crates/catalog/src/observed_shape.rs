@@ -26,6 +26,7 @@ const KEY_CHARS_MAX: usize = 40;
 /// shape.merge(ObservedShape::of_json(r#"{"id": null}"#).unwrap());
 /// assert_eq!(shape.to_string(), "{ id: string | null; lines?: { sku: string; qty?: number }[] }");
 /// ```
+#[expect(clippy::struct_excessive_bools, reason = "each says whether values of one type were seen")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedShape {
     null: bool,
@@ -295,13 +296,12 @@ impl<'de> Visitor<'de> for ShapeSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<ObservedShape, A::Error> {
         let mut object = ObjectShape::default();
         while let Some(name) = fields.next_key::<std::borrow::Cow<'de, str>>()? {
-            match self.inner() {
-                Some(seed) => object.add(&name, fields.next_value_seed(seed)?),
-                None => {
-                    fields.next_value::<IgnoredAny>()?;
-                    if !object.is_table {
-                        object.add(&name, ObservedShape::default());
-                    }
+            if let Some(seed) = self.inner() {
+                object.add(&name, fields.next_value_seed(seed)?);
+            } else {
+                fields.next_value::<IgnoredAny>()?;
+                if !object.is_table {
+                    object.add(&name, ObservedShape::default());
                 }
             }
         }

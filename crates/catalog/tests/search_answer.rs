@@ -31,7 +31,7 @@ fn declarations_come_ready_to_use_and_the_next_best_by_name() {
 #[test]
 fn each_step_of_a_task_gets_its_own_tools() {
     let steps = ["forecast in Paris", "mail it", "qqqq"].map(str::to_owned).to_vec();
-    let each = found(&SearchText::new(None, steps).unwrap(), 2, 1_000);
+    let each = found(SearchText::new(None, steps).unwrap(), 2, 1_000);
     insta::assert_snapshot!(each.text);
     assert_eq!(each.shown, 2);
 }
@@ -60,7 +60,7 @@ fn a_tool_that_needs_what_another_makes_comes_with_it() {
     let catalog = Catalog::new(read_tools(&tools).unwrap());
     let index = SearchIndex::new(catalog.tools());
     let asked = ["train departures", "weather forecast", "direct message", "convert money"].map(str::to_owned).to_vec();
-    let results = index.search(&SearchText::new(None, asked).unwrap(), 4);
+    let results = index.search(SearchText::new(None, asked).unwrap(), 4);
     let answer = SearchAnswer::new(&results, &index, &catalog, &catalog.declarations(), 1_000);
     insta::assert_snapshot!(answer.text);
 }

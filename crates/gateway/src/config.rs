@@ -502,6 +502,24 @@ impl Config {
         Config { upstreams: vec![Upstream::new("script", "*", UpstreamKind::Scripted(script))], ..self }
     }
 
+    fn store_options(&self) -> StoreOptions {
+        match &self.store {
+            None => StoreOptions { kind: Some("off".to_owned()), ..StoreOptions::default() },
+            Some(StoreConfig::Memory { bytes_max, ttl }) => StoreOptions {
+                kind: Some("memory".to_owned()),
+                url: None,
+                ttl_seconds: Some(ttl.as_secs()),
+                bytes_max: Some(*bytes_max),
+            },
+            Some(StoreConfig::Redis { ttl, .. }) => StoreOptions {
+                kind: Some("redis".to_owned()),
+                url: Some(HIDDEN.to_owned()),
+                ttl_seconds: Some(ttl.as_secs()),
+                bytes_max: None,
+            },
+        }
+    }
+
     /// What is in force, as a file would say it, with the secrets hidden.
     pub fn to_toml(&self) -> String {
         let options = GatewayOptions {
@@ -564,21 +582,7 @@ impl Config {
                     model: embeddings.model.clone(),
                 }),
             },
-            store: match &self.store {
-                None => StoreOptions { kind: Some("off".to_owned()), ..StoreOptions::default() },
-                Some(StoreConfig::Memory { bytes_max, ttl }) => StoreOptions {
-                    kind: Some("memory".to_owned()),
-                    url: None,
-                    ttl_seconds: Some(ttl.as_secs()),
-                    bytes_max: Some(*bytes_max),
-                },
-                Some(StoreConfig::Redis { ttl, .. }) => StoreOptions {
-                    kind: Some("redis".to_owned()),
-                    url: Some(HIDDEN.to_owned()),
-                    ttl_seconds: Some(ttl.as_secs()),
-                    bytes_max: None,
-                },
-            },
+            store: self.store_options(),
             tools: ToolsOptions {
                 effects: self
                     .effects

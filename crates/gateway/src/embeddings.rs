@@ -115,7 +115,7 @@ impl Embeddings {
                 if let Some(store) = store {
                     // A store that fails costs only the next request its time.
                     let text = json!(vector).to_string();
-                    if let Err(error) = store.put_text(TENANT, &self.stored_name(&keys[*index]), &text).await {
+                    if let Err(error) = store.put_text(TENANT, &Self::stored_name(&keys[*index]), &text).await {
                         tracing::debug!(%error, "a vector was not stored");
                     }
                 }
@@ -135,7 +135,7 @@ impl Embeddings {
     }
 
     async fn read_stored(&self, keys: &[TextKey], missing: &[usize], vectors: &mut [Option<Vec<f32>>], store: &Store) {
-        let names: Vec<String> = missing.iter().map(|index| self.stored_name(&keys[*index])).collect();
+        let names: Vec<String> = missing.iter().map(|index| Self::stored_name(&keys[*index])).collect();
         match store.get_texts(TENANT, &names, &UnopenedStates::default()).await {
             Ok(found) => {
                 for (index, text) in missing.iter().zip(found) {
@@ -195,7 +195,7 @@ impl Embeddings {
         hash.finalize().into()
     }
 
-    fn stored_name(&self, key: &TextKey) -> String {
+    fn stored_name(key: &TextKey) -> String {
         use std::fmt::Write;
         let mut name = "embedding:".to_owned();
         for byte in key {

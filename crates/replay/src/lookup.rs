@@ -101,7 +101,7 @@ impl Lookup {
             let description = toolbox.catalog().tools()[function.tool.0 as usize].description.as_deref();
             json!({ "name": function.expression(), "description": description.unwrap_or_default() })
         });
-        Value::from_iter(tools).to_string()
+        tools.collect::<Value>().to_string()
     }
 
     pub(crate) fn name(&self) -> &'static str {

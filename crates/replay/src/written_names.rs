@@ -36,18 +36,15 @@ impl WrittenNames {
         for function in catalog.functions() {
             let tool = &catalog.tools()[function.tool.0 as usize];
             let own = words(&tool.name);
-            match (&tool.server, &function.namespace) {
-                (Some(server), Some(namespace)) => {
-                    whole.push((words(server) + &own, function.tool));
-                    bare.push((own, function.tool));
-                    if let Ok(number) = namespaces.binary_search(namespace) {
-                        names.servers.insert(words(server), number as u32);
-                    }
+            if let (Some(server), Some(namespace)) = (&tool.server, &function.namespace) {
+                whole.push((words(server) + &own, function.tool));
+                bare.push((own, function.tool));
+                if let Ok(number) = namespaces.binary_search(namespace) {
+                    names.servers.insert(words(server), number as u32);
                 }
-                _ => {
-                    bare.extend(own.strip_prefix("mcp_").map(|rest| (rest.to_owned(), function.tool)));
-                    whole.push((own, function.tool));
-                }
+            } else {
+                bare.extend(own.strip_prefix("mcp_").map(|rest| (rest.to_owned(), function.tool)));
+                whole.push((own, function.tool));
             }
         }
         // A tool's whole name goes before a part of another's.

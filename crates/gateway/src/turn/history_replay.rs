@@ -288,9 +288,7 @@ impl HistoryReplay<'_> {
             },
         };
         let Replayed { shown, answer_bytes, end, mut record } = replayed;
-        let shapes = shown["shapes"].as_array().map_or(&[][..], Vec::as_slice).iter();
-        let functions = shapes.filter_map(|line| line.as_str()?.split_once(" returns "));
-        shown_shapes.extend(functions.map(|(function, _)| function.to_owned()));
+        shown_shapes.extend(functions_with_shapes(&shown));
         record.extend(cut);
         let mut replies = self.replies(waiting, |_| String::new());
         if let Some(result) = replies.get_mut(state.at) {
@@ -588,6 +586,12 @@ fn program_run(step: Step) -> ProgramRun {
         shown["note"] = json!(notes.join("; "));
     }
     ProgramRun::Finished { shown, end, record: step.record, stored: step.stored, shapes: step.shapes }
+}
+
+/// The functions whose shapes stand in a result that the history holds.
+fn functions_with_shapes(shown: &Value) -> impl Iterator<Item = String> {
+    let lines = shown["shapes"].as_array().into_iter().flatten();
+    lines.filter_map(|line| line.as_str()?.split_once(" returns ")).map(|(function, _)| function.to_owned())
 }
 
 /// Tells the model what answers of tools without an output schema look like: of all that a failed program had, and else

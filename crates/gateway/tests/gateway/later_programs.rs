@@ -64,7 +64,7 @@ async fn a_program_does_not_go_on_with_other_values_than_it_began_with() {
     let gateway = RunningGateway::start(options(&model)).await;
     let tools = json!([tool("get_rows", &[])]);
     let mut messages = vec![json!({"role": "user", "content": "keep them"})];
-    let mut exchange = async |messages: &mut Vec<Value>| {
+    let exchange = async |messages: &mut Vec<Value>| {
         let response = post_json(&gateway.url, &json!({"model": "m", "messages": messages, "tools": tools})).await;
         assert_eq!(response.status, 200, "{}", response.text);
         let message = response.json()["choices"][0]["message"].clone();

@@ -81,7 +81,7 @@ fn answer(tool: &str, args: &Value) -> Value {
 fn programs_in_the_styles_of_other_systems_run() {
     let samples = corpus();
     assert!(samples.len() >= 60, "{}", samples.len());
-    let mut wrong = String::new();
+    let mut wrong = Vec::new();
     for sample in samples {
         let transcript = ProgramStory::new(&sample.code).with("tools", tools()).play(answer);
         let end = match (&transcript.result["data"], transcript.result["status"].as_str()) {
@@ -91,10 +91,10 @@ fn programs_in_the_styles_of_other_systems_run() {
         };
         let calls: Vec<String> = transcript.rounds.concat();
         if (&calls, &end) != (&sample.calls, &sample.end) {
-            wrong += &format!("=== {}\n--- {}\n>>> {end}\n", sample.style, calls.join("\n--- "));
+            wrong.push(format!("=== {}\n--- {}\n>>> {end}\n", sample.style, calls.join("\n--- ")));
         }
     }
-    assert!(wrong.is_empty(), "{wrong}");
+    assert!(wrong.is_empty(), "{}", wrong.concat());
 }
 
 /// What a program says of its own error.

@@ -140,7 +140,7 @@ fn expected(operations: &[Operation], stored: &mut Value) -> Option<Value> {
             }
             Operation::Remove(name) => _ = fields.remove(&format!("k{name}")),
             Operation::Load(name) => {
-                seen.push(fields.get(&format!("k{name}")).map_or(Value::Null, |it| it["v"].clone()))
+                seen.push(fields.get(&format!("k{name}")).map_or(Value::Null, |it| it["v"].clone()));
             }
             Operation::Call => seen.push(json!("a")),
             Operation::Throw if seen.len() > 6 => return None,
@@ -161,9 +161,10 @@ proptest! {
         let ends = conversation(&sources.iter().map(String::as_str).collect::<Vec<_>>());
         for (operations, end) in programs.iter().zip(&ends) {
             let result = expected(operations, &mut model);
-            match result {
-                Some(seen) => prop_assert_eq!(data(end), &seen),
-                None => prop_assert_eq!(&end["result"]["status"], "error"),
+            if let Some(seen) = result {
+                prop_assert_eq!(data(end), &seen);
+            } else {
+                prop_assert_eq!(&end["result"]["status"], "error");
             }
             prop_assert_eq!(end.get("stored").cloned().unwrap_or_else(|| json!({})), model.clone());
         }
