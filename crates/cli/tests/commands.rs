@@ -131,7 +131,9 @@ fn failures_show_the_models_source_and_what_was_done() {
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output.stderr);
     assert!(
-        told.contains("TypeError: cannot read property 'z' of undefined\n  1 | const x = await price();"),
+        told.contains(
+            "TypeError: cannot read property 'z' of undefined: `x.y` is undefined\n  1 | const x = await price();"
+        ),
         "{told}"
     );
     assert!(told.ends_with("completed: call 0 price\nnot completed: call 1 b\n"), "{told}");

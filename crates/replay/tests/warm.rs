@@ -46,10 +46,10 @@ fn arguments_of_open_calls_take_their_share_of_the_memory_for_paused_programs() 
     let toolbox = Arc::new(Toolbox::new(read_tools(&json!([{"name": "a"}])).unwrap()).unwrap());
     // A step that has to run the program is interrupted; one that finds it in memory is not.
     let is_kept = |chars: usize| {
-        let stepper = Stepper::new(WarmPrograms { count_max: 4, bytes_max: 24 << 20 }).unwrap();
+        let stepper = Stepper::new(WarmPrograms { count_max: 4, bytes_max: 8 << 20 }).unwrap();
         let code = format!(
             "for (let i = 0; i < 2e6; i++) {{}}
-            await Promise.all(Array.from({{length: 60}}, (_, i) => a({{i, text: 'x'.repeat({chars})}})))"
+            await Promise.all(Array.from({{length: 20}}, (_, i) => a({{i, text: 'x'.repeat({chars})}})))"
         );
         let request = StepRequest::new(Program::new(code), Arc::clone(&toolbox));
         let first = stepper.step(&request, &|| true).unwrap();
@@ -61,5 +61,5 @@ fn arguments_of_open_calls_take_their_share_of_the_memory_for_paused_programs() 
         }
     };
     assert!(is_kept(10));
-    assert!(!is_kept(200_000), "60 calls with 200 kB each, in two forms, are 24 MB");
+    assert!(!is_kept(200_000), "20 calls with 200 kB each, in two forms, are 8 MB");
 }

@@ -127,7 +127,7 @@ async fn a_program_may_take_so_much_time_and_no_more() {
         runner(limits).run(program, &desk, &Approval::Unavailable, &|_| {}, &CancellationToken::new()).await;
     let stopped = stopped(&execution);
     assert_eq!(stopped.kind, StopKind::Limit);
-    assert!(stopped.message.contains("after 0.1 s") && stopped.message.contains("wall_seconds"), "{stopped:?}");
+    assert!(stopped.message.contains("after 0.1 s") && stopped.message.contains("split the work"), "{stopped:?}");
     assert_eq!(stopped.unfinished[0].tool, "desk.hang");
     assert_eq!(execution.logs[0].text, "before");
     assert_eq!(desk.cancelled.load(Ordering::SeqCst), 1);

@@ -229,6 +229,6 @@ async fn a_reason_is_one_short_line() {
         other => panic!("{other:?}"),
     });
     let reasons: Vec<String> = reasons.collect();
-    assert_eq!(reasons[0], format!("cannot start `/nowhere/{}…", "é".repeat(200 - 24)));
+    assert_eq!(reasons[0], format!("cannot start `/nowhere/{}…", "é".repeat(200 - 23)));
     assert_eq!(reasons[1], "cannot start `/nowhere/a");
 }
