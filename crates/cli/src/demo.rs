@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 
-use self::demo_server::DemoServer;
+use self::demo_server::{DemoServer, Recording};
 use self::report::ScenarioReport;
 use self::screen::Screen;
 use crate::text_style::TextStyler;
@@ -32,6 +32,10 @@ pub(crate) struct DemoOptions {
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(scenario::NAMES))]
     only: Option<String>,
 
+    /// Show the conversations in the inspector page afterwards, until ctrl-c
+    #[arg(long, conflicts_with = "json")]
+    inspect: bool,
+
     /// Print one JSON document with everything that happened
     #[arg(long)]
     json: bool,
@@ -42,7 +46,8 @@ pub(crate) fn demo(options: &DemoOptions) -> anyhow::Result<ExitCode> {
 }
 
 async fn play(options: &DemoOptions) -> anyhow::Result<ExitCode> {
-    let demo_server = DemoServer::start().await?;
+    let recording = if options.inspect { Recording::On } else { Recording::Off };
+    let demo_server = DemoServer::start(recording).await?;
     let mut screen = Screen { out: io::stdout(), styler: TextStyler::of_stdout() };
     let mut reports = Vec::new();
     if !options.json {
@@ -63,6 +68,10 @@ async fn play(options: &DemoOptions) -> anyhow::Result<ExitCode> {
         writeln!(io::stdout(), "{}", json!({"tokenizer": "o200k", "scenarios": scenarios}))?;
     } else {
         screen.summary(&reports)?;
+    }
+    if let Some(inspector) = &demo_server.inspector {
+        writeln!(io::stdout(), "\nSee what happened in them, answer by answer: {inspector}\nctrl-c ends it")?;
+        tokio::signal::ctrl_c().await?;
     }
     Ok(if reports.iter().all(ScenarioReport::is_right) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,11 +1,11 @@
 //! `dacapo serve`: the gateway.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use dacapo_gateway::{Config, Environment, Gateway, GatewayOptions as Settings, UpstreamOptions};
+use dacapo_gateway::{Config, Environment, Gateway, GatewayOptions as Settings, LogFormat, UpstreamOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::stop::stop_request;
@@ -84,9 +84,19 @@ pub(crate) fn serve(options: &ServeOptions) -> anyhow::Result<ExitCode> {
         write!(io::stdout(), "{}", config.to_toml())?;
         return Ok(ExitCode::SUCCESS);
     }
-    tracing_subscriber::fmt().with_max_level(config.log).with_writer(io::stderr).with_target(false).init();
+    start_log(&config);
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(listen(config))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Colours are for terminals, and so are texts.
+fn start_log(config: &Config) {
+    let is_colored = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let log = tracing_subscriber::fmt().with_max_level(config.log).with_writer(io::stderr).with_target(false);
+    match config.log_format {
+        LogFormat::Text => log.with_ansi(is_colored).init(),
+        LogFormat::Json => log.json().flatten_event(true).with_current_span(false).with_span_list(false).init(),
+    }
 }
 
 /// The variable that holds the key for an upstream that a flag names.

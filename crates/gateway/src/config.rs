@@ -23,6 +23,8 @@ use crate::upstream::{Secret, Upstream, UpstreamKind, UpstreamSource};
 #[derive(Debug)]
 pub struct Config {
     pub listen: SocketAddr,
+    /// Where metrics are served, if not on the main listener.
+    pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) secrets: SealingSecrets,
     secrets_old: usize,
     /// The secret was made up at start.
@@ -53,11 +55,20 @@ pub struct Config {
     pub(crate) idle_timeout: Duration,
     pub(crate) keep_alive: Duration,
     pub log: LevelFilter,
+    pub log_format: LogFormat,
     pub(crate) step_endpoint: StepEndpoint,
     /// Set if conversations are recorded.
     pub(crate) recorder: Option<RecorderLimits>,
     has_demo_model: bool,
     allow_unauthenticated: bool,
+}
+
+/// How the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    /// One JSON object per line.
+    Json,
 }
 
 /// Whether clients may run programs of their own with `POST /v1/step`.
@@ -104,6 +115,13 @@ impl GatewayOptions {
             errors.push(format!("listen: `{listen}` is not an address; write it like 127.0.0.1:8787"));
             SocketAddr::from(([127, 0, 0, 1], 0))
         });
+        let metrics_listen = self.metrics_listen.as_deref().and_then(|address| {
+            let parsed = address.parse().ok();
+            if parsed.is_none() {
+                errors.push(format!("metrics_listen: `{address}` is not an address; write it like 127.0.0.1:9090"));
+            }
+            parsed
+        });
         let clients = self.clients(&mut errors);
         if !listen.ip().is_loopback() && self.clients.is_empty() && self.allow_unauthenticated != Some(true) {
             errors.push(format!(
@@ -131,6 +149,7 @@ impl GatewayOptions {
         let upstreams = self.upstreams(environment, clients.is_empty(), &mut errors);
         let config = Config {
             listen,
+            metrics_listen,
             secrets: SealingSecrets::new(&secret, self.secrets_old.iter().map(String::as_str)),
             secrets_old: self.secrets_old.len(),
             secret_is_random,
@@ -162,6 +181,7 @@ impl GatewayOptions {
             idle_timeout: seconds("timeouts.idle_seconds", self.timeouts.idle_seconds, 600, &mut errors),
             keep_alive: deadline("timeouts.keep_alive_seconds", self.timeouts.keep_alive_seconds, 5, &mut errors),
             log: self.log(&mut errors),
+            log_format: self.log_format(&mut errors),
             step_endpoint: match self.step.enabled {
                 Some(false) => StepEndpoint::Off,
                 Some(true) | None => StepEndpoint::Served,
@@ -238,6 +258,17 @@ impl GatewayOptions {
             errors.push(format!("log: `{text}` is not a level; use off, error, warn, info, debug or trace"));
             LevelFilter::INFO
         })
+    }
+
+    fn log_format(&self, errors: &mut Vec<String>) -> LogFormat {
+        match self.log_format.as_deref() {
+            None | Some("text") => LogFormat::Text,
+            Some("json") => LogFormat::Json,
+            Some(other) => {
+                errors.push(format!("log_format: `{other}` is not known; use text or json"));
+                LogFormat::Text
+            }
+        }
     }
 
     fn clients(&self, errors: &mut Vec<String>) -> ApiClients {
@@ -524,6 +555,7 @@ impl Config {
     pub fn to_toml(&self) -> String {
         let options = GatewayOptions {
             listen: Some(self.listen.to_string()),
+            metrics_listen: self.metrics_listen.map(|address| address.to_string()),
             secret: Some(if self.secret_is_random { "(random)" } else { HIDDEN }.to_owned()),
             secrets_old: vec![HIDDEN.to_owned(); self.secrets_old],
             allow_unauthenticated: self.allow_unauthenticated.then_some(true),
@@ -539,6 +571,7 @@ impl Config {
             step_seconds_max: Some(self.step_timeout.as_secs()),
             demo_model: Some(self.has_demo_model),
             log: Some(self.log.to_string()),
+            log_format: Some(if self.log_format == LogFormat::Json { "json" } else { "text" }.to_owned()),
             code_mode: CodeModeOptions {
                 default: Some(self.code_mode.default.name().to_owned()),
                 declarations_tokens_max: Some(self.code_mode.declarations_tokens_max),

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::embeddings::Embeddings;
 use crate::http::TurnError;
 use crate::memory::{MemoryBudget, MemoryVerdict};
-use crate::observe::{EventConsumer, Log, Recorder, RecorderEvents};
+use crate::observe::{EventConsumer, Log, Metrics, MetricsEvents, Recorder, RecorderEvents};
 use crate::quota::SharedQuota;
 use crate::step_slots::{StepSlots, Tenancy};
 use crate::store::Store;
@@ -39,6 +39,7 @@ pub struct Gateway {
     /// What has arrived of them.
     pub(crate) body_bytes: Arc<SharedQuota>,
     pub(crate) memory: MemoryBudget,
+    pub(crate) metrics: Arc<Metrics>,
     /// Set if conversations are recorded for the inspector page.
     pub(crate) recorder: Option<Arc<Recorder>>,
     /// The consumers of events.
@@ -59,6 +60,8 @@ pub enum StartError {
          ca-certificates, or set SSL_CERT_FILE to a file that holds them"
     )]
     NoCaCertificates { upstream: String, source: reqwest::Error },
+    #[error("the metrics cannot be made")]
+    Metrics(#[from] prometheus::Error),
     #[error("cannot listen: {0}")]
     Listen(#[from] std::io::Error),
 }
@@ -82,7 +85,9 @@ impl Gateway {
             );
         }
         let recorder = config.recorder.map(Recorder::new);
-        let mut consumers: Vec<Box<dyn EventConsumer>> = vec![Box::new(Log)];
+        let metrics = Arc::new(Metrics::new()?);
+        let mut consumers: Vec<Box<dyn EventConsumer>> =
+            vec![Box::new(Log), Box::new(MetricsEvents(Arc::clone(&metrics)))];
         if let Some(recorder) = &recorder {
             consumers.push(Box::new(RecorderEvents(Arc::clone(recorder))));
         }
@@ -94,13 +99,14 @@ impl Gateway {
             tool_lists: Arc::default(),
             upstreams,
             embeddings,
-            store: config.store.as_ref().map(|store| Store::new(store, config.secrets.clone())),
+            store: config.store.as_ref().map(|store| Store::new(store, config.secrets.clone(), Arc::clone(&metrics))),
             steps: StepSlots::new(steps, tenancy),
             turns: SharedQuota::new(turns_max, per_client_max),
             bodies: SharedQuota::new(turns_max * BODIES_PER_TURN, per_client_max * BODIES_PER_TURN),
             body_bytes: SharedQuota::new(config.bodies_bytes_max, body_bytes_per_client_max),
             memory: MemoryBudget::new(config.memory_bytes_max),
             consumers: consumers.into(),
+            metrics: Arc::clone(&metrics),
             recorder,
             config,
         })

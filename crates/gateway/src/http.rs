@@ -10,6 +10,7 @@ mod exit;
 mod headers;
 mod inspector;
 pub(crate) mod json_size;
+mod metrics;
 mod other_routes;
 mod recordings;
 mod request;
@@ -28,6 +29,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
@@ -94,6 +96,10 @@ pub async fn serve(
         tracing::info!("stopping: requests that run may finish");
         drop(stopped);
     };
+    let _metrics = match server.gateway.config.metrics_listen {
+        Some(address) => Some(metrics::listen(server.clone(), address).await?),
+        None => None,
+    };
     let serving = connections::serve_connections(listener, routes(server), header_timeout, stop);
     let overdue = async {
         // Ends when the sender is dropped.
@@ -130,6 +136,7 @@ fn routes(server: GatewayServer) -> Router {
         .route("/inspect/tokens", post(recordings::new_token))
         .route("/inspect/conversations", get(recordings::watch).delete(recordings::forget_all))
         .route("/inspect/conversations/{number}", get(recordings::conversation))
+        .route("/metrics", get(metrics::metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .fallback(not_found)
@@ -354,7 +361,10 @@ impl GatewayServer {
             let rules = ServiceRules { toolboxes: &gateway.toolboxes, tenant: &tenant, limits: &gateway.config.limits };
             let request =
                 StepRequest::parse_for(text, rules).map_err(|error| bad_request(&error.path, error.message))?;
-            gateway.stepper.step(&request, should_continue).map_err(TurnError::from)
+            let started = Instant::now();
+            let (step, start) = gateway.stepper.step_from(&request, should_continue)?;
+            gateway.metrics.step(start, started.elapsed(), step.usage.fuel);
+            Ok(step)
         });
         self.turn_deadline().limit(async { stepped.await? }).await
     }

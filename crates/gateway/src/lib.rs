@@ -21,7 +21,7 @@ mod store;
 mod turn;
 mod upstream;
 
-pub use config::Config;
+pub use config::{Config, LogFormat};
 pub use dacapo_wire::{PROMPT_VERSION, prompt_variants};
 pub use gateway::{Gateway, StartError};
 pub use http::{StopRequest, key_sha256, random_hex, serve};

@@ -1,11 +1,14 @@
-//! What happens to requests, as a stream of events. Whatever shows it to people consumes the stream: the log, and the recorder of the inspector.
+//! What happens to requests, as a stream of events. Whatever shows it to people consumes the stream: the log, the
+//! metrics, the recorder of the inspector.
 
 mod events;
 mod log;
+mod metrics;
 mod recorder;
 
-pub(crate) use events::{Event, ProgramEnd, RequestOutcome};
+pub(crate) use events::{Event, ProgramEnd, ProgramOutcome, RequestOutcome};
 pub(crate) use log::Log;
+pub(crate) use metrics::{Metrics, MetricsEvents, StoreOperation};
 pub(crate) use recorder::{RecordedConversation, Recorder, RecorderEvents, RecorderLimits};
 
 use std::fmt::Debug;
@@ -13,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
-use dacapo_wire::{AppliedMode, Wire};
+use dacapo_wire::{AppliedMode, TurnUsage, Wire};
 
 /// Takes the events of all requests, in the order in which they happen within each.
 pub(crate) trait EventConsumer: Debug + Send + Sync {
@@ -38,6 +41,13 @@ pub(crate) struct RequestSummary {
     pub mode: Option<AppliedMode>,
     /// The last upstream that was asked.
     pub upstream: String,
+    /// When it was asked.
+    asked: Option<Instant>,
+    /// How long upstreams took, all together.
+    pub upstream_time: Duration,
+    pub usage: TurnUsage,
+    pub tokens_in: u64,
+    pub tokens_out: u64,
 }
 
 impl RequestInfo {
@@ -47,6 +57,20 @@ impl RequestInfo {
 
     pub(crate) fn summary(&self) -> RequestSummary {
         self.lock().clone()
+    }
+
+    /// Since an upstream was asked last.
+    pub(crate) fn since_model_asked(&self) -> Duration {
+        self.lock().asked.map(|asked| asked.elapsed()).unwrap_or_default()
+    }
+
+    /// Whatever ends a call of the model, or the request before it, adds to the time that models took.
+    fn note_end_of_model_call(&self, event: &Event<'_>) {
+        if matches!(event, Event::ModelUnreachable { .. } | Event::ModelFinished { .. } | Event::ModelRetried { .. }) {
+            let mut summary = self.lock();
+            let took = summary.asked.take().map(|asked| asked.elapsed()).unwrap_or_default();
+            summary.upstream_time += took;
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, RequestSummary> {
@@ -62,7 +86,16 @@ impl RequestInfo {
                 (*model).clone_into(&mut summary.model);
                 summary.mode = Some(*mode);
             }
-            Event::ModelAsked { upstream } => (*upstream).clone_into(&mut self.lock().upstream),
+            Event::ModelAsked { upstream } => {
+                let mut summary = self.lock();
+                (*upstream).clone_into(&mut summary.upstream);
+                summary.asked = Some(Instant::now());
+            }
+            Event::TurnUsed { usage, tokens } => {
+                let mut summary = self.lock();
+                summary.usage = (*usage).clone();
+                (summary.tokens_in, summary.tokens_out) = *tokens;
+            }
             _ => {}
         }
     }
@@ -103,6 +136,7 @@ impl Observer {
         for consumer in self.consumers.iter() {
             consumer.consume(&self.request, event);
         }
+        self.request.note_end_of_model_call(event);
     }
 
     pub(crate) fn request_id(&self) -> &RequestId {

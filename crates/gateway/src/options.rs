@@ -19,6 +19,8 @@ use table::SettingMistake;
 #[serde(deny_unknown_fields, default)]
 pub struct GatewayOptions {
     pub listen: Option<String>,
+    /// Where metrics are served, if not on the main listener.
+    pub metrics_listen: Option<String>,
     /// Shared by replicas: seals ids and what is stored.
     pub secret: Option<String>,
     /// Earlier secrets: what they sealed can still be opened.
@@ -42,6 +44,8 @@ pub struct GatewayOptions {
     /// Whether the built-in scripted model is served as `demo`.
     pub demo_model: Option<bool>,
     pub log: Option<String>,
+    /// `text` or `json`.
+    pub log_format: Option<String>,
     pub code_mode: CodeModeOptions,
     pub warm: WarmOptions,
     pub timeouts: TimeoutOptions,

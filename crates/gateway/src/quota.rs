@@ -48,6 +48,11 @@ impl SharedQuota {
         self.used().all >= self.max
     }
 
+    /// How much is taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.used().all
+    }
+
     fn used(&self) -> MutexGuard<'_, QuotaUse> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }

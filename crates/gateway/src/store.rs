@@ -2,13 +2,16 @@
 //! ids, and responses, for clients that refer to them by id. All of it is sealed: who has the store can neither read nor
 //! change it, nor move it to another name or tenant, but can only make it disappear.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use dacapo_runner::{BoxFuture, JournalStore, MemoryStore, StoreError, StoreKey};
 use dacapo_wire::{RunId, SealingSecrets, UnopenedReason, UnopenedStates};
 use redis::AsyncCommands;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use tokio::sync::OnceCell;
+
+use crate::observe::{Metrics, StoreOperation};
 
 pub(crate) mod stored_answers;
 pub(crate) mod stored_responses;
@@ -18,6 +21,7 @@ pub(crate) mod stored_responses;
 pub(crate) struct Store {
     sealed: Box<dyn JournalStore>,
     secrets: SealingSecrets,
+    metrics: Arc<Metrics>,
 }
 
 /// Which store is configured.
@@ -30,32 +34,49 @@ pub(crate) enum StoreConfig {
 }
 
 impl Store {
-    pub(crate) fn new(config: &StoreConfig, secrets: SealingSecrets) -> Store {
+    pub(crate) fn new(config: &StoreConfig, secrets: SealingSecrets, metrics: Arc<Metrics>) -> Store {
         let sealed: Box<dyn JournalStore> = match config {
             StoreConfig::Memory { bytes_max, ttl } => Box::new(MemoryStore::new(*bytes_max, *ttl)),
             StoreConfig::Redis { client, ttl } => {
                 Box::new(RedisStore { client: client.clone(), connection: OnceCell::new(), ttl: *ttl })
             }
         };
-        Store { sealed, secrets }
+        Store { sealed, secrets, metrics }
     }
 
     /// Stores the state of a program: the id that would carry it. That is sealed already, and names its run and round.
     pub(crate) async fn put(&self, tenant: &str, run: RunId, round: u32, sealed: &str) -> Result<(), StoreError> {
-        self.sealed.put(&state_key(tenant, run, round), sealed).await
+        self.put_sealed(&state_key(tenant, run, round), sealed).await
     }
 
     /// The sealed states that are stored. Reading a state renews its time to live.
     pub(crate) async fn get(&self, tenant: &str, states: &[(RunId, u32)]) -> Result<Vec<Option<String>>, StoreError> {
         let keys: Vec<StoreKey> = states.iter().map(|(run, round)| state_key(tenant, *run, *round)).collect();
-        self.sealed.get(&keys).await
+        self.get_sealed(&keys).await
+    }
+
+    async fn put_sealed(&self, key: &StoreKey, sealed: &str) -> Result<(), StoreError> {
+        let started = Instant::now();
+        let put = self.sealed.put(key, sealed).await;
+        self.metrics.store(StoreOperation::Put, put.is_ok(), started.elapsed());
+        put
+    }
+
+    async fn get_sealed(&self, keys: &[StoreKey]) -> Result<Vec<Option<String>>, StoreError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let started = Instant::now();
+        let found = self.sealed.get(keys).await;
+        self.metrics.store(StoreOperation::Get, found.is_ok(), started.elapsed());
+        found
     }
 
     /// Seals a text and stores it.
     pub(crate) async fn put_text(&self, tenant: &str, name: &str, text: &str) -> Result<(), StoreError> {
         let key = StoreKey::new(tenant, name);
         let sealed = self.secrets.sealer(tenant).seal_text(key.as_str(), text);
-        self.sealed.put(&key, &sealed).await
+        self.put_sealed(&key, &sealed).await
     }
 
     /// The texts that are stored under these names. Reading a text renews its time to live. One that cannot be opened is
@@ -67,7 +88,7 @@ impl Store {
         unopened: &UnopenedStates,
     ) -> Result<Vec<Option<String>>, StoreError> {
         let keys: Vec<StoreKey> = names.iter().map(|name| StoreKey::new(tenant, name)).collect();
-        let found = self.sealed.get(&keys).await?;
+        let found = self.get_sealed(&keys).await?;
         let sealer = self.secrets.sealer(tenant);
         let open = |(key, text): (&StoreKey, Option<String>)| match sealer.unseal_text(key.as_str(), &text?) {
             Ok(text) => Some(text),

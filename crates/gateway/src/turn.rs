@@ -27,7 +27,7 @@ use self::program::{NextStep, WaitingProgram};
 use self::sink::{ResponseSink, call_deltas};
 use crate::gateway::{Gateway, now_ms};
 use crate::http::{TurnDeadline, TurnError};
-use crate::observe::{Event, Observer};
+use crate::observe::{Event, Observer, ProgramOutcome};
 use crate::store::stored_answers;
 use crate::store::stored_responses::StoredTurn;
 use crate::upstream::RequestContext;
@@ -92,7 +92,6 @@ pub(crate) struct TurnDone {
     pub body: Option<Value>,
     /// Of the last upstream response.
     pub headers: HeaderMap,
-    pub usage: TurnUsage,
     pub end: TurnEnd,
 }
 
@@ -143,7 +142,10 @@ impl TurnRunner {
 
     /// Runs the turn to its end. An error after something was streamed is sent to the client as an event.
     pub(crate) async fn run(mut self) -> Result<TurnDone, TurnError> {
-        let body = match self.deadline.limit(self.respond_to_end()).await {
+        let responded = self.deadline.limit(self.respond_to_end()).await;
+        let tokens = self.usage.tokens(self.turn.provider);
+        self.observer.emit(&Event::TurnUsed { usage: &self.usage, tokens });
+        let body = match responded {
             Ok(body) => body,
             Err(error) => {
                 if self.sink.has_sent() {
@@ -156,7 +158,7 @@ impl TurnRunner {
         };
         // A turn that was cancelled or failed gives nothing back, which costs the next one a little time.
         Arc::into_inner(self.turn).map(Turn::end).unwrap_or_default();
-        Ok(TurnDone { body, headers: self.returned, usage: self.usage, end: self.end })
+        Ok(TurnDone { body, headers: self.returned, end: self.end })
     }
 
     /// The body, if the response is not streamed.
@@ -203,7 +205,10 @@ impl TurnRunner {
         let turn = Arc::clone(&self.turn);
         let live = turn.conversation.live();
         if let Some(block) = live {
-            self.observer.emit(&Event::CallsAnswered { count: block.answered_count() });
+            let answers = block.rounds.last().into_iter().flat_map(|round| &round.calls);
+            let answers: Vec<_> = answers.filter_map(|call| call.answer.as_ref().map(|(_, answer)| answer)).collect();
+            let failed = answers.iter().filter(|answer| !turn.client.has_succeeded(answer)).count();
+            self.observer.emit(&Event::CallsAnswered { count: answers.len(), failed });
         }
         match self.replay_history().await? {
             HistoryEnd::Waiting { round, calls } => {
@@ -221,7 +226,7 @@ impl TurnRunner {
                     self.usage.programs += 1;
                     let kept_out = finished.answer_bytes.saturating_sub(finished.shown.to_string().len());
                     self.usage.tokens_kept_out += estimated_tokens(kept_out);
-                    self.observer.emit(&Event::ProgramFinished { end: finished.end });
+                    self.observer.emit(&Event::ProgramFinished { outcome: ProgramOutcome::of(&finished.shown) });
                     if turn.mode == ProgramMode::Explicit {
                         let meta = ResponseMeta::resumed(turn.client, &block.state, block.next_round(), turn.model());
                         self.sink.meta(&self.own_meta(meta));
@@ -399,7 +404,7 @@ fn history_replay<'a>(gateway: &'a Gateway, turn: &'a Turn, should_continue: Sho
         limits: &gateway.config.limits,
         embeddings: gateway.embeddings.as_ref().map(|embeddings| (embeddings, gateway.store.as_ref())),
         should_continue,
-        trace: None,
+        trace: &*gateway.metrics,
     }
 }
 

@@ -241,7 +241,8 @@ impl Upstreams {
         let mut retries = 0;
         loop {
             observer.emit(&Event::ModelAsked { upstream: name });
-            let response = self.post_once(upstream, endpoint, context, body.clone()).await?;
+            let response = self.post_once(upstream, endpoint, context, body.clone()).await;
+            let response = response.inspect_err(|_| observer.emit(&Event::ModelUnreachable { upstream: name }))?;
             let status = response.status;
             observer.emit(&Event::ModelResponded { upstream: name, status });
             match retry_after(&response).filter(|wait| *wait <= upstream.retry_wait_max) {

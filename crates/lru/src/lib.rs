@@ -88,6 +88,16 @@ impl<T> LruCache<T> {
         evicted
     }
 
+    /// How many values there are.
+    pub fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// How many bytes they take together.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Removes the least recently used value.
     pub fn evict(&mut self) -> Option<T> {
         let key = *self.order.first_key_value()?.1;

@@ -49,6 +49,26 @@ impl Default for WarmPrograms {
     }
 }
 
+/// What a step started from. It decides how long the step takes, never its outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepStart {
+    /// From the program's start.
+    Cold,
+    /// From a paused program in memory.
+    Warm,
+    /// The same step had ended the program before: nothing was run.
+    Finished,
+}
+
+/// Paused programs in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PausedPrograms {
+    /// How many there are.
+    pub count: usize,
+    /// What they take together.
+    pub bytes: usize,
+}
+
 /// Why there is no step. The program is not at fault, and a retry may succeed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -109,6 +129,21 @@ impl Stepper {
         self.step_beyond(request, CallIndex(0), should_continue)
     }
 
+    /// Like [`step`](Stepper::step), and says what it started from.
+    pub fn step_from(
+        &self,
+        request: &StepRequest,
+        should_continue: ShouldContinue<'_>,
+    ) -> Result<(Step, StepStart), StepError> {
+        self.run(request, CallIndex(0), should_continue)
+    }
+
+    /// The paused programs that are in memory now.
+    pub fn paused(&self) -> PausedPrograms {
+        let warm = self.warm();
+        PausedPrograms { count: warm.count(), bytes: warm.bytes() }
+    }
+
     /// Like [`step`](Stepper::step), for a caller who has seen all calls before `new` already: a pause lists only the
     /// calls from there on.
     pub fn step_beyond(
@@ -117,22 +152,32 @@ impl Stepper {
         new: CallIndex,
         should_continue: ShouldContinue<'_>,
     ) -> Result<Step, StepError> {
+        self.run(request, new, should_continue).map(|(step, _)| step)
+    }
+
+    fn run(
+        &self,
+        request: &StepRequest,
+        new: CallIndex,
+        should_continue: ShouldContinue<'_>,
+    ) -> Result<(Step, StepStart), StepError> {
         let inputs = RunInputs { program: &request.program, limits: &request.limits, new, should_continue };
         let base = base(request);
         let whole = key(&base, &request.journal, request.journal.entries().len());
         if let Some(step) = self.finished().get(&whole) {
-            return Ok(step.clone());
+            return Ok((step.clone(), StepStart::Finished));
         }
         let resumed = if request.journal.bytes() as u64 > request.limits.get(Limit::JournalBytes) {
-            return Ok(unstarted(report::limit(Limit::JournalBytes, &[], &inputs), request));
+            return Ok((unstarted(report::limit(Limit::JournalBytes, &[], &inputs), request), StepStart::Cold));
         } else {
             self.resume(&base, &request.journal)
         };
+        let start = if resumed.is_some() { StepStart::Warm } else { StepStart::Cold };
         let mut run = match resumed {
             Some(run) => run,
             None => match self.start(request, &inputs)? {
                 Ok(run) => run,
-                Err(step) => return Ok(step),
+                Err(step) => return Ok((step, start)),
             },
         };
         let step = run.advance(&request.journal, &inputs).map_err(|Interrupted| StepError::Interrupted)?;
@@ -146,7 +191,7 @@ impl Stepper {
             drop(run);
             self.release_idle_memory();
         }
-        Ok(step)
+        Ok((step, start))
     }
 
     /// Gives up the programs and steps that are kept only to save time, and the memory that they took.

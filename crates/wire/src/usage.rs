@@ -120,6 +120,12 @@ impl TurnUsage {
         usage
     }
 
+    /// Tokens that the model read and wrote, in all its responses together.
+    pub fn tokens(&self, provider: ProviderSide) -> (u64, u64) {
+        let TokenCounts { input, output, .. } = provider.0.read_usage(&self.sum);
+        (input, output)
+    }
+
     /// Sums over all model calls of the request, and what its programs did.
     pub fn ours(&self, provider: ProviderSide) -> Value {
         let sum = provider.0.read_usage(&self.sum);

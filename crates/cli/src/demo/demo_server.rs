@@ -15,8 +15,17 @@ pub(crate) const MODEL: &str = "scripted";
 
 pub(crate) struct DemoServer {
     pub address: SocketAddr,
+    /// Of the inspector page, if conversations are recorded for it.
+    pub inspector: Option<String>,
     client: reqwest::Client,
     exchanges: mpsc::Receiver<ModelExchange>,
+}
+
+/// Whether conversations are recorded for the inspector page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recording {
+    On,
+    Off,
 }
 
 /// A request to the model, and its reply.
@@ -32,7 +41,7 @@ const DECLARATIONS_TOKENS_MAX: usize = 4_000;
 
 impl DemoServer {
     /// Starts the gateway. It serves until the runtime ends.
-    pub(crate) async fn start() -> anyhow::Result<DemoServer> {
+    pub(crate) async fn start(recording: Recording) -> anyhow::Result<DemoServer> {
         let (sender, exchanges) = mpsc::channel();
         let script = ScriptedModel::parse(include_str!("model.toml")).context("demo/model.toml")?;
         let script = script.with_token_counter(count).with_observer(move |_, request, reply| {
@@ -42,13 +51,16 @@ impl DemoServer {
         let mut options = GatewayOptions::default();
         // One of the scenarios shows what happens when the declarations do not fit.
         options.code_mode.declarations_tokens_max = Some(DECLARATIONS_TOKENS_MAX);
+        options.inspector.enabled = Some(recording == Recording::On);
         let config = options.resolve(&Environment::default())?.with_script(script);
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot listen on 127.0.0.1")?;
         let address = listener.local_addr()?;
-        tokio::spawn(dacapo_gateway::serve(Gateway::new(config)?, listener, std::future::pending()));
+        let gateway = Gateway::new(config)?;
+        let inspector = gateway.inspector_token().map(|token| format!("http://{address}/#token={token}"));
+        tokio::spawn(dacapo_gateway::serve(gateway, listener, std::future::pending()));
         // The demo must not depend on proxies or certificates of the machine.
         let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).build()?;
-        Ok(DemoServer { address, client, exchanges })
+        Ok(DemoServer { address, inspector, client, exchanges })
     }
 
     /// Sends a Chat Completions request.

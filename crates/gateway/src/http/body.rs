@@ -77,7 +77,10 @@ impl GatewayServer {
 
     /// A turn, if there is one left.
     pub(crate) fn take_turn(&self, client: &Arc<str>) -> Result<QuotaShare, TurnError> {
-        self.gateway.turns.take(client, 1).map_err(|spent| self.too_many_turns(spent))
+        self.gateway.turns.take(client, 1).map_err(|spent| {
+            self.gateway.metrics.turn_refused();
+            self.too_many_turns(spent)
+        })
     }
 
     pub(crate) fn too_many_turns(&self, spent: SpentBy) -> TurnError {

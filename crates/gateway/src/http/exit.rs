@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use super::deadline::TurnDeadline;
 use super::errors::TurnError;
 use super::headers;
-use crate::observe::{Event, Observer, OpenRequest, RequestOutcome};
+use crate::observe::{Event, Observer, OpenRequest, REQUEST_ID_HEADER, RequestOutcome};
 use crate::quota::QuotaShare;
 use crate::turn::{TurnDone, TurnEnd};
 use crate::upstream::UpstreamResponse;
@@ -96,9 +96,19 @@ impl Exit {
 
 /// Makes the response, and ends the request: now, or when its stream does.
 pub(super) fn respond(open: OpenRequest, client: ClientSide, exit: Result<Exit, TurnError>) -> Response<Body> {
+    let id = HeaderValue::from_str(open.observer().request_id().as_str()).ok();
+    let mut response = respond_to(open, client, exit);
+    // The id that an upstream gave to its response goes before ours.
+    if let (false, Some(id)) = (response.headers().contains_key(REQUEST_ID_HEADER), id) {
+        response.headers_mut().insert(REQUEST_ID_HEADER, id);
+    }
+    response
+}
+
+fn respond_to(open: OpenRequest, client: ClientSide, exit: Result<Exit, TurnError>) -> Response<Body> {
     match exit {
         Ok(Exit::Json(Ok(bytes))) => {
-            open.end(RequestOutcome::Answer { status: StatusCode::OK, usage: None });
+            open.end(RequestOutcome::Answer { status: StatusCode::OK });
             json_response(bytes)
         }
         Ok(Exit::Json(Err(error))) => fail(open, client, TurnError::Internal(error.to_string())),
@@ -111,6 +121,9 @@ pub(super) fn respond(open: OpenRequest, client: ClientSide, exit: Result<Exit, 
         }
         Ok(Exit::Stream(turn)) => stream_turn(open, turn),
         Ok(Exit::PassThroughWhole { status, headers, body }) => {
+            let observer = open.observer();
+            observer.emit(&Event::ModelBegan { status });
+            observer.emit(&Event::ModelFinished { status });
             open.end(passed_outcome(status));
             let mut response = Response::new(Body::from(body));
             *response.status_mut() = status;
@@ -140,10 +153,8 @@ fn report(error: &TurnError, observer: &Observer) {
 
 fn outcome(done: Result<TurnDone, TurnError>) -> RequestOutcome {
     match done {
-        Ok(TurnDone { end: TurnEnd::Answer, usage, .. }) => {
-            RequestOutcome::Answer { status: StatusCode::OK, usage: Some(Box::new(usage)) }
-        }
-        Ok(TurnDone { end: TurnEnd::Calls, usage, .. }) => RequestOutcome::Calls { usage: Box::new(usage) },
+        Ok(TurnDone { end: TurnEnd::Answer, .. }) => RequestOutcome::Answer { status: StatusCode::OK },
+        Ok(TurnDone { end: TurnEnd::Calls, .. }) => RequestOutcome::Calls,
         Err(TurnError::ClientLeft) => RequestOutcome::Left,
         Err(error) => RequestOutcome::Error { status: error.status(), failure: error.kind() },
     }
@@ -195,7 +206,7 @@ fn passed_outcome(status: StatusCode) -> RequestOutcome {
     if status.is_client_error() || status.is_server_error() {
         RequestOutcome::Error { status, failure: "upstream_error" }
     } else {
-        RequestOutcome::Answer { status, usage: None }
+        RequestOutcome::Answer { status }
     }
 }
 
@@ -213,14 +224,19 @@ fn pass_through(
     let (pieces, receiver) = mpsc::channel(PASSED_QUEUE_PIECES);
     let observer = open.observer();
     let task = TurnTask(tokio::spawn(async move {
+        let mut has_begun = false;
         let passed = deadline.limit(async {
             while let Some(piece) = body.next().await {
+                if !std::mem::replace(&mut has_begun, true) {
+                    observer.emit(&Event::ModelBegan { status });
+                }
                 let piece = piece.map_err(|reason| TurnError::upstream(format!("the upstream broke off: {reason}")))?;
                 pieces.send(Ok(piece)).await.map_err(|_closed| TurnError::ClientLeft)?;
             }
             Ok(())
         });
         let passed = passed.await;
+        observer.emit(&Event::ModelFinished { status });
         drop((body, permit));
         if let Err(error) = &passed {
             let text = error.body(client, observer.request_id());

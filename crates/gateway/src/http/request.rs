@@ -5,14 +5,16 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::http::request::Parts;
-use axum::http::{Request, StatusCode};
+use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use bytes::Bytes;
-use dacapo_wire::{BadRequest, ClientSide, ParsedRequest, ReadRequest, RequestReader, StoredStates, UnopenedStates};
+use dacapo_wire::{
+    BadRequest, ClientSide, ConversationItem, ParsedRequest, ReadRequest, RequestReader, StoredStates, UnopenedStates,
+};
 use serde_json::Value;
 
 use super::errors::TurnError;
 use super::{GatewayServer, headers, json_bytes, json_size, threads};
-use crate::observe::{Event, Observer};
+use crate::observe::{Event, Observer, REQUEST_ID_HEADER};
 use crate::quota::QuotaShare;
 use crate::store::stored_responses::StoredTurn;
 use crate::turn::Tenant;
@@ -106,9 +108,15 @@ impl GatewayServer {
             })?;
         if let ParsedRequest::Turn(turn) = &mut parsed {
             turn.prefs.hold_text_chars = hold_text_chars.unwrap_or_else(|| gateway.hold_text_chars(&model));
+            let is_program = |item: &&ConversationItem| matches!(item, ConversationItem::Program(_));
+            let count = turn.conversation.items.iter().filter(is_program).count();
+            observer.emit(&Event::StatesOpened { count });
         }
         observer.emit(&Event::RequestRead { client: &tenant.name, model: &model, mode });
         let query = parts.uri.query().map_or_else(String::new, |query| format!("?{query}"));
+        // Upstreams log it as well.
+        let id = HeaderValue::from_str(observer.request_id().as_str()).ok();
+        parts.headers.extend(id.map(|id| (HeaderName::from_static(REQUEST_ID_HEADER), id)));
         let context = RequestContext { headers: parts.headers, query, client };
         Ok(ClientRequest { parsed, body, model, context, tenant, permit })
     }

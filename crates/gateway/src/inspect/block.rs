@@ -1,14 +1,13 @@
 //! One program, run again answer by answer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use dacapo_catalog::BYTES_PER_TOKEN;
 use dacapo_replay::{
     Answer, ArgsDigest, Call, CompletedCall, ErrorKind, JournalEntry, JsonText, Limit, Limits, Outcome, Program,
-    ProgramFailure, RecordedOutcome, Step, StepRequest, Toolbox,
+    ProgramFailure, RecordedOutcome, Step, StepRequest, StoredValues,
 };
-use dacapo_wire::{CallRound, ExpectedCall, Intent, IssuedCall, ModelTools, ProgramBlock};
+use dacapo_wire::{CallRound, ExpectedCall, Intent, IssuedCall, ProgramBlock};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -17,6 +16,7 @@ use super::explanation::{
     AnsweredWith, Attempt, BlockExplanation, CallExplanation, ModelReads, Point, ProgramText, ReplayStatus,
     ReplayVerdict,
 };
+use crate::turn::HistoryReplay;
 
 /// With more answers, a point stands for several.
 const POINTS_MAX: usize = 1_000;
@@ -77,6 +77,13 @@ struct RecordedProgram {
     gap: Option<(ReplayStatus, String)>,
 }
 
+/// What earlier programs left to a program.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ProgramInputs {
+    pub record: Vec<CompletedCall>,
+    pub stored: StoredValues,
+}
+
 impl Inspection<'_> {
     /// Runs a program with recorded answers, then with those that `next` finds for calls that wait.
     pub(super) fn play(
@@ -111,16 +118,16 @@ impl Inspection<'_> {
         }
     }
 
-    /// Explains a program of a conversation. `given` is the record that it was run with, if it could be run.
+    /// Explains a program of a conversation. `given` is what it was run with, if it could be run.
     pub(super) fn block(
         &self,
         number: usize,
         block: &ProgramBlock,
-        model_tools: &ModelTools,
-        given: &BTreeMap<String, Vec<CompletedCall>>,
+        replay: &HistoryReplay<'_>,
+        given: &BTreeMap<String, ProgramInputs>,
     ) -> BlockExplanation {
         let program = block.state.waiting();
-        let record = given.get(&program.id).cloned();
+        let inputs = given.get(&program.id).cloned();
         let RecordedProgram { mut entries, mut calls, gap } = recorded_program(block);
         let is_stopped = match self.stop {
             Some(stop) if stop.block.is_none_or(|of| of == number) && entries.len() > stop.answers => {
@@ -129,10 +136,10 @@ impl Inspection<'_> {
             }
             _ => false,
         };
-        let is_orphaned = block.state.record.is_some() && record.is_none();
-        let reuse = record.unwrap_or_default();
+        let is_orphaned = block.state.record.is_some() && inputs.is_none();
+        let ProgramInputs { record: reuse, stored } = inputs.unwrap_or_default();
         let answered = entries.len();
-        let request = self.request(&program, model_tools.toolbox(), &reuse);
+        let request = replay.request_of(block, program.clone(), &reuse, &stored);
         let played = self.play(request, entries, |_| None);
         for call in &mut calls {
             if let Some((issued, made)) = played.issued.get(&call.call) {
@@ -151,30 +158,24 @@ impl Inspection<'_> {
         };
         let mut explained = explained(number, &program, played, calls, &reuse, self.limits);
         block.run.as_str().clone_into(&mut explained.run);
-        explained.attempts = self.attempts(block, model_tools, given);
+        explained.attempts = self.attempts(block, replay, given);
         explained.replay = verdict;
         explained
-    }
-
-    pub(super) fn request(&self, program: &Program, toolbox: &Arc<Toolbox>, reuse: &[CompletedCall]) -> StepRequest {
-        StepRequest::new(program.clone(), Arc::clone(toolbox))
-            .with_reuse(reuse.to_vec())
-            .with_limits(self.limits.clone())
     }
 
     /// Programs before this one in the same turn.
     fn attempts(
         &self,
         block: &ProgramBlock,
-        model_tools: &ModelTools,
-        given: &BTreeMap<String, Vec<CompletedCall>>,
+        replay: &HistoryReplay<'_>,
+        given: &BTreeMap<String, ProgramInputs>,
     ) -> Vec<Attempt> {
         let Some((_, before)) = block.state.model_messages.split_last() else { return Vec::new() };
         let attempt = |(at, message): (usize, &dacapo_wire::ModelMessage)| {
-            let Intent::Program { code, .. } = message.intent(model_tools) else { return None };
+            let Intent::Program { code, .. } = message.intent(replay.model_tools) else { return None };
             let program = block.state.program(at, &code);
-            let reuse = given.get(&program.id).map_or(&[][..], Vec::as_slice);
-            let request = self.request(&program, model_tools.toolbox(), reuse);
+            let ProgramInputs { record, stored } = given.get(&program.id).cloned().unwrap_or_default();
+            let request = replay.request_of(block, program.clone(), &record, &stored);
             let end = self.stepper.step(&request, self.should_continue).ok();
             Some(Attempt { program: program_text(&program), end })
         };

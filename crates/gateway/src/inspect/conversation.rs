@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use dacapo_replay::{CompletedCall, Program, StepRequest, Toolbox};
+use dacapo_replay::{CompletedCall, Program, StepRequest, StoredValues, Toolbox};
 use dacapo_wire::{
     CallerRules, ClientSide, Conversation, ConversationItem, EntryAuthor, ParsedRequest, ProgramBlock, ProgramMode,
     ProviderSide, RequestReader, StoredStates, ToolChoiceOverride, Turn, UnopenedReason, UnopenedStates, Wire,
 };
 use serde_json::{Map, Value, json};
 
+use super::block::ProgramInputs;
 use super::context::model_calls;
 use super::explanation::{
     ContextTokens, ConversationExplanation, Explanation, ItemExplanation, ItemKind, ReplayStatus, UnopenedState,
@@ -135,14 +136,14 @@ impl Inspection<'_> {
             embeddings: None,
             limits: self.limits,
             should_continue: self.should_continue,
-            trace: Some(&trace),
+            trace: &trace,
         };
         let mut model_history = turn.model_history();
         let mut notes = explained.notes;
         if let Err(error) = replay.write(&turn.conversation, &mut model_history) {
             notes.push(format!("what the model reads is not complete: {error}"));
         }
-        let given = trace.given.into_inner();
+        let given = trace.given.take();
         let programs = turn.conversation.items.iter().filter_map(|item| match item {
             ConversationItem::Program(block) => Some(block),
             _ => None,
@@ -151,8 +152,7 @@ impl Inspection<'_> {
         // Without a number, it is the last program that stops.
         let stop = self.stop.map(|stop| StopAfter { block: stop.block.or(Some(count)), ..stop });
         let inspection = Inspection { stop, ..*self };
-        let blocks =
-            programs.zip(1..).map(|(program, number)| inspection.block(number, program, &turn.model_tools, &given));
+        let blocks = programs.zip(1..).map(|(program, number)| inspection.block(number, program, &replay, &given));
         let blocks: Vec<_> = blocks.collect();
         let has_lost = turn.conversation.items.iter().any(|item| matches!(item, ConversationItem::LostCalls(_)));
         let is_exact = |status| matches!(status, ReplayStatus::Exact | ReplayStatus::Stopped);
@@ -165,7 +165,7 @@ impl Inspection<'_> {
         model_request.shift_remove(input::history_key(turn.provider.wire()));
         let model_history = model_history.entries().to_vec();
         let items =
-            items(turn.client, &turn.conversation, &explained.history, &trace.starts.into_inner(), model_history.len());
+            items(turn.client, &turn.conversation, &explained.history, &trace.starts.take(), model_history.len());
         let context = (turn.mode == ProgramMode::Plain).then(|| ContextTokens {
             code: model_calls(turn.client, &model_request, &model_history),
             classic: model_calls(turn.client, &explained.request, &explained.history),
@@ -194,8 +194,8 @@ impl Inspection<'_> {
 struct Trace {
     /// Where the entries of each item begin in the model's history.
     starts: RefCell<Vec<usize>>,
-    /// The record that each program was run with, by the program's id.
-    given: RefCell<BTreeMap<String, Vec<CompletedCall>>>,
+    /// What each program was run with, by the program's id.
+    given: RefCell<BTreeMap<String, ProgramInputs>>,
 }
 
 impl ReplayTrace for Trace {
@@ -203,8 +203,9 @@ impl ReplayTrace for Trace {
         self.starts.borrow_mut().push(entries);
     }
 
-    fn program(&self, program: &Program, record: &[CompletedCall]) {
-        self.given.borrow_mut().entry(program.id.clone()).or_insert_with(|| record.to_vec());
+    fn program(&self, program: &Program, record: &[CompletedCall], stored: &StoredValues) {
+        let inputs = || ProgramInputs { record: record.to_vec(), stored: stored.clone() };
+        self.given.borrow_mut().entry(program.id.clone()).or_insert_with(inputs);
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use dacapo_runner::StoreError;
 use dacapo_wire::{AppliedMode, TurnUsage, UnopenedStates, Wire};
+use serde_json::Value;
 
 /// Something that happened to a request. Nothing in it is secret: no key, program, argument or answer.
 #[derive(Debug)]
@@ -34,6 +35,18 @@ pub(crate) enum Event<'a> {
         upstream: &'a str,
         status: StatusCode,
     },
+    /// No response came.
+    ModelUnreachable {
+        upstream: &'a str,
+    },
+    /// The first piece of a streamed response is there.
+    ModelBegan {
+        status: StatusCode,
+    },
+    /// The response is there as a whole, or broke off.
+    ModelFinished {
+        status: StatusCode,
+    },
     ProgramStarted,
     /// The program waits for this many calls, which go to the client.
     ProgramPaused {
@@ -45,9 +58,17 @@ pub(crate) enum Event<'a> {
     /// The client's request brought answers to calls of a program.
     CallsAnswered {
         count: usize,
+        /// Of these, those that say that they failed.
+        failed: usize,
     },
     ProgramFinished {
-        end: ProgramEnd,
+        outcome: ProgramOutcome,
+    },
+    /// What a turn in code mode has used, at its end, whether or not it failed.
+    TurnUsed {
+        usage: &'a TurnUsage,
+        /// That the model read, and wrote.
+        tokens: (u64, u64),
     },
     /// A fault of the gateway itself. The client reads only the request's id.
     Fault {
@@ -55,6 +76,10 @@ pub(crate) enum Event<'a> {
     },
     StoreFailed {
         error: &'a StoreError,
+    },
+    /// The request has this many programs whose states could be opened.
+    StatesOpened {
+        count: usize,
     },
     /// The request refers to states that cannot be opened. At most once per request.
     StatesUnopened {
@@ -73,13 +98,32 @@ pub(crate) enum ProgramEnd {
     Failed,
 }
 
+/// How a program ended, by the kind of its failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProgramOutcome(&'static str);
+
+impl ProgramOutcome {
+    const FAILURES: [&str; 7] = ["exception", "syntax", "limit", "deadlock", "diverged", "abandoned", "internal"];
+
+    /// From the result as the model reads it.
+    pub(crate) fn of(shown: &Value) -> ProgramOutcome {
+        let kind = shown.pointer("/error/kind").and_then(Value::as_str);
+        let failure = kind.map(|kind| ProgramOutcome::FAILURES.into_iter().find(|known| *known == kind));
+        ProgramOutcome(failure.map_or("success", |known| known.unwrap_or("internal")))
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        self.0
+    }
+}
+
 /// How a request ended.
 #[derive(Debug)]
 pub(crate) enum RequestOutcome {
     /// The client got what it asked for.
-    Answer { status: StatusCode, usage: Option<Box<TurnUsage>> },
+    Answer { status: StatusCode },
     /// The client got tool calls to execute.
-    Calls { usage: Box<TurnUsage> },
+    Calls,
     Error {
         status: StatusCode,
         /// Names the kind of error.

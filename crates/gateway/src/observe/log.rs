@@ -1,7 +1,7 @@
 //! Events as log lines: one at `info` for the end of every request, faults at `error`, the others at `debug`.
 
 use axum::http::StatusCode;
-use dacapo_wire::{AppliedMode, TurnUsage, UnopenedReason, UnsealError, Wire};
+use dacapo_wire::{AppliedMode, UnopenedReason, UnsealError, Wire};
 
 use super::{Event, EventConsumer, RequestInfo, RequestOutcome};
 
@@ -36,8 +36,15 @@ impl EventConsumer for Log {
             Event::ProgramStarted => tracing::debug!(request_id, "program started"),
             Event::ProgramPaused { calls } => tracing::debug!(request_id, calls, "program paused"),
             Event::CallSent { tool } => tracing::debug!(request_id, tool, "call sent"),
-            Event::CallsAnswered { count } => tracing::debug!(request_id, count, "calls answered"),
-            Event::ProgramFinished { end } => tracing::debug!(request_id, ?end, "program finished"),
+            Event::ModelUnreachable { upstream } => tracing::debug!(request_id, upstream, "model not reached"),
+            Event::ModelBegan { .. } => tracing::debug!(request_id, "model begins"),
+            Event::ModelFinished { .. } => tracing::debug!(request_id, "model finished"),
+            Event::CallsAnswered { count, failed } => tracing::debug!(request_id, count, failed, "calls answered"),
+            Event::ProgramFinished { outcome } => {
+                tracing::debug!(request_id, outcome = outcome.name(), "program finished");
+            }
+            // The line of the request has them.
+            Event::TurnUsed { .. } | Event::StatesOpened { .. } => {}
             Event::Fault { message } => tracing::error!(request_id, message, "internal fault"),
             Event::StoreFailed { error } => tracing::error!(request_id, %error, "the store failed"),
             Event::StatesUnopened { states } => tracing::warn!(
@@ -55,15 +62,14 @@ impl EventConsumer for Log {
 }
 
 fn log_end(request: &RequestInfo, outcome: &RequestOutcome) {
-    let (name, status, failure, usage) = match outcome {
-        RequestOutcome::Answer { status, usage } => ("answer", Some(*status), None, usage.as_deref()),
-        RequestOutcome::Calls { usage } => ("calls", Some(StatusCode::OK), None, Some(&**usage)),
-        RequestOutcome::Error { status, failure } => ("error", Some(*status), Some(*failure), None),
-        RequestOutcome::Left => ("left", None, None, None),
+    let (name, status, failure) = match outcome {
+        RequestOutcome::Answer { status } => ("answer", Some(*status), None),
+        RequestOutcome::Calls => ("calls", Some(StatusCode::OK), None),
+        RequestOutcome::Error { status, failure } => ("error", Some(*status), Some(*failure)),
+        RequestOutcome::Left => ("left", None, None),
     };
     let summary = request.summary();
-    let none = TurnUsage::default();
-    let usage = usage.unwrap_or(&none);
+    let usage = &summary.usage;
     tracing::info!(
         request_id = request.id.as_str(),
         client = summary.client,
@@ -76,10 +82,14 @@ fn log_end(request: &RequestInfo, outcome: &RequestOutcome) {
         outcome = name,
         failure,
         ms = request.elapsed().as_millis() as u64,
+        upstream_ms = summary.upstream_time.as_millis() as u64,
         model_calls = usage.model_calls,
         programs = usage.programs,
         rounds = usage.rounds,
         calls = usage.calls,
+        tokens_in = summary.tokens_in,
+        tokens_out = summary.tokens_out,
+        tokens_kept_out = usage.tokens_kept_out,
         "request",
     );
 }

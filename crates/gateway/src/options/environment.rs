@@ -16,6 +16,7 @@ pub struct Environment {
 /// Keys that an environment variable may set: `code_mode.default` is `DACAPO_CODE_MODE_DEFAULT`.
 const KEYS: &[&str] = &[
     "listen",
+    "metrics_listen",
     "secret",
     "secrets_old",
     "allow_unauthenticated",
@@ -31,6 +32,7 @@ const KEYS: &[&str] = &[
     "step_seconds_max",
     "demo_model",
     "log",
+    "log_format",
     "code_mode.default",
     "code_mode.declarations_tokens_max",
     "code_mode.hold_text_chars",
@@ -57,7 +59,8 @@ const KEYS: &[&str] = &[
 ];
 
 /// Keys whose values are texts, also if they look like something else.
-const TEXTS: &[&str] = &["listen", "secret", "log", "code_mode.default", "store.kind", "store.url"];
+const TEXTS: &[&str] =
+    &["listen", "metrics_listen", "secret", "log", "log_format", "code_mode.default", "store.kind", "store.url"];
 
 /// Keys whose values are lists of texts, with commas between them.
 const LISTS: &[&str] = &["secrets_old", "cors_origins"];

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::TurnRunner;
 use crate::http::{TurnError, json_bytes};
 use crate::key_mask::KeyMask;
+use crate::observe::Event;
 use crate::upstream::{Endpoint, UpstreamResponse};
 
 /// Where the content of a response is, on one wire or another.
@@ -30,6 +31,17 @@ impl TurnRunner {
         let endpoint = Endpoint::completion(provider, model, self.turn.prefs.delivery);
         let posted = upstreams.post(upstream, &endpoint, &self.context, body, &self.observer);
         let response = self.sink.while_waiting(posted).await??;
+        let status = response.status;
+        let decoded = self.decode(response, choice_override).await;
+        self.observer.emit(&Event::ModelFinished { status });
+        decoded
+    }
+
+    async fn decode(
+        &mut self,
+        response: UpstreamResponse,
+        choice_override: ToolChoiceOverride,
+    ) -> Result<ModelResponse, TurnError> {
         self.returned.clone_from(&response.headers);
         self.responded_at = date(&response.headers);
         self.sink.response_started(&response.headers);
@@ -92,9 +104,13 @@ impl TurnRunner {
         let mut decoder = provider.decoder();
         let mut held = Vec::new();
         let mut chars = 0;
+        let mut has_begun = false;
         let mut is_over = false;
         while !is_over {
             let piece = self.sink.while_waiting(response.body.next()).await?;
+            if !std::mem::replace(&mut has_begun, true) {
+                self.observer.emit(&Event::ModelBegan { status: response.status });
+            }
             is_over = piece.is_none();
             let events = match piece {
                 Some(piece) => {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use dacapo_replay::{
     Answer, Call, Catalog, CompletedCall, ErrorKind, HandedOutCall, Journal, Limits, LogLevel, LogLine, MadeCall,
     Outcome, Program, RecordedOutcome, SearchAnswer, SearchResults, ShouldContinue, Step, StepError, StepRequest,
-    Stepper, StoredValues, ToolShape, Toolbox,
+    StepStart, Stepper, StoredValues, ToolShape, Toolbox,
 };
 use dacapo_runner::truncate_json;
 use dacapo_wire::{
@@ -31,16 +32,25 @@ pub(crate) struct HistoryReplay<'a> {
     /// Ranks tools for a search, if the gateway has a model for it.
     pub embeddings: Option<(&'a Embeddings, Option<&'a Store>)>,
     pub should_continue: ShouldContinue<'a>,
-    /// Set if somebody wants to explain the conversation.
-    pub trace: Option<&'a dyn ReplayTrace>,
+    pub trace: &'a dyn ReplayTrace,
 }
 
 /// Is told what a replay does.
 pub(crate) trait ReplayTrace {
     /// An item of the conversation is written; the model's history has this many entries before it.
-    fn item(&self, at: usize, entries: usize);
-    /// A program is run, with a record of completed calls.
-    fn program(&self, program: &Program, record: &[CompletedCall]);
+    fn item(&self, at: usize, entries: usize) {
+        _ = (at, entries);
+    }
+
+    /// A program is run, with a record of completed calls and values that earlier programs stored.
+    fn program(&self, program: &Program, record: &[CompletedCall], stored: &StoredValues) {
+        _ = (program, record, stored);
+    }
+
+    /// A step was run.
+    fn step(&self, start: StepStart, took: Duration, fuel: u64) {
+        _ = (start, took, fuel);
+    }
 }
 
 /// Whether the client takes tool calls (`tool_choice`).
@@ -81,7 +91,6 @@ pub(crate) struct FinishedProgram {
     pub shown: Value,
     /// Size of all answers that the program got.
     pub answer_bytes: usize,
-    pub end: ProgramEnd,
 }
 
 /// What running a program led to.
@@ -129,9 +138,7 @@ impl HistoryReplay<'_> {
         let items = &conversation.items;
         for (at, item) in items.iter().enumerate() {
             inherited.finished = None;
-            if let Some(trace) = self.trace {
-                trace.item(at, history.entries().len());
-            }
+            self.trace.item(at, history.entries().len());
             match item {
                 ConversationItem::Entry(entry) => {
                     if self.is_final_answer(entry, items.get(at + 1)) {
@@ -281,13 +288,13 @@ impl HistoryReplay<'_> {
                     let mut shown = self.with_divergence_explained(shown, block);
                     show_shapes(&mut shown, &shapes, end, &mut shown_shapes);
                     let record = self.record_after(block, end, given, Some(record));
-                    Replayed { shown, answer_bytes: journal.bytes(), end, record }
+                    Replayed { shown, answer_bytes: journal.bytes(), record }
                 }
                 (Err(error), Position::Last) => return Err(error),
                 (Err(_), Position::Earlier) => self.abandoned(block, given, TOO_SLOW),
             },
         };
-        let Replayed { shown, answer_bytes, end, mut record } = replayed;
+        let Replayed { shown, answer_bytes, mut record } = replayed;
         shown_shapes.extend(functions_with_shapes(&shown));
         record.extend(cut);
         let mut replies = self.replies(waiting, |_| String::new());
@@ -298,7 +305,7 @@ impl HistoryReplay<'_> {
         for remark in &block.remarks {
             history.push_entry(remark.clone());
         }
-        let finished = (position == Position::Last).then_some(FinishedProgram { shown, answer_bytes, end });
+        let finished = (position == Position::Last).then_some(FinishedProgram { shown, answer_bytes });
         Ok(HistoryEnd::Model(Inherited { finished, record, stored, shapes: shown_shapes }))
     }
 
@@ -340,7 +347,7 @@ impl HistoryReplay<'_> {
             _ => None,
         };
         let record = self.record_after(block, end, given, unused);
-        Replayed { shown: result.clone(), answer_bytes: 0, end, record }
+        Replayed { shown: result.clone(), answer_bytes: 0, record }
     }
 
     /// A program that will never finish. The model reads what it has done, with the answers.
@@ -368,7 +375,7 @@ impl HistoryReplay<'_> {
             shown["error"]["unfinished"] = Value::Array(unfinished);
         }
         let record = self.record_of_abandoned(block, given);
-        Replayed { shown, answer_bytes: 0, end: ProgramEnd::Failed, record }
+        Replayed { shown, answer_bytes: 0, record }
     }
 
     /// What a program leaves that did not succeed: what it was given, and all that it has sent.
@@ -469,6 +476,30 @@ impl HistoryReplay<'_> {
         self.run_with(&tools, program, journal, record, stored)
     }
 
+    /// The request for the first step of a program of the history.
+    pub(crate) fn request_of(
+        &self,
+        block: &ProgramBlock,
+        program: Program,
+        record: &[CompletedCall],
+        stored: &StoredValues,
+    ) -> StepRequest {
+        self.request(&self.tools_of(block), program, record, stored)
+    }
+
+    fn request(
+        &self,
+        tools: &ReplayTools,
+        program: Program,
+        record: &[CompletedCall],
+        stored: &StoredValues,
+    ) -> StepRequest {
+        let mut request = StepRequest::new(program, Arc::clone(&tools.toolbox));
+        request.handed_out.clone_from(&tools.handed_out);
+        request.stored = stored.clone();
+        request.with_reuse(record.to_vec()).with_limits(self.limits.clone())
+    }
+
     fn run_with(
         &self,
         tools: &ReplayTools,
@@ -477,16 +508,11 @@ impl HistoryReplay<'_> {
         record: &[CompletedCall],
         stored: &StoredValues,
     ) -> Result<ProgramRun, StepError> {
-        if let Some(trace) = self.trace {
-            trace.program(&program, record);
-        }
-        let mut request = StepRequest::new(program, Arc::clone(&tools.toolbox));
-        request.handed_out.clone_from(&tools.handed_out);
-        request.journal = journal.clone();
-        request.reuse = record.to_vec();
-        request.stored = stored.clone();
-        request.limits = self.limits.clone();
-        let step = self.stepper.step(&request, self.should_continue)?;
+        self.trace.program(&program, record, stored);
+        let request = self.request(tools, program, record, stored).with_journal(journal.clone());
+        let started = Instant::now();
+        let (step, start) = self.stepper.step_from(&request, self.should_continue)?;
+        self.trace.step(start, started.elapsed(), step.usage.fuel);
         Ok(program_run(step))
     }
 }
@@ -525,7 +551,6 @@ enum Position {
 struct Replayed {
     shown: Value,
     answer_bytes: usize,
-    end: ProgramEnd,
     /// What a later program may reuse.
     record: Vec<CompletedCall>,
 }

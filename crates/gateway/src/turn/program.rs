@@ -10,7 +10,7 @@ use serde_json::json;
 use super::history_replay::{ProgramRun, show_shapes};
 use super::{TurnEnd, TurnRunner};
 use crate::http::TurnError;
-use crate::observe::{Event, ProgramEnd};
+use crate::observe::{Event, ProgramEnd, ProgramOutcome};
 
 /// For a program that has made no calls, although the client's `tool_choice` is `required` or `any`.
 const CALL_REQUIRED: &str =
@@ -123,7 +123,7 @@ impl TurnRunner {
             shown["note"] = json!(CALL_REQUIRED);
             self.attempts += 1;
         }
-        self.observer.emit(&Event::ProgramFinished { end });
+        self.observer.emit(&Event::ProgramFinished { outcome: ProgramOutcome::of(&shown) });
         match end {
             ProgramEnd::Failed => self.attempts += 1,
             ProgramEnd::Success => self.has_run = true,
