@@ -101,7 +101,7 @@ fn prometheus_takes_the_metrics_and_they_hold_nothing_that_was_said() {
         r#"dacapo_programs_total{outcome="success"} 1"#,
         r#"dacapo_calls_total{outcome="ok",owner="client"} 10"#,
         r#"dacapo_states_total{result="foreign"} 0"#,
-        r#"dacapo_store_operations_total{operation="put",outcome="ok"} 7"#,
+        r#"dacapo_store_operations_total{operation="put",outcome="ok"} 21"#,
     ] {
         assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
     }

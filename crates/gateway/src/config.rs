@@ -533,6 +533,15 @@ impl Config {
         Config { upstreams: vec![Upstream::new("script", "*", UpstreamKind::Scripted(script))], ..self }
     }
 
+    fn inspector_options(&self) -> InspectorOptions {
+        InspectorOptions {
+            enabled: Some(self.recorder.is_some()),
+            conversations_max: self.recorder.map(|limits| limits.conversations_max),
+            bytes_max: self.recorder.map(|limits| limits.bytes_max),
+            force: self.recorder.filter(|limits| limits.is_forced).map(|_| true),
+        }
+    }
+
     fn store_options(&self) -> StoreOptions {
         match &self.store {
             None => StoreOptions { kind: Some("off".to_owned()), ..StoreOptions::default() },
@@ -602,12 +611,7 @@ impl Config {
                 idle_seconds: Some(self.idle_timeout.as_secs()),
                 keep_alive_seconds: Some(self.keep_alive.as_secs()),
             },
-            inspector: InspectorOptions {
-                enabled: Some(self.recorder.is_some()),
-                conversations_max: self.recorder.map(|limits| limits.conversations_max),
-                bytes_max: self.recorder.map(|limits| limits.bytes_max),
-                force: self.recorder.filter(|limits| limits.is_forced).map(|_| true),
-            },
+            inspector: self.inspector_options(),
             step: StepOptions { enabled: Some(self.step_endpoint == StepEndpoint::Served) },
             search: SearchOptions {
                 embeddings: self.embeddings.as_ref().map(|embeddings| EmbeddingsOptions {
