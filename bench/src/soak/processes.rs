@@ -156,7 +156,7 @@ impl Replicas {
     }
 }
 
-/// A Redis that keeps what it was told when it is killed.
+/// A Redis that keeps what was written to it when it is killed.
 pub(crate) struct Redis {
     child: Child,
     port: u16,

@@ -158,7 +158,7 @@ impl Definitions {
         }
     }
 
-    /// The same number for definitions that read the same. Those that lead back to themselves are told apart by their
+    /// The same number for definitions that read the same. Those that lead back to themselves are distinguished by their
     /// names too.
     fn fingerprinted(&self) -> Vec<u64> {
         let edges = edges(self.bodies.iter(), DefinitionReach::Everywhere);

@@ -35,7 +35,7 @@ pub(crate) struct HistoryReplay<'a> {
     pub trace: &'a dyn ReplayTrace,
 }
 
-/// Is told what a replay does.
+/// Observes a replay. Whoever implements it takes what it needs.
 pub(crate) trait ReplayTrace {
     /// An item of the conversation is written; the model's history has this many entries before it.
     fn item(&self, at: usize, entries: usize) {
@@ -81,7 +81,7 @@ pub(crate) struct Inherited {
     pub record: Vec<CompletedCall>,
     /// What the programs before keep for later ones.
     pub stored: StoredValues,
-    /// Functions whose answers the model has been told the shape of.
+    /// Functions whose shapes of answers the model has read.
     pub shapes: BTreeSet<String>,
 }
 
