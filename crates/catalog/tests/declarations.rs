@@ -292,6 +292,20 @@ fn words_of_others_stay_in_their_comment() {
 }
 
 #[test]
+fn a_literal_type_that_a_comment_names_does_not_end_it() {
+    let list =
+        |item: &str, description: &str| json!({"type": "array", "description": description, "items": {"const": item}});
+    let schema = json!({"anyOf": [list("*/*", "all types"), list("```", "a fence")]});
+    let declarations = declared(&json!([{"name": "accept", "output_schema": schema}]));
+
+    insta::assert_snapshot!(declarations.of(ToolIndex(0)), @r#"
+    /** @returns "* /*"[]: all types; "\u0060\u0060\u0060"[]: a fence */
+    declare function accept(args?: Record<string, unknown>): Promise<"*/*"[] | "\u0060\u0060\u0060"[]>;
+    "#);
+    assert_eq!(compile(&[("accept.ts".to_owned(), declarations.text().to_owned())]), []);
+}
+
+#[test]
 fn tools_of_real_servers_read_well() {
     let corpus = [
         ("anthropic", "query_metrics"),

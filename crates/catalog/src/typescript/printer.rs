@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use super::comment;
 use super::literals::quoted;
 use super::meet::is_within;
 use super::shape::{Literal, Object, OtherProperties, Presence, Property, Tuple, Type, TypeShape};
@@ -82,7 +83,8 @@ impl Printer<'_> {
             }
             TypeShape::Union(members) | TypeShape::Intersection(members) if !has_lines(members) => {
                 for member in members.iter().filter(|member| has_words(member)) {
-                    add(&self.ty(member), member);
+                    // A literal type may hold what ends a comment.
+                    add(&comment::one_line(&self.ty(member)), member);
                 }
             }
             _ => {}
