@@ -50,6 +50,21 @@ impl CallDigests {
         self.calls.is_empty() && !self.is_partial
     }
 
+    /// The calls before a round that are not in `record`. Those whose outcome was not known were issued again in the round
+    /// if they are among its calls.
+    pub fn missing_before(&self, record: &[CompletedCall], round: &[CompletedCall]) -> Vec<CompletedCall> {
+        let mut issued: Vec<CallDigest> = round.iter().filter_map(CompletedCall::digest).collect();
+        let mut missing = self.missing_in(record);
+        missing.retain(|call| {
+            let issued_at = match call.outcome {
+                RecordedOutcome::Unknown => issued.iter().position(|issued| Some(*issued) == call.digest()),
+                RecordedOutcome::Ok(_) | RecordedOutcome::AnswerLost => None,
+            };
+            issued_at.map(|at| issued.swap_remove(at)).is_none()
+        });
+        missing
+    }
+
     /// The calls that are not in `record`. Their answers are lost.
     pub fn missing_in(&self, record: &[CompletedCall]) -> Vec<CompletedCall> {
         let mut present: Vec<CallDigest> = record.iter().filter_map(CompletedCall::digest).collect();

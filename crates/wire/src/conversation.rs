@@ -12,6 +12,7 @@ use crate::call_digests::CallDigests;
 use crate::ids::{CarriedRound, RunId};
 use crate::model_message::ModelMessage;
 use crate::neutral::ToolStatus;
+use crate::placeholder;
 use crate::state::{CallRef, RunState};
 
 /// A client's history. Entries that are not part of a program stay in the format of the client's wire.
@@ -116,6 +117,14 @@ pub struct LostCalls {
     /// The assistant message.
     pub message: Value,
     pub calls: Vec<WireCall>,
+    /// What their round carries, if it can be read nevertheless.
+    pub(crate) carried: Option<CarriedRound>,
+}
+
+impl LostCalls {
+    pub fn new(message: Value, calls: Vec<WireCall>) -> LostCalls {
+        LostCalls { message, calls, carried: None }
+    }
 }
 
 impl Conversation {
@@ -165,24 +174,50 @@ impl ProgramBlock {
         self.status == BlockStatus::Closed
     }
 
-    /// The answers, in the order in which the client sent them. Of several answers to one call, the first counts.
+    /// The answers, in the order in which the program was given them.
     pub fn journal(&self) -> Result<Journal, HistoryGap> {
-        let mut answered = BTreeSet::new();
         let mut journal = Journal::default();
-        for (round, number) in self.rounds.iter().zip(0..) {
+        for ((round, answers), number) in self.rounds.iter().zip(self.given_answers()).zip(0..) {
             if round.number != number {
                 return Err(HistoryGap::Trimmed);
             }
             if round.answered.is_some_and(|before| before != journal.fingerprint()) {
                 return Err(HistoryGap::Edited);
             }
-            for (call, answer) in round.answers() {
-                if answered.insert(call.expected.index()) {
-                    journal.push(call.entry(answer.clone()));
-                }
+            for (call, answer) in answers {
+                journal.push(call.entry(answer.clone()));
             }
         }
         Ok(journal)
+    }
+
+    /// The answers that the program was given after each of its rounds. A call that was issued once more had no answer
+    /// before: what a client has put into the earlier round since came after the later one.
+    fn given_answers(&self) -> Vec<Vec<(&IssuedCall, &Answer)>> {
+        let mut issued_last = BTreeMap::new();
+        for (at, round) in self.rounds.iter().enumerate() {
+            issued_last.extend(round.calls.iter().map(|call| (call.expected.index(), at)));
+        }
+        let mut given: Vec<Vec<(&IssuedCall, &Answer)>> = vec![Vec::new(); self.rounds.len()];
+        let mut late = Vec::new();
+        let mut answered = BTreeSet::new();
+        for (at, round) in self.rounds.iter().enumerate() {
+            for (call, answer) in round.answers() {
+                let index = call.expected.index();
+                let last = issued_last[&index];
+                if last > at {
+                    late.push((last, call, answer));
+                } else if answered.insert(index) {
+                    given[at].push((call, answer));
+                }
+            }
+        }
+        for (at, call, answer) in late {
+            if answered.insert(call.expected.index()) {
+                given[at].push((call, answer));
+            }
+        }
+        given
     }
 
     /// Whether rounds are missing before the last one.
@@ -212,29 +247,33 @@ impl ProgramBlock {
     /// All calls that went to the client, in the order of their answers, whether or not the program can be run again.
     pub fn sent_calls(&self) -> Vec<SentCall<'_>> {
         // A round's fingerprint tells whether the answers before it are still what they were.
+        let given = self.given_answers();
         let mut journal = Journal::default();
         let mut replaced_before = 0;
-        for (at, round) in self.rounds.iter().enumerate() {
+        for (at, (round, answers)) in self.rounds.iter().zip(&given).enumerate() {
             if round.answered.is_some_and(|before| before != journal.fingerprint()) {
                 replaced_before = at;
             }
-            for (call, answer) in round.answers() {
-                journal.push(call.entry(answer.clone()));
+            for (call, answer) in answers {
+                journal.push(call.entry((*answer).clone()));
             }
         }
+        let answered: BTreeSet<CallIndex> = given.iter().flatten().map(|(call, _)| call.expected.index()).collect();
+        let mut unanswered = BTreeSet::new();
         let mut sent = Vec::new();
-        for (at, round) in self.rounds.iter().enumerate() {
-            sent.extend(round.answers().map(|(call, answer)| {
-                let is_replaced = at < replaced_before;
+        for (at, (round, answers)) in self.rounds.iter().zip(given).enumerate() {
+            sent.extend(answers.into_iter().map(|(call, answer)| {
+                let is_replaced = at < replaced_before || placeholder::is_placeholder(answer);
                 let outcome = if is_replaced { SentOutcome::Replaced } else { SentOutcome::Answered(answer) };
                 SentCall { call, round: round.number, outcome }
             }));
-            let unanswered = round.calls.iter().filter(|call| call.answer.is_none());
-            let sent_call = |call| SentCall { call, round: round.number, outcome: SentOutcome::Unanswered };
-            sent.extend(unanswered.map(sent_call));
+            for call in &round.calls {
+                let index = call.expected.index();
+                if !answered.contains(&index) && unanswered.insert(index) {
+                    sent.push(SentCall { call, round: round.number, outcome: SentOutcome::Unanswered });
+                }
+            }
         }
-        let mut known = BTreeSet::new();
-        sent.retain(|sent| known.insert(sent.call.expected.index()));
         sent
     }
 

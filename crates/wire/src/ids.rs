@@ -91,7 +91,7 @@ pub(crate) struct UnsealedCallId {
     pub carried: Option<CarriedRound>,
 }
 
-/// What the first call of a round carries in explicit mode.
+/// What the id of a round's first call carries of the round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CarriedRound {
     /// Fingerprint of the journal before the round.
@@ -106,11 +106,10 @@ impl UnsealedCallId {
     /// The ids of a round's calls.
     pub(crate) fn of(state: &RunState, round: &RoundHeader, calls: &[Call]) -> Vec<String> {
         let run = state.run();
-        let given = state.record.as_ref().map_or_else(CallDigests::default, |record| record.writes.clone());
-        let RoundHeader { number, answered, before } = round.clone();
-        let is_first = number == 0 && given == CallDigests::default();
-        let mut carried = (!is_first).then_some(CarriedRound { answered, before, given });
-        let id = |call: &Call| UnsealedCallId { run, call: call.call, round: number, carried: carried.take() };
+        let carried = CarriedRound::of(state, round);
+        let is_first = round.number == 0 && carried.given == CallDigests::default();
+        let mut carried = (!is_first).then_some(carried);
+        let id = |call: &Call| UnsealedCallId { run, call: call.call, round: round.number, carried: carried.take() };
         calls.iter().map(id).map(|id| id.to_string()).collect()
     }
 
@@ -139,6 +138,11 @@ impl fmt::Display for UnsealedCallId {
 }
 
 impl CarriedRound {
+    pub(crate) fn of(state: &RunState, round: &RoundHeader) -> CarriedRound {
+        let given = state.record.as_ref().map_or_else(CallDigests::default, |record| record.writes.clone());
+        CarriedRound { answered: round.answered, before: round.before.clone(), given }
+    }
+
     fn parse(text: &str) -> Option<CarriedRound> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let (&answered, mut rest) = bytes.split_first_chunk()?;

@@ -24,6 +24,7 @@ mod model_message;
 mod near_json;
 mod neutral;
 mod numbers;
+mod placeholder;
 mod plain_mode;
 mod prompt;
 mod provider_wire;

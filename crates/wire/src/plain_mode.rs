@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::conversation::{
     BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, IssuedCall, LostCalls, ProgramBlock, WireCall,
 };
-use crate::ids::RunId;
+use crate::ids::{CarriedRound, RunId};
 use crate::remarks;
 use crate::seal::{LastState, RoundHeader, Sealer, Unsealed};
 use crate::sealing_key::UnsealError;
@@ -73,6 +73,15 @@ impl StateOpener<'_> {
         next.iter().all(|of| *of == Some(of_next)) && before.iter().any(is_of_next)
     }
 
+    /// Whether a call with this id is of a round before this one, or of another program: its answer comes late.
+    fn is_of_other_round(&self, id: &str, run: RunId, round: u32) -> bool {
+        match self.sealer.unseal(id) {
+            Ok(Unsealed::Round { run: of, header, .. }) => of != run || header.number < round,
+            Ok(Unsealed::Sibling { run: of, round: number, .. }) => of != run || number < round,
+            Err(_) => false,
+        }
+    }
+
     /// Opens the stored state of a round. A state that is stored under another round's name does not count.
     fn unseal_stored(&self, of: (RunId, u32)) -> Option<Unsealed> {
         let name = format!("{}_{}", of.0, of.1);
@@ -127,16 +136,17 @@ pub(crate) struct HistoryAnswer {
 impl CallExchange {
     /// Appends the calls: as a round of their program, or as lost calls if its state cannot be opened.
     pub(crate) fn add_to(self, conversation: &mut Conversation, opener: Option<&StateOpener<'_>>) {
-        match opener.and_then(|opener| RoundState::open(&self, opener)) {
-            Some(round) => round.add_to(conversation, self.calls, &self.answers, self.remarks),
-            None => self.add_lost_to(conversation),
+        match opener.map_or(Err(None), |opener| RoundState::open(&self, opener)) {
+            Ok(round) => round.add_to(conversation, self.calls, &self.answers, self.remarks),
+            Err(carried) => self.add_lost_to(conversation, carried),
         }
     }
 
     /// Appends the calls as lost calls.
-    pub(crate) fn add_lost_to(self, conversation: &mut Conversation) {
+    pub(crate) fn add_lost_to(self, conversation: &mut Conversation, carried: Option<CarriedRound>) {
         let calls = self.calls.into_iter().map(|call| call.into_wire_call(&self.answers)).collect();
-        conversation.items.push(ConversationItem::LostCalls(LostCalls { message: self.message, calls }));
+        let lost = LostCalls { message: self.message, calls, carried };
+        conversation.items.push(ConversationItem::LostCalls(lost));
         conversation.items.extend(self.remarks.into_iter().map(ConversationItem::Entry));
     }
 }
@@ -202,16 +212,21 @@ pub(crate) struct RoundState<'a> {
 }
 
 impl<'a> RoundState<'a> {
-    /// `None` if no id of the message can be opened, or if one of them does not belong to the round.
-    pub(crate) fn open(exchange: &CallExchange, opener: &StateOpener<'a>) -> Option<RoundState<'a>> {
+    /// An error if no id of the message can be opened, or if one of them does not belong to the round: what the round
+    /// carries, if that could be read.
+    pub(crate) fn open(
+        exchange: &CallExchange,
+        opener: &StateOpener<'a>,
+    ) -> Result<RoundState<'a>, Option<CarriedRound>> {
         let CallExchange { calls, answers, .. } = exchange;
         let sealed_at = calls.iter().position(|call| Sealer::is_sealed(&call.id));
+        let short = || calls.iter().find_map(|call| Sealer::run_and_round(&call.id));
         let unsealed = match sealed_at {
-            Some(at) => opener.unseal(&calls[at].id)?,
-            None => opener.unseal_stored(calls.iter().find_map(|call| Sealer::run_and_round(&call.id))?)?,
+            Some(at) => opener.unseal(&calls[at].id),
+            None => short().and_then(|short| opener.unseal_stored(short)),
         };
-        let Unsealed::Round { state, run, header, calls: issued } = unsealed else {
-            return None;
+        let Some(Unsealed::Round { state, run, header, calls: issued }) = unsealed else {
+            return Err(None);
         };
         let expected = |(at, call): (usize, &HistoryCall)| {
             if !Sealer::is_own_id(&call.id) {
@@ -229,14 +244,19 @@ impl<'a> RoundState<'a> {
         };
         let expected: Option<Vec<Option<CallRef>>> = calls.iter().enumerate().map(expected).collect();
         // An answer whose id was changed on its way. The call would stay unanswered and be issued again for ever.
-        let is_stray = |answer: &HistoryAnswer| !calls.iter().any(|call| call.id == answer.id);
-        if answers.iter().any(is_stray) {
-            return None;
+        let is_stray = |answer: &HistoryAnswer| {
+            !calls.iter().any(|call| call.id == answer.id) && !opener.is_of_other_round(&answer.id, run, header.number)
+        };
+        match expected {
+            Some(expected) if !answers.iter().any(is_stray) => {
+                Ok(RoundState { catalog: opener.catalog, state, run, header, expected })
+            }
+            _ => Err(Some(CarriedRound::of(&state, &header))),
         }
-        Some(RoundState { catalog: opener.catalog, state, run, header, expected: expected? })
     }
 
-    /// Appends the round to its program if that is the last item, or else starts a block with it.
+    /// Appends the round to its program if that is the last item, or else starts a block with it. Answers to calls of
+    /// other rounds go there.
     pub(crate) fn add_to(
         self,
         conversation: &mut Conversation,
@@ -244,6 +264,9 @@ impl<'a> RoundState<'a> {
         answers: &[HistoryAnswer],
         remarks: Vec<Value>,
     ) {
+        for answer in answers.iter().filter(|answer| !calls.iter().any(|call| call.id == answer.id)) {
+            add_late_answer(conversation, &answer.id, answer.answer.clone());
+        }
         let RoundHeader { number, answered, before } = self.header;
         let mut round = CallRound { number, answered: Some(answered), before, calls: Vec::new() };
         let (mut direct, mut reminders) = (Vec::new(), Vec::new());

@@ -11,6 +11,7 @@ use crate::conversation::{self, LostCalls, WireCall};
 use crate::decoder::{ModelResponse, ResponseDecoder};
 use crate::encoder::ApiError;
 use crate::ids::UnsealedCallId;
+use crate::placeholder;
 use crate::plain_mode::tool_name;
 use crate::provider_wire::{ProviderCapabilities, ProviderWire};
 use crate::sse::SseEvent;
@@ -101,11 +102,9 @@ impl ClientSide {
     /// Adds calls of a program whose state was lost to a record. Their ids may know of calls before them that the client
     /// has cut out of the history.
     pub fn record_lost_calls(self, lost: &LostCalls, catalog: &Catalog, record: &mut Vec<CompletedCall>) {
-        for call in &lost.calls {
-            let (call, _) = self.0.read_call(call);
-            let carried = UnsealedCallId::parse(&call.id).and_then(|id| id.carried);
-            let missing = carried.map(|carried| carried.missing_in(record));
-            record.extend(missing.unwrap_or_default());
+        let of_ids = lost.calls.iter().filter_map(|call| UnsealedCallId::parse(&self.0.read_call(call).0.id)?.carried);
+        for carried in of_ids.chain(lost.carried.clone()) {
+            record.extend(carried.missing_in(record));
         }
         record.extend(self.recorded_calls(lost, catalog));
     }
@@ -120,6 +119,9 @@ impl ClientSide {
             };
             let answer = conversation::answer(result.text, result.status);
             match &answer {
+                _ if placeholder::is_placeholder(&answer) => {
+                    Some(CompletedCall::with_outcome(tool, &args, RecordedOutcome::AnswerLost))
+                }
                 Answer::Ok(ok) if self.has_succeeded(&answer) => Some(CompletedCall::new(tool, &args, ok.clone())),
                 _ => None,
             }

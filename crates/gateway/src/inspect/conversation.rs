@@ -335,7 +335,7 @@ mod tests {
         let entry = |text: &str| json!({"role": "user", "content": text});
         let calls = json!({"role": "assistant", "tool_calls": []});
         let history = [entry("a"), calls.clone(), entry("answer"), entry("b")];
-        let lost = dacapo_wire::LostCalls { message: calls, calls: Vec::new() };
+        let lost = dacapo_wire::LostCalls::new(calls, Vec::new());
         let conversation = Conversation {
             items: vec![
                 ConversationItem::Entry(entry("a")),

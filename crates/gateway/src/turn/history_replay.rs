@@ -400,9 +400,13 @@ impl HistoryReplay<'_> {
     fn cut_calls(&self, block: &ProgramBlock) -> Vec<CompletedCall> {
         let Some(last) = block.rounds.last().filter(|_| block.is_cut()) else { return Vec::new() };
         let succeeded = |sent: &SentCall<'_>| sent.answer().is_some_and(|answer| self.client.has_succeeded(answer));
-        let sent = block.sent_calls().into_iter().filter(|sent| sent.round < last.number && succeeded(sent));
-        let present: Vec<CompletedCall> = sent.map(|sent| sent.recorded(RecordedOutcome::AnswerLost)).collect();
-        last.before.missing_in(&present)
+        let recorded = |sent: Vec<SentCall<'_>>| -> Vec<CompletedCall> {
+            sent.iter().map(|sent| sent.recorded(RecordedOutcome::AnswerLost)).collect()
+        };
+        let (before, of_last): (Vec<_>, Vec<_>) =
+            block.sent_calls().into_iter().partition(|sent| sent.round < last.number);
+        let before = before.into_iter().filter(succeeded).collect();
+        last.before.missing_before(&recorded(before), &recorded(of_last))
     }
 
     /// Says in the terms of the conversation why a replayed program diverged.

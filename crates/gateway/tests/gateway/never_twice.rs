@@ -239,6 +239,42 @@ async fn a_call_whose_answer_never_came_is_not_executed_again_when_its_program_f
     assert_eq!(client.executed["pay({\"n\":2})"], 1, "{:?}", client.executed);
 }
 
+/// A call that was not answered is issued again. Its answer may then come under the old id, where the old call stands, or
+/// both; and the old call may be cut out of the history afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_answer_reaches_its_program_wherever_the_client_puts_it() {
+    const PAY_AT_ONCE: &str = "await Promise.all([1, 2].map(n => pay({n}))); await pay({n: 3}); return 'success'";
+    let all_once = ["pay({\"n\":1})", "pay({\"n\":2})", "pay({\"n\":3})"].map(|call| (call, 1));
+    for place in ["after the new call", "where the old call is", "under both ids"] {
+        for is_cut in [false, true] {
+            let (_model, gateway) = gateway(PAY_AT_ONCE).await;
+            let mut client = Client::new(&gateway);
+            let calls = client.send(|history| history).await;
+            let answers: Vec<String> = calls.iter().map(|call| client.execute(call)).collect();
+            client.answer(&calls[0], &answers[0]);
+            let again = client.send(|history| history).await;
+            assert_eq!(again.len(), 1, "{again:?}");
+            match place {
+                "after the new call" => client.answer(&calls[1], &answers[1]),
+                "under both ids" => {
+                    client.answer(&calls[1], &answers[1]);
+                    client.answer(&again[0], &answers[1]);
+                }
+                _ => {
+                    client.answer(&calls[1], &answers[1]);
+                    let late = client.messages.pop().unwrap();
+                    client.messages.insert(3, late);
+                }
+            }
+            let last = client.play(|history| if is_cut { trimmed(&history) } else { history }).await;
+            // A program that cannot go on is written again, and what it has done is refused.
+            assert_eq!(last, if is_cut { "gave up" } else { "done" }, "{place}");
+            let executed = client.counts();
+            assert_eq!(executed, if is_cut { all_once[..2].to_vec() } else { all_once.to_vec() }, "{place}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_read_before_a_write_is_read_again_and_a_failed_tool_is_asked_again() {
     let program = "const before = await get_balance({}); await pay({n: 1}); const page = await fetch_page({});

@@ -91,7 +91,7 @@ pub(super) fn model_message(
 
 /// Lost calls as ordinary tool calls with these ids.
 pub(super) fn ordinary_calls(lost: LostCalls, ids: &[String], note: Option<&str>) -> Vec<Value> {
-    let LostCalls { mut message, calls } = lost;
+    let LostCalls { mut message, calls, .. } = lost;
     let mut written = Vec::new();
     let mut answers = Vec::new();
     for (WireCall { mut call, answer }, id) in calls.into_iter().zip(ids) {

@@ -142,16 +142,15 @@ impl<'a> MessagesHistoryReader<'a> {
         if !exchange.calls.iter().any(|call| Sealer::is_own_id(&call.id)) {
             return self.push_unsealed_calls(segment, exchange);
         }
-        let Some(round) = RoundState::open(&exchange, &StateOpener { stored, ..*self.opener }) else {
-            if segment.program.is_some() {
+        let round = match RoundState::open(&exchange, &StateOpener { stored, ..*self.opener }) {
+            Ok(round) => round,
+            Err(_) if segment.program.is_some() => {
                 // The state is lost, but the history has the program itself.
                 let client_answers =
                     ClientAnswers { answers: exchange.answers, remarks: exchange.remarks, words: Vec::new() };
-                self.push_program(segment, client_answers);
-            } else {
-                exchange.add_lost_to(&mut self.conversation);
+                return self.push_program(segment, client_answers);
             }
-            return;
+            Err(carried) => return exchange.add_lost_to(&mut self.conversation, carried),
         };
         round.add_to(&mut self.conversation, exchange.calls, &exchange.answers, exchange.remarks);
         if let Some(ConversationItem::Program(block)) = self.conversation.items.last_mut() {
@@ -213,7 +212,7 @@ impl<'a> MessagesHistoryReader<'a> {
             self.conversation.items.extend((!is_empty).then_some(ConversationItem::Entry(content)));
             ClientAnswers { answers: exchange.answers, ..ClientAnswers::default() }.push_to(&mut self.conversation);
         } else {
-            self.conversation.items.push(ConversationItem::LostCalls(LostCalls { message: exchange.message, calls }));
+            self.conversation.items.push(ConversationItem::LostCalls(LostCalls::new(exchange.message, calls)));
         }
         self.conversation.items.extend(exchange.remarks.into_iter().map(ConversationItem::Entry));
     }

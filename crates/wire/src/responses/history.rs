@@ -60,9 +60,9 @@ fn read_issued_calls(
     }
     seen.extend(ids);
     let exchange = CallExchange { message: Value::Array(output), calls, answers, remarks };
-    let Some(round) = opener.and_then(|opener| RoundState::open(&exchange, opener)) else {
-        exchange.add_lost_to(conversation);
-        return;
+    let round = match opener.map_or(Err(None), |opener| RoundState::open(&exchange, opener)) {
+        Ok(round) => round,
+        Err(carried) => return exchange.add_lost_to(conversation, carried),
     };
     round.add_to(conversation, exchange.calls, &exchange.answers, exchange.remarks);
     if let (Some(ConversationItem::Program(block)), Value::Array(output)) =

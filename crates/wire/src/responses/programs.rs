@@ -109,7 +109,7 @@ impl ResponsesProgramReader {
         if let Some(HistoryEntry::Lost(lost)) = end.checked_sub(1).and_then(|last| self.entries.get_mut(last)) {
             lost.calls.push(call);
         } else {
-            self.insert(end, HistoryEntry::Lost(LostCalls { message: json!([]), calls: vec![call] }));
+            self.insert(end, HistoryEntry::Lost(LostCalls::new(json!([]), vec![call])));
         }
     }
 
