@@ -2,6 +2,7 @@
 
 mod answers;
 mod demo;
+mod eval;
 mod key;
 mod mcp;
 mod replay;
@@ -42,6 +43,7 @@ enum Command {
     Types(types::TypesOptions),
     Search(search::SearchOptions),
     Replay(replay::ReplayOptions),
+    Eval(eval::EvalOptions),
     Key(key::KeyOptions),
 }
 
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Types(options) => types::types(&options),
         Command::Search(options) => search::search(&options),
         Command::Replay(options) => replay::replay(&options),
+        Command::Eval(options) => eval::eval(&options),
         Command::Key(options) => key::key(&options),
     };
     outcome.unwrap_or_else(|error| {

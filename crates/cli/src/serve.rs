@@ -106,6 +106,24 @@ fn key_variable(wires: &[String], environment: &Environment) -> Option<String> {
     environment.contains(name).then(|| name.to_owned())
 }
 
+/// An upstream for all models, as flags name it.
+pub(crate) fn upstream_options(
+    url: Option<&String>,
+    script: Option<&String>,
+    wires: &[String],
+    environment: &Environment,
+) -> UpstreamOptions {
+    UpstreamOptions {
+        name: if script.is_some() { "script" } else { "upstream" }.to_owned(),
+        models: vec!["*".to_owned()],
+        wires: (!wires.is_empty()).then(|| wires.to_vec()),
+        base_url: url.cloned(),
+        api_key_env: url.and_then(|_| key_variable(wires, environment)),
+        script: script.cloned(),
+        ..UpstreamOptions::default()
+    }
+}
+
 /// What is in force, and what else is to be said about it.
 fn configuration(
     options: &ServeOptions,
@@ -124,18 +142,8 @@ fn configuration(
         settings.inspector.enabled = Some(true);
     }
     if options.upstream.is_some() || options.script.is_some() {
-        settings.upstreams.insert(
-            0,
-            UpstreamOptions {
-                name: if options.script.is_some() { "script" } else { "upstream" }.to_owned(),
-                models: vec!["*".to_owned()],
-                wires: (!options.wires.is_empty()).then(|| options.wires.clone()),
-                base_url: options.upstream.clone(),
-                api_key_env: options.upstream.as_ref().and_then(|_| key_variable(&options.wires, environment)),
-                script: options.script.clone(),
-                ..UpstreamOptions::default()
-            },
-        );
+        let (upstream, script) = (options.upstream.as_ref(), options.script.as_ref());
+        settings.upstreams.insert(0, upstream_options(upstream, script, &options.wires, environment));
     }
     let notice = loaded.notice.take();
     (loaded.resolve(environment), notice)
