@@ -306,6 +306,26 @@ fn a_literal_type_that_a_comment_names_does_not_end_it() {
 }
 
 #[test]
+fn an_intersection_with_comments_within_another_one_parses() {
+    let nullable = json!(["object", "null"]);
+    let keyed = json!({"type": nullable, "patternProperties": {"a": {"type": "string"}}, "allOf": [{"minItems": 0}]});
+    let inner = json!({"properties": {"a": {"type": "string"}}, "oneOf": [{"$ref": "#/$defs/keyed"}]});
+    let schema = json!({"type": nullable, "patternProperties": {}, "allOf": [inner], "$defs": {"keyed": keyed}});
+    let declarations = declared(&json!([{"name": "nested", "parameters": schema}]));
+
+    insta::assert_snapshot!(declarations.of(ToolIndex(0)), @"
+    declare function nested(args?:
+      & (
+        & ({ a?: string } | null)
+        /** Record<string, unknown>: keys match a; null: keys match a */
+        & (Record<string, unknown> | null)
+      )
+      & (Record<string, unknown> | null)): Promise<unknown>;
+    ");
+    assert_eq!(compile(&[("nested.ts".to_owned(), declarations.text().to_owned())]), []);
+}
+
+#[test]
 fn tools_of_real_servers_read_well() {
     let corpus = [
         ("anthropic", "query_metrics"),

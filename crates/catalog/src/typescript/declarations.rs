@@ -350,7 +350,8 @@ impl<'a> FunctionDeclaration<'a> {
             function,
             types: types.iter().flat_map(|ty| &ty.uses).copied().collect(),
             comment: comment::block(&lines),
-            signature: format!("(args{mark}: {takes}): Promise<{answers}>;\n"),
+            // A type on lines of its own begins with the first of them.
+            signature: format!("(args{mark}: {takes}): Promise<{answers}>;\n").replace(": \n", ":\n"),
             has_unknown_result: tool.output_schema.is_none(),
             warnings,
         }

@@ -127,11 +127,13 @@ impl Printer<'_> {
         inner: TypePosition,
         outer: TypePosition,
     ) {
-        let is_placed = outer > inner;
+        let has_lines = has_lines(members);
+        // On lines of their own, members begin with the operator, and two of them in a row are no type.
+        let is_placed = outer > inner || has_lines && outer == inner;
         if is_placed {
             out.push('(');
         }
-        if has_lines(members) {
+        if has_lines {
             // `name: ` goes on in the next line.
             out.truncate(out.trim_end_matches(' ').len());
             for member in members {
