@@ -36,17 +36,27 @@ const REQUESTS_TO_PAUSE: usize = 3;
 
 pub(crate) fn run(quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
     let servers = Servers::start()?;
-    // What the program returns reaches the model, warm and cold.
-    for gateway in [servers.gateway, servers.cold] {
-        Conversation::play(&mut Connection::open(gateway)?, "echo")?;
-    }
+    check(&servers)?;
     paused(&servers, measured)?;
-    cost::run(&servers, if quick { 10 } else { 40 }, measured)?;
+    cost::run(&servers, None, if quick { 10 } else { 40 }, measured)?;
     first_token::run(&servers, if quick { 20 } else { 100 }, measured)?;
     latency(&servers, if quick { 60 } else { 2_000 })?;
     pairs::run(&servers, if quick { 40 } else { 400 })?;
     throughput(&servers, Duration::from_secs(if quick { 2 } else { 10 }))?;
     flat_memory(&servers, if quick { 10_000 } else { 100_000 })
+}
+
+/// Only the CPU of requests, and only of one row of the table, so that a profiler sees nothing else.
+pub(crate) fn cost_of(name: &str, quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
+    cost::run(&Servers::start()?, Some(name), if quick { 10 } else { 40 }, measured)
+}
+
+/// What the program returns reaches the model, warm and cold.
+fn check(servers: &Servers) -> anyhow::Result<()> {
+    for gateway in [servers.gateway, servers.cold] {
+        Conversation::play(&mut Connection::open(gateway)?, "echo")?;
+    }
+    Ok(())
 }
 
 /// How one kind of request does in each way.
@@ -239,4 +249,14 @@ fn in_threads(count: usize, work: impl Fn() -> anyhow::Result<()> + Sync) -> any
             .collect::<Result<_, _>>()?;
         threads.into_iter().try_for_each(|thread| thread.join().expect("no client panics"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Servers, check};
+
+    #[test]
+    fn the_conversation_that_is_measured_comes_to_its_end() {
+        check(&Servers::start().unwrap()).unwrap();
+    }
 }

@@ -69,6 +69,7 @@ pub(crate) mod work {
 const USAGE: &str =
     "usage: dacapo-bench [--quick] [--update]           programs, beside native QuickJS; and gateway and mcp
        dacapo-bench gateway [--quick] [--update]   turns through the gateway, beside the same requests without it
+       dacapo-bench cost NAME [--quick]   one row of its table of CPU per request, to be profiled
        dacapo-bench mcp [--quick]       programs over MCP servers, beside the MCP SDK alone
        dacapo-bench soak --minutes N    honest and hostile clients, over replicas that are killed
        dacapo-bench soak --conversations N   honest clients alone
@@ -85,6 +86,7 @@ fn main() -> anyhow::Result<ExitCode> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => all(quick, &mut measured)?,
         ["gateway"] => gateway::run(quick, &mut measured)?,
+        ["cost", name] => gateway::cost_of(name, quick, &mut measured)?,
         ["mcp"] => return mcp::run(quick).map(|()| ExitCode::SUCCESS),
         [mcp::ECHO, number, tools, start_ms] => {
             return mcp::echo(number.parse()?, tools.parse()?, start_ms.parse()?).map(|()| ExitCode::SUCCESS);

@@ -11,7 +11,8 @@ use super::servers::{ANSWER_HEADER, SAID};
 pub(crate) const TOOLS: &str = include_str!("../../programs/twenty_tools.json");
 /// The request with the question, the rounds in the middle, and the one with which the program ends.
 pub(crate) const REQUESTS: usize = 6;
-const RESULT: &str = r#"{"status":"success","data":{"url":"https://reports.example/17","orders":40,"best":{"id":"c4","name":"Ada","tier":"gold","revenue":8258.16}}}"#;
+/// What the program returns.
+const DATA: &str = r#"{"url":"https://reports.example/17","orders":40,"best":{"id":"c4","name":"Ada","tier":"gold","revenue":8258.16}}"#;
 
 /// What one request is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +59,13 @@ impl Conversation {
         self.requests += 1;
         let Some(calls) = message["tool_calls"].as_array() else {
             ensure!(self.requests == REQUESTS, "{} requests; {reply}", self.requests);
-            let expected = if answer == "echo" { RESULT } else { SAID };
-            ensure!(message["content"] == expected, "{reply}");
+            let content = message["content"].as_str().unwrap_or_default();
+            if answer == "echo" {
+                let result: Value = serde_json::from_str(content)?;
+                ensure!(result["data"] == serde_json::from_str::<Value>(DATA)?, "{reply}");
+            } else {
+                ensure!(content == SAID, "{reply}");
+            }
             return Ok(Sent { kind: Kind::Result, body, taken });
         };
         let mut added = vec![message.clone()];

@@ -52,7 +52,13 @@ struct Cost {
     body_bytes: usize,
 }
 
-pub(crate) fn run(servers: &Servers, batches: usize, measured: &mut Measured) -> anyhow::Result<()> {
+/// All rows, or the one with this name.
+pub(crate) fn run(
+    servers: &Servers,
+    only: Option<&str>,
+    batches: usize,
+    measured: &mut Measured,
+) -> anyhow::Result<()> {
     let twenty: Value = serde_json::from_str(TOOLS)?;
     let way = |name: &str, gateway, wire, delivery| Way {
         name: name.to_owned(),
@@ -81,6 +87,9 @@ pub(crate) fn run(servers: &Servers, batches: usize, measured: &mut Measured) ->
         let name = format!("chat, {history} messages of 1 KB");
         ways.push(Way { name, history, ..way("", servers.gateway, Wire::Chat, Delivery::Whole) });
     }
+    let names: Vec<String> = ways.iter().map(|way| way.name.clone()).collect();
+    ways.retain(|way| only.is_none_or(|only| way.name == only));
+    ensure!(!ways.is_empty(), "there is no such row; there are: {}", names.join("; "));
     println!("\nCPU of the gateway's threads per request in µs, one request at a time, least of {batches} batches");
     println!(
         "{:30} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
 use axum::routing::{MethodRouter, post};
+use axum::serve::ListenerExt;
 use dacapo_gateway::{Environment, Gateway, GatewayOptions, UpstreamOptions};
 use dacapo_wire::{Delivery, ProviderSide, Wire};
 use futures_util::{Stream, StreamExt, stream};
@@ -44,6 +45,8 @@ impl Servers {
         let gateways = Builder::new_multi_thread().thread_name(GATEWAY_THREADS).enable_all().build()?;
         let listener = models.block_on(TcpListener::bind("127.0.0.1:0"))?;
         let model = listener.local_addr()?;
+        // Like providers: otherwise every stream waits for a delayed acknowledgement.
+        let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap_or_default());
         models.spawn(async move { axum::serve(listener, model_routes()).await });
         let gateway = start_gateway(&gateways, model, Wire::Chat, None)?;
         let cold = start_gateway(&gateways, model, Wire::Chat, Some(0))?;
