@@ -457,3 +457,20 @@ fn within_a_budget_as_many_tools_are_declared_as_fit_and_cuts_are_told() {
     assert_eq!(declarations.summary(ToolIndex(0)), "Rule 0 of `first` must be kept");
     assert_eq!(compile(&[("some.ts".to_owned(), some.text.clone()), ("few.ts".to_owned(), few.text.clone())]), []);
 }
+
+#[test]
+fn tools_that_share_a_type_fill_the_budget_together() {
+    let fields: Vec<(String, Value)> = (0..30)
+        .map(|n| (format!("field_{n}"), json!({"type": "string", "description": format!("Field {n}.")})))
+        .collect();
+    let address = json!({"type": "object", "properties": Value::Object(fields.into_iter().collect())});
+    let tool = |n: usize| json!({"name": format!("move_{n}"), "parameters": {"type": "object", "properties": {"to": address}}});
+    let declarations = declared(&(0..20).map(tool).collect());
+    let all: Vec<ToolIndex> = (0..20).map(ToolIndex).collect();
+    let three_alone = 3 * declarations.of(ToolIndex(0)).len();
+
+    let declared = declarations.within(&all, three_alone, 0);
+    assert!(declared.tools.len() > 10, "{} of 20 tools, {} bytes", declared.tools.len(), declared.text.len());
+    assert!(declared.text.len() <= three_alone);
+    assert!(declared.tools.is_sorted(), "in the order of the client");
+}

@@ -116,24 +116,33 @@ impl Declarations {
             return DeclaredTools { text: self.text().to_owned(), tools: tools.to_vec() };
         }
         let mut bytes_left = bytes_max.saturating_sub(Declarations::UNKNOWN_NOTE.len());
-        let mut chosen = Vec::new();
-        for tool in tools {
-            let bytes = self.shortened(*tool).len();
-            if bytes <= bytes_left {
-                bytes_left -= bytes;
-                chosen.push((*tool, DescriptionLength::Shortened, bytes));
+        let shortened: Vec<usize> = tools.iter().map(|tool| self.shortened(*tool).len()).collect();
+        let mut lengths: Vec<Option<DescriptionLength>> = vec![None; tools.len()];
+        loop {
+            let mut has_grown = false;
+            for (bytes, length) in shortened.iter().zip(&mut lengths).filter(|(_, length)| length.is_none()) {
+                if *bytes <= bytes_left {
+                    bytes_left -= bytes;
+                    *length = Some(DescriptionLength::Shortened);
+                    has_grown = true;
+                }
+            }
+            // Tools share types and namespaces, so that together they leave more room than one by one.
+            bytes_left = bytes_max.saturating_sub(self.list_of(tools, &lengths).text().len());
+            if !has_grown {
+                break;
             }
         }
-        for (tool, length, bytes) in &mut chosen {
-            let more = self.of(*tool).len().saturating_sub(*bytes);
-            if more > 0 && more <= bytes_left {
+        for ((tool, shortened), length) in tools.iter().zip(&shortened).zip(&mut lengths) {
+            let more = self.of(*tool).len().saturating_sub(*shortened);
+            if *length == Some(DescriptionLength::Shortened) && more > 0 && more <= bytes_left {
                 bytes_left -= more;
-                *length = DescriptionLength::Whole;
+                *length = Some(DescriptionLength::Whole);
             }
         }
-        let tools = chosen.iter().map(|(tool, ..)| *tool).collect();
-        let list = self.list(chosen.iter().map(|(tool, length, _)| (*tool, *length)));
-        DeclaredTools { text: list.text(), tools }
+        let text = self.list_of(tools, &lengths).text();
+        let chosen = tools.iter().zip(&lengths).filter(|(_, length)| length.is_some());
+        DeclaredTools { text, tools: chosen.map(|(tool, _)| *tool).collect() }
     }
 
     /// One tool like [`of`](Self::of), with the first sentences of a long description and how to read the rest.
@@ -187,6 +196,11 @@ impl Declarations {
             .into_iter()
             .map(|(tool, length)| (&self.functions[tool.0 as usize], &self.tools[tool.0 as usize], length));
         DeclarationList::new(&tools.collect::<Vec<_>>())
+    }
+
+    /// Those of the tools that have a length.
+    fn list_of(&self, tools: &[ToolIndex], lengths: &[Option<DescriptionLength>]) -> DeclarationList<'_> {
+        self.list(tools.iter().zip(lengths).filter_map(|(tool, length)| Some((*tool, (*length)?))))
     }
 
     fn warnings_of(&self, list: &DeclarationList) -> Vec<Warning> {
