@@ -120,7 +120,8 @@ impl Honest {
 
 async fn soak(time: Duration) -> anyhow::Result<ExitCode> {
     let seed = std::time::UNIX_EPOCH.elapsed()?.as_secs();
-    println!("soak for {} seconds, from DACAPO_SEED={seed}", time.as_secs());
+    let log = processes::log_path();
+    println!("soak for {} seconds, from DACAPO_SEED={seed}; replicas log to {}", time.as_secs(), log.display());
     let models = RandomModels::default();
     let model = models.serve().await;
     let redis = Redis::start().await?;

@@ -1,6 +1,7 @@
 //! Replicas of the gateway and a Redis, as processes that can be killed.
 
 use std::fmt::Write as _;
+use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -86,8 +87,15 @@ fn spawn(config: &PathBuf) -> anyhow::Result<Child> {
     let dacapo = std::env::current_exe()?.with_file_name("dacapo");
     ensure!(dacapo.exists(), "{} is missing; build it with `cargo build --release`", dacapo.display());
     let mut command = Command::new(dacapo);
-    command.args(["serve", "--config"]).arg(config).stdout(Stdio::null()).stderr(Stdio::inherit());
+    // A killed Redis is told of in every request.
+    let log = OpenOptions::new().create(true).append(true).open(log_path())?;
+    command.args(["serve", "--config"]).arg(config).stdout(Stdio::null()).stderr(log);
     Ok(command.spawn()?)
+}
+
+/// What replicas log.
+pub(crate) fn log_path() -> PathBuf {
+    std::env::temp_dir().join("dacapo-soak.log")
 }
 
 impl ReplicaConfig<'_> {
