@@ -7,6 +7,7 @@ mod demo_server;
 mod fallback;
 mod news;
 mod office;
+mod one_call;
 mod repair;
 mod report;
 mod scenario;
@@ -21,6 +22,7 @@ use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 
 use self::demo_server::{DemoServer, Recording};
+use self::one_call::OneCallCosts;
 use self::report::ScenarioReport;
 use self::screen::Screen;
 use crate::text_style::TextStyler;
@@ -63,11 +65,16 @@ async fn play(options: &DemoOptions) -> anyhow::Result<ExitCode> {
         }
         reports.push(report);
     }
+    let one_call = match options.only {
+        None => Some(OneCallCosts::play(&demo_server).await?),
+        Some(_) => None,
+    };
     if options.json {
         let scenarios: Vec<Value> = reports.iter().map(ScenarioReport::to_json).collect();
-        writeln!(io::stdout(), "{}", json!({"tokenizer": "o200k", "scenarios": scenarios}))?;
+        writeln!(io::stdout(), "{}", json!({"tokenizer": "o200k", "scenarios": scenarios, "one_call": one_call}))?;
     } else {
         screen.summary(&reports)?;
+        one_call.map_or(Ok(()), |costs| screen.one_call(costs))?;
     }
     if let Some(inspector) = &demo_server.inspector {
         writeln!(io::stdout(), "\nSee what happened in them, answer by answer: {inspector}\nctrl-c ends it")?;

@@ -103,6 +103,17 @@ fn people_see_it_in_a_hundred_columns() {
 }
 
 #[test]
+fn a_task_of_one_call_costs_least_without_programs() {
+    let output = demo(&["--json"]);
+    let costs = &serde_json::from_str::<Value>(text(&output)).unwrap()["one_call"];
+    let ways = ["programs", "both", "classic"].map(|way| {
+        assert_eq!(costs[way]["model_calls"], 2, "{way}");
+        costs[way]["context_tokens"].as_u64().unwrap()
+    });
+    assert!(ways[0] > ways[2] && ways[1] > ways[2], "{costs}");
+}
+
+#[test]
 fn one_scenario_can_be_chosen_by_name() {
     let chosen = scenarios(&["--json", "--only", "shipping"]);
     assert_eq!((chosen.len(), &chosen[0]["name"]), (1, &Value::from("shipping")));

@@ -43,7 +43,11 @@ const REQUESTS_MAX: usize = 20;
 
 impl DemoConversation {
     /// Acts as the client: sends the question, executes calls and sends their results, until there is an answer.
-    pub(crate) async fn play(scenario: &Scenario, demo_server: &DemoServer) -> anyhow::Result<DemoConversation> {
+    pub(crate) async fn play(
+        scenario: &Scenario,
+        model: &str,
+        demo_server: &DemoServer,
+    ) -> anyhow::Result<DemoConversation> {
         let mut conversation = DemoConversation {
             events: Vec::new(),
             requests: 0,
@@ -57,7 +61,7 @@ impl DemoConversation {
         loop {
             ensure!(conversation.requests < REQUESTS_MAX, "no answer after {REQUESTS_MAX} requests");
             conversation.requests += 1;
-            let mut response = demo_server.complete(&messages, &scenario.tools).await?;
+            let mut response = demo_server.complete(model, &messages, &scenario.tools).await?;
             for exchange in demo_server.exchanges() {
                 let tokens = |name: &str| exchange.usage[name].as_u64().unwrap_or_default();
                 observed.add(1, tokens("prompt_tokens"), tokens("completion_tokens"));
@@ -101,10 +105,12 @@ impl DemoConversation {
             let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
             let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
             let text = |name: &str| arguments[name].as_str().unwrap_or_default().to_owned();
-            self.events.push(match call["function"]["name"].as_str() {
-                Some("search") => DemoEvent::Search(text("query")),
-                _ => DemoEvent::Program(text("code")),
-            });
+            match call["function"]["name"].as_str() {
+                Some("search") => self.events.push(DemoEvent::Search(text("query"))),
+                Some("execute") => self.events.push(DemoEvent::Program(text("code"))),
+                // A call of the model itself, which the client executes.
+                _ => {}
+            }
         }
     }
 

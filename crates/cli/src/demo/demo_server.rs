@@ -12,6 +12,8 @@ use tokio::net::TcpListener;
 use super::tokens::count;
 
 pub(crate) const MODEL: &str = "scripted";
+/// The same model, which may also call tools itself.
+pub(crate) const BOTH_CALLERS_MODEL: &str = "scripted-both";
 
 pub(crate) struct DemoServer {
     pub address: SocketAddr,
@@ -51,6 +53,7 @@ impl DemoServer {
         let mut options = GatewayOptions::default();
         // One of the scenarios shows what happens when the declarations do not fit.
         options.code_mode.declarations_tokens_max = Some(DECLARATIONS_TOKENS_MAX);
+        options.code_mode.model_callers = [(BOTH_CALLERS_MODEL.to_owned(), "both".to_owned())].into();
         options.inspector.enabled = Some(recording == Recording::On);
         let config = options.resolve(&Environment::default())?.with_script(script);
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot listen on 127.0.0.1")?;
@@ -64,8 +67,8 @@ impl DemoServer {
     }
 
     /// Sends a Chat Completions request.
-    pub(crate) async fn complete(&self, messages: &[Value], tools: &[Value]) -> anyhow::Result<Value> {
-        let body = serde_json::json!({"model": MODEL, "messages": messages, "tools": tools}).to_string();
+    pub(crate) async fn complete(&self, model: &str, messages: &[Value], tools: &[Value]) -> anyhow::Result<Value> {
+        let body = serde_json::json!({"model": model, "messages": messages, "tools": tools}).to_string();
         let url = format!("http://{}/v1/chat/completions", self.address);
         let sent = self.client.post(url).header("content-type", "application/json").body(body).send().await?;
         let status = sent.status();

@@ -9,9 +9,21 @@ const DATE: &str = "2026-11-13";
 /// What a dollar costs: live, if the provider has it, and as last fixed.
 const RATES: [(&str, Option<f64>, f64); 2] = [("EUR", Some(0.8642), 0.8637), ("CHF", None, 0.8014)];
 
+const PAIR: [(&str, &str, &str); 2] =
+    [("base", "string", "ISO 4217 code to convert from"), ("quote", "string", "ISO 4217 code to convert to")];
+
+/// The same tools for a question that takes a single call.
+pub(super) fn one_call() -> Scenario {
+    let rate = RATES[0].1.unwrap_or_default();
+    Scenario {
+        title: "one small call".to_owned(),
+        question: "How much is one US dollar in euros?".to_owned(),
+        expected: format!("One US dollar is {rate} euros."),
+        ..scenario("one-call")
+    }
+}
+
 pub(super) fn scenario(name: &'static str) -> Scenario {
-    const PAIR: [(&str, &str, &str); 2] =
-        [("base", "string", "ISO 4217 code to convert from"), ("quote", "string", "ISO 4217 code to convert to")];
     let sums = RATES.map(|(quote, live, fixed)| {
         let source = live.map_or_else(|| format!("reference rate of {DATE}"), |_| "live".to_owned());
         format!("{:.2} {quote} ({source})", DOLLARS * live.unwrap_or(fixed))

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::classic;
 use super::conversation::{DemoCall, DemoConversation};
-use super::demo_server::DemoServer;
+use super::demo_server::{DemoServer, MODEL};
 use super::scenario::Scenario;
 use super::tokens::Cost;
 
@@ -36,7 +36,7 @@ impl CostComparison {
 
 impl ScenarioReport {
     pub(crate) async fn play(scenario: Scenario, demo_server: &DemoServer) -> anyhow::Result<ScenarioReport> {
-        let conversation = DemoConversation::play(&scenario, demo_server).await?;
+        let conversation = DemoConversation::play(&scenario, MODEL, demo_server).await?;
         let classic = |batches: Vec<&[DemoCall]>| {
             classic::cost(&scenario.question, &scenario.tools, batches, &conversation.answer)
         };

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde_json::Value;
 
 use super::conversation::{DemoCall, DemoEvent};
+use super::one_call::OneCallCosts;
 use super::report::{CostComparison, ScenarioReport};
 use crate::text_style::{TextStyle, TextStyler, bytes, clip, clip_line, grouped, plural, times, wrap};
 
@@ -195,6 +196,19 @@ impl<W: Write> Screen<W> {
             );
             let line = line.trim_end();
             self.line("", &if is_code { self.styler.style(TextStyle::Green, line) } else { line.to_owned() })?;
+        }
+        Ok(())
+    }
+
+    /// What a task of one small call costs, where programs do not pay.
+    pub(crate) fn one_call(&mut self, costs: OneCallCosts) -> io::Result<()> {
+        writeln!(self.out, "\nA task of one small call, with two tools: context tokens over both model calls")?;
+        for (name, cost) in [
+            ("callers = \"programs\" (default)", costs.programs),
+            ("callers = \"both\"", costs.both),
+            ("classic", costs.classic),
+        ] {
+            writeln!(self.out, "{name:<34}{:>8}", grouped(cost.context_tokens))?;
         }
         Ok(())
     }
