@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use dacapo_replay::{Tool, Toolbox};
+use dacapo_replay::{Tool, ToolShape, Toolbox};
 use dacapo_runner::{BoxFuture, CallError, CancellationToken, ToolCall, ToolDigest, ToolHost, ToolOutput};
 use futures_util::future::join_all;
 use serde_json::{Map, Value};
@@ -141,6 +141,23 @@ impl ToolHost for Fleet {
 
     fn definition(&self, server: &str, tool: &str) -> Option<ToolDigest> {
         self.servers.iter().find(|known| known.name == server)?.list().definition(tool)
+    }
+
+    fn observed(&self, shapes: &[ToolShape]) {
+        if shapes.is_empty() {
+            return;
+        }
+        let toolbox = self.toolbox();
+        let catalog = toolbox.catalog();
+        for server in &self.servers {
+            let of_server = catalog.functions().iter().filter_map(|function| {
+                let tool = &catalog.tools()[function.tool.0 as usize];
+                let is_of_server = tool.server.as_deref() == Some(server.name.as_str());
+                let shape = shapes.iter().find(|shape| is_of_server && shape.function == function.expression())?;
+                Some((tool.name.clone(), shape.shape.clone()))
+            });
+            server.observe(of_server.collect());
+        }
     }
 
     fn tools_confirmed<'a>(&'a self, server: &'a str, cancel: &'a CancellationToken) -> BoxFuture<'a, ()> {

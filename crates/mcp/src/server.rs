@@ -8,6 +8,7 @@ mod http;
 mod program_task;
 mod progress_reporter;
 mod reply;
+mod session;
 mod suspended;
 mod tools;
 
@@ -38,6 +39,7 @@ use elicitation::ApprovalRoute;
 use program_task::{ApprovalRequest, CallSummary, CanAsk, ProgramDigest, ProgramTask};
 use progress_reporter::ProgressReporter;
 use reply::{brief, reply};
+use session::Session;
 use suspended::{ResumeOutcome, SUSPENDED_MAX, SuspendedProgram, SuspendedPrograms};
 
 pub use http::{HTTP_PATH, HttpAuth, serve_http};
@@ -47,6 +49,7 @@ pub use tools::context_cost_text;
 #[derive(Clone)]
 pub struct McpServer {
     shared: Arc<ServerShared>,
+    session: Arc<Session>,
 }
 
 struct ServerShared {
@@ -117,7 +120,12 @@ impl McpServer {
             run_permits: Semaphore::new(RUNNING_MAX),
             wait_permits: Semaphore::new(SUSPENDED_MAX),
         };
-        McpServer { shared: Arc::new(shared) }
+        McpServer { shared: Arc::new(shared), session: Arc::default() }
+    }
+
+    /// The same server for another session.
+    fn for_new_session(&self) -> McpServer {
+        McpServer { session: Arc::default(), ..self.clone() }
     }
 
     /// Builds the function names and the search index before the first client needs them.
@@ -168,7 +176,8 @@ impl McpServer {
             ApprovalRoute::InputRequired | ApprovalRoute::Elicitation => CanAsk::Client,
         };
         let servers: Arc<dyn ToolServers> = Arc::clone(&self.shared.servers);
-        let task = ProgramTask::start(Arc::clone(&self.shared.runner), servers, program, can_ask);
+        let task =
+            ProgramTask::start(Arc::clone(&self.shared.runner), servers, program, self.session.stored(), can_ask);
         self.attend(task, permit, context).await
     }
 
@@ -269,7 +278,11 @@ impl McpServer {
                     let report = task.latest_progress();
                     reporter.report(&report).await;
                     return match ended {
-                        Ok(execution) => self.reply(&execution).into(),
+                        Ok(mut execution) => {
+                            self.session.keep(&task.stored, &mut execution, context);
+                            self.shared.servers.observed(&execution.shapes);
+                            self.reply(&execution).into()
+                        }
                         Err(error) => failure(format!("dacapo failed, not the program: {error}")).into(),
                     };
                 }
@@ -292,7 +305,8 @@ impl McpServer {
     }
 
     fn reply(&self, execution: &Execution) -> CallToolResult {
-        reply(execution, &self.shared.servers.unavailable(), self.shared.result_chars_max)
+        let shapes = self.session.shapes_to_tell(execution);
+        reply(execution, &shapes, &self.shared.servers.unavailable(), self.shared.result_chars_max)
     }
 
     async fn suspend(&self, mut task: ProgramTask) -> CallToolResponse {

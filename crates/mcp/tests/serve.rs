@@ -195,9 +195,30 @@ async fn an_error_shows_where_and_what_was_done_before() {
 async fn pictures_that_are_returned_reach_the_client_as_content() {
     let client = connect(Era::Modern, User::default(), &Arc::new(Desk::new())).await;
     let result = execute(&client, "await desk.draw({name: 'a'}); return desk.draw({name: 'b'})").await;
-    assert_eq!(structured(&result)["data"]["handle"], "picture-b");
+    assert_eq!(structured(&result)["data"]["handle"], "attachment:b/0");
     assert_eq!(result.content.len(), 2);
     assert!(matches!(&result.content[1], ContentBlock::Image(image) if image.mime_type == "image/png"));
+}
+
+#[tokio::test]
+async fn a_session_keeps_what_programs_store_and_tells_what_answers_look_like_once() {
+    let client = connect(Era::Modern, User::default(), &Arc::new(Desk::new())).await;
+    let code = "const found = await desk.echo({value: {id: 7}}); store('found', found); store('gone', 1); return 1";
+    let first = execute(&client, code).await;
+    assert_eq!(structured(&first)["shapes"], json!(["desk.echo returns { id: number }"]));
+    assert!(text(&first).ends_with("Shapes of answers:\ndesk.echo returns { id: number }"), "{}", text(&first));
+    let code = "await desk.echo({value: {id: 8}}); store('gone', undefined); return [load('found'), load('gone')]";
+    let second = execute(&client, code).await;
+    assert_eq!(structured(&second)["data"], json!([{"id": 7}, null]));
+    assert_eq!(structured(&second).get("shapes"), None);
+    // Programs that run at the same time keep what each of them stores; one that fails keeps what it stored before.
+    let (a, b) = tokio::join!(
+        execute(&client, "await desk.echo({value: 1, after_ms: 20}); store('a', 1)"),
+        execute(&client, "store('b', 2); await desk.echo({value: 1, after_ms: 20}); throw new Error('no')"),
+    );
+    assert_eq!((a.is_error, b.is_error), (Some(false), Some(true)));
+    let third = execute(&client, "return [load('found').id, load('a'), load('b')]").await;
+    assert_eq!(structured(&third)["data"], json!([7, 1, 2]));
 }
 
 #[tokio::test]

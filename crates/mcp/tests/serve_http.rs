@@ -74,6 +74,31 @@ async fn clients_of_both_eras_run_programs() {
 }
 
 #[tokio::test]
+async fn values_are_kept_in_the_session_that_stored_them_and_where_there_is_none_that_is_said() {
+    let listening = Listening::new(HttpAuth::None).await;
+    let url = format!("http://{}{HTTP_PATH}", listening.address);
+    for (lifecycle, kept) in [
+        (ClientLifecycleMode::Initialize, json!(7)),
+        (ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }, json!(null)),
+    ] {
+        let connect = async || {
+            let transport = StreamableHttpClientTransport::from_uri(url.clone());
+            ().serve_with_lifecycle(transport, lifecycle.clone()).await.expect("the server answers")
+        };
+        let (client, other) = (connect().await, connect().await);
+        let execute = async |client: &rmcp::service::RunningService<rmcp::RoleClient, ()>, code: &str| {
+            let Value::Object(args) = json!({ "code": code }) else { panic!("it is an object") };
+            let result = client.call_tool(CallToolRequestParams::new("execute").with_arguments(args)).await;
+            result.expect("it is answered").structured_content.expect("it is structured")
+        };
+        let stored = execute(&client, "store('n', 7); return 1").await;
+        assert_eq!(stored.get("logs").is_some(), kept.is_null(), "{stored}");
+        assert_eq!(execute(&client, "return load('n')").await["data"], kept);
+        assert_eq!(execute(&other, "return load('n')").await["data"], json!(null));
+    }
+}
+
+#[tokio::test]
 async fn pages_from_elsewhere_are_turned_away() {
     let listening = Listening::new(HttpAuth::None).await;
     let port = listening.address.rsplit(':').next().expect("there is a port");

@@ -24,6 +24,7 @@
 
 #![warn(missing_docs)]
 
+mod attachment;
 mod call_recorder;
 mod canonical;
 mod hint;
@@ -43,6 +44,7 @@ mod toolbox;
 mod toolboxes;
 mod written_names;
 
+pub use attachment::{Attachment, handles_in};
 pub use canonical::canonical as canonical_args;
 pub use dacapo_catalog::{
     ANSWER_TOKENS_DEFAULT, Catalog, Declarations, Effect, EffectRules, Explanation, Hit, SearchAnswer, SearchResults,

@@ -1,5 +1,6 @@
 //! The outcome of a step, which is also serialised as JSON.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use dacapo_sandbox::LogLevel;
@@ -70,6 +71,28 @@ pub struct ToolShape {
 impl fmt::Display for ToolShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} returns {}", self.function, self.shape)
+    }
+}
+
+/// How much of the shapes of answers is told with one result.
+const SHAPES_CHARS_MAX: usize = 2_000;
+
+impl ToolShape {
+    /// What a model is told with the result of a program, within a budget: the shapes of all answers if the program failed,
+    /// and else of the functions that it has not been told of, which are those in `told`.
+    pub fn lines_to_tell(shapes: &[ToolShape], is_failed: bool, told: &mut BTreeSet<String>) -> Vec<String> {
+        let mut chars_left = SHAPES_CHARS_MAX;
+        let mut lines = Vec::new();
+        for shape in shapes {
+            let line = shape.to_string();
+            let chars = line.chars().count();
+            if (is_failed || !told.contains(&shape.function)) && chars <= chars_left {
+                chars_left -= chars;
+                lines.push(line);
+                told.insert(shape.function.clone());
+            }
+        }
+        lines
     }
 }
 

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dacapo_replay::{LogLine, MadeCall, ProgramFailure};
+use dacapo_replay::{Attachment, LogLine, MadeCall, ProgramFailure, StoredValues, ToolShape};
 use serde::Serialize;
 use serde_json::value::RawValue;
-
-use crate::tool_host::Attachment;
 
 /// One program, run to its end.
 #[derive(Debug)]
@@ -22,8 +20,12 @@ pub struct Execution {
     pub refused: Vec<MadeCall>,
     /// Calls that were sent and not waited for. They may have taken effect.
     pub unfinished: Vec<MadeCall>,
-    /// Attachments whose handles are in the returned data, in the order of the data.
+    /// Attachments whose handles are in what the program returned or wrote, in this order.
     pub attachments: Vec<Attachment>,
+    /// What this and earlier programs keep for later ones.
+    pub stored: StoredValues,
+    /// What the answers of tools without an output schema looked like.
+    pub shapes: Vec<ToolShape>,
     /// Wall-clock time of the run, approvals included.
     pub duration: Duration,
 }

@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use dacapo_replay::{Call, CallIndex, LogLine, MadeCall};
+use dacapo_replay::{Attachment, Call, CallIndex, LogLine, MadeCall, handles_in};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use serde_json::Value;
 
 use crate::runner::{CallPhase, CallProgress, ProgressSink};
-use crate::tool_host::{Attachment, CallError, ToolOutput};
+use crate::tool_host::{CallError, ToolOutput};
 
 /// Handing a step to another thread and back takes about this long. Waiting up to as long for one more answer costs
 /// nothing if it comes, because it saves a step.
@@ -96,13 +95,9 @@ impl InFlight<'_> {
     }
 }
 
-/// The attachments whose handles are in the data. A handle is a string without escapes, so it can be found in the text.
-pub(crate) fn in_order_of_handles(attachments: Vec<Attachment>, data: &str) -> Vec<Attachment> {
-    let position = |attachment: Attachment| {
-        let quoted = Value::from(attachment.handle.as_str()).to_string();
-        data.find(&quoted).map(|at| (at, attachment))
-    };
-    let mut found: Vec<(usize, Attachment)> = attachments.into_iter().filter_map(position).collect();
-    found.sort_by_key(|(at, _)| *at);
-    found.into_iter().map(|(_, attachment)| attachment).collect()
+/// The attachments whose handles are in the text, in the order of the text.
+pub(crate) fn in_order_of_handles(attachments: Vec<Attachment>, text: &str) -> Vec<Attachment> {
+    let mut known: BTreeMap<String, Attachment> =
+        attachments.into_iter().map(|attachment| (attachment.handle.clone(), attachment)).collect();
+    handles_in(text).into_iter().filter_map(|handle| known.remove(handle)).collect()
 }

@@ -69,12 +69,12 @@ mod truncate;
 pub use approval::{
     Approval, ApprovalQuestion, ApprovalVerdict, Approver, DefinitionChange, QuestionText, StandingApprovals,
 };
-pub use dacapo_replay::matches_pattern;
+pub use dacapo_replay::{Attachment, matches_pattern};
 pub use execution::{Execution, RunError, StopKind, StoppedRun};
 pub use futures_util::future::BoxFuture;
 pub use policy::{Policy, PolicyRule};
-pub use runner::{CallPhase, CallProgress, ProgressSink, RunLimits, Runner};
+pub use runner::{CallPhase, CallProgress, ProgramStart, ProgressSink, RunLimits, Runner};
 pub use store::{JournalStore, MemoryStore, StoreError, StoreKey};
 pub use tokio_util::sync::CancellationToken;
-pub use tool_host::{Attachment, CallError, ToolCall, ToolDigest, ToolHost, ToolOutput};
+pub use tool_host::{CallError, ToolCall, ToolDigest, ToolHost, ToolOutput};
 pub use truncate::{JSON_CHARS_MIN, TruncatedJson, truncate_json};

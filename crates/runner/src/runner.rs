@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dacapo_replay::{
     Answer, Call, CallIndex, JournalEntry, Limits, LogLine, MadeCall, Outcome, Program, SandboxError, Step, StepError,
-    StepRequest, Stepper, Tool, Toolbox, WarmPrograms,
+    StepRequest, Stepper, StoredValues, Tool, ToolShape, Toolbox, WarmPrograms,
 };
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -101,9 +101,9 @@ impl Runner {
     /// Runs a program until it ends, or until soon after `cancel`. Calls that are in flight then are cancelled.
     ///
     /// Needs a Tokio runtime with time enabled.
-    pub async fn run(
+    pub async fn run<'p>(
         &self,
-        program: &str,
+        program: impl Into<ProgramStart<'p>>,
         host: &dyn ToolHost,
         approver: &dyn Approver,
         progress: ProgressSink<'_>,
@@ -112,7 +112,8 @@ impl Runner {
         let started = Instant::now();
         let toolbox = host.toolbox();
         let initial_decisions = self.initial_decisions(&toolbox, host);
-        let mut request = StepRequest::new(new_program(program), Arc::clone(&toolbox));
+        let ProgramStart { code, stored } = program.into();
+        let mut request = StepRequest::new(new_program(code), Arc::clone(&toolbox)).with_stored(stored.clone());
         request.limits = self.limits.program.clone();
         let cancel_calls = cancel.child_token();
         let context = RunContext {
@@ -135,16 +136,17 @@ impl Runner {
         drop(futures);
         let sent = std::mem::take(&mut *lock(&context.sent));
         tracker.completed.sort_unstable();
-        let (result, logs) = match end {
-            Ok((Err(RunError::Failed(mut failure)), logs)) => {
-                failure.completed = tracker.list(&tracker.completed);
-                failure.unfinished.retain(|made| !tracker.has_settled(made.call));
-                (Err(RunError::Failed(failure)), logs)
+        let ProgramEnd { result, logs, stored, shapes } = match end {
+            Ok(mut end) => {
+                if let Err(RunError::Failed(failure)) = &mut end.result {
+                    failure.completed = tracker.list(&tracker.completed);
+                    failure.unfinished.retain(|made| !tracker.has_settled(made.call));
+                }
+                end
             }
-            Ok(end) => end,
             Err(reason) => {
-                let logs = std::mem::take(&mut tracker.logs);
-                (Err(RunError::Stopped(Box::new(self.stopped(reason, &tracker)))), logs)
+                let result = Err(RunError::Stopped(Box::new(self.stopped(reason, &tracker))));
+                ProgramEnd { result, logs: std::mem::take(&mut tracker.logs), stored, shapes: Vec::new() }
             }
         };
         let refused = tracker.list(&tracker.refused);
@@ -153,11 +155,11 @@ impl Runner {
         for tool in sent.iter().filter_map(|call| tracker.made.remove(call)).map(|made| made.tool) {
             *calls.entry(tool).or_default() += 1;
         }
-        let attachments = match &result {
-            Ok(data) => in_order_of_handles(tracker.attachments, data.get()),
-            Err(_) => Vec::new(),
-        };
-        Execution { result, logs, calls, refused, unfinished, attachments, duration: started.elapsed() }
+        let returned = result.as_ref().map_or("", |data| data.get());
+        let shown: String = std::iter::once(returned).chain(logs.iter().flat_map(|line| ["\n", &line.text])).collect();
+        let attachments = in_order_of_handles(tracker.attachments, &shown);
+        let duration = started.elapsed();
+        Execution { result, logs, calls, refused, unfinished, attachments, stored, shapes, duration }
     }
 
     /// The policy's decision about every tool at the start of a program. A tool may leave its server's list, or lose its
@@ -211,8 +213,28 @@ enum StopReason {
     Internal(String),
 }
 
-/// A program's result and logs.
-type ResultAndLogs = (Result<Box<RawValue>, RunError>, Vec<LogLine>);
+/// What a program starts with: its code, and what earlier programs keep for it.
+#[derive(Debug, Clone, Default)]
+pub struct ProgramStart<'a> {
+    /// The source.
+    pub code: &'a str,
+    /// The [`Execution::stored`] of the program before.
+    pub stored: StoredValues,
+}
+
+impl<'a> From<&'a str> for ProgramStart<'a> {
+    fn from(code: &'a str) -> ProgramStart<'a> {
+        ProgramStart { code, stored: StoredValues::default() }
+    }
+}
+
+/// What a program leaves.
+struct ProgramEnd {
+    result: Result<Box<RawValue>, RunError>,
+    logs: Vec<LogLine>,
+    stored: StoredValues,
+    shapes: Vec<ToolShape>,
+}
 
 /// What the calls of one program share.
 struct RunContext<'a> {
@@ -234,7 +256,7 @@ impl RunContext<'_> {
         &'r self,
         mut request: StepRequest,
         in_flight: &mut InFlight<'r>,
-    ) -> Result<ResultAndLogs, StopReason> {
+    ) -> Result<ProgramEnd, StopReason> {
         loop {
             if self.cancel.is_cancelled() {
                 return Err(StopReason::Cancelled);
@@ -251,7 +273,8 @@ impl RunContext<'_> {
                     for completed in completed {
                         drop(self.settle(completed, in_flight));
                     }
-                    return Ok((result.map_err(RunError::Failed), step.logs));
+                    let result = result.map_err(RunError::Failed);
+                    return Ok(ProgramEnd { result, logs: step.logs, stored: step.stored, shapes: step.shapes });
                 }
                 Outcome::Paused { calls } => self.issue(calls, in_flight),
             }

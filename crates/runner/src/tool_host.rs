@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dacapo_replay::{Answer, Toolbox, canonical_args};
+use dacapo_replay::{Answer, Attachment, ToolShape, Toolbox, canonical_args};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -45,15 +45,6 @@ pub struct ToolOutput {
     pub attachments: Vec<Attachment>,
 }
 
-/// Content that is not text: an image, sound, a resource.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Attachment {
-    /// Identifies it in the answer, where the object that stands for it has the field `"handle"`.
-    pub handle: String,
-    /// The content block, as the server sent it.
-    pub block: Value,
-}
-
 /// Why a call has no answer: it was not executed, or it is unknown whether it was. The program sees a `ToolError` with
 /// this message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,6 +76,9 @@ pub trait ToolHost: Send + Sync {
     fn tools_confirmed<'a>(&'a self, _server: &'a str, _cancel: &'a CancellationToken) -> BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
+
+    /// Takes what answers of tools without an output schema have looked like. A host may tell it to later programs.
+    fn observed(&self, _shapes: &[ToolShape]) {}
 
     /// Executes a call. Ends soon after `cancel`.
     fn call<'a>(

@@ -304,13 +304,14 @@ async fn what_a_server_refuses_is_reported_in_the_programs_source() {
 }
 
 #[tokio::test]
-async fn only_pictures_whose_handles_are_returned_come_back_in_the_order_of_the_data() {
+async fn only_pictures_whose_handles_are_returned_or_written_come_back() {
     let program = "
-        const [a, b, c] = await Promise.all(['a', 'b', 'c'].map(name => desk.draw({name})));
+        const [a, b, c] = await Promise.all(['a', 'b', 'c', 'd'].map(name => desk.draw({name})));
+        image(b);
         return {best: c, other: a.handle}";
     let execution = run(&Desk::new(), program).await;
     let handles: Vec<&str> = execution.attachments.iter().map(|attachment| attachment.handle.as_str()).collect();
-    assert_eq!(handles, ["picture-c", "picture-a"]);
+    assert_eq!(handles, ["attachment:c/0", "attachment:a/0", "attachment:b/0"]);
     assert_eq!(execution.attachments[0].block["type"], "image");
 }
 

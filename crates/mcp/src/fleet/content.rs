@@ -79,7 +79,7 @@ impl CallContent {
         };
         let attachments = self.blocks.into_iter().enumerate().filter_map(|(position, block)| match block {
             ContentPart::Text(_) => None,
-            ContentPart::Other(block) => Some(Attachment { handle: handle(key, position), block }),
+            ContentPart::Other(block) => Some(Attachment { handle: Attachment::handle(key, position), block }),
         });
         ToolOutput { answer: Answer::Ok(JsonText::from(&answer)), attachments: attachments.collect() }
     }
@@ -144,7 +144,7 @@ impl ContentPart {
                 part.insert(name.to_owned(), value.clone());
             }
         }
-        part.insert("handle".to_owned(), Value::from(handle(key, position)));
+        part.insert("handle".to_owned(), Value::from(Attachment::handle(key, position)));
         Value::Object(part)
     }
 }
@@ -152,10 +152,6 @@ impl ContentPart {
 /// Whether the block has content that a program cannot read.
 fn has_bytes(block: &Value) -> bool {
     block["data"].is_string() || block["resource"]["blob"].is_string()
-}
-
-fn handle(key: &str, position: usize) -> String {
-    format!("attachment:{key}/{position}")
 }
 
 /// Bytes of an output, attachments included.

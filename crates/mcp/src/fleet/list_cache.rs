@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::tool_list::{Shapes, ToolList};
+
 const FORMAT: &str = "dacapo tool list 2";
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Older lists are ignored.
@@ -31,6 +33,8 @@ struct CachedList<'a> {
     /// When the server listed them, in seconds since 1970.
     listed_at: u64,
     tools: Cow<'a, [Value]>,
+    #[serde(default)]
+    shapes: Cow<'a, Shapes>,
 }
 
 /// Where the list of one server is cached.
@@ -51,22 +55,23 @@ impl ListCache {
         ListCache { directory: directory.to_owned(), server }
     }
 
-    pub(super) fn load(&self) -> Option<Vec<Value>> {
+    pub(super) fn load(&self) -> Option<(Vec<Value>, Shapes)> {
         let path = self.path();
         if fs::metadata(&path).ok()?.len() > FILE_BYTES_MAX {
             return None;
         }
         let file: CachedList<'_> = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
         let is_recent = now().saturating_sub(file.listed_at) <= AGE_MAX.as_secs();
-        (file.format == FORMAT && file.server == self.server && is_recent).then(|| file.tools.into_owned())
+        let is_known = file.format == FORMAT && file.server == self.server && is_recent;
+        is_known.then(|| (file.tools.into_owned(), file.shapes.into_owned()))
     }
 
     /// Replaces the file as a whole, readable only for the user.
-    pub(super) fn store(&self, tools: &[Value]) -> io::Result<()> {
+    pub(super) fn store(&self, list: &ToolList) -> io::Result<()> {
         // A directory that exists keeps its permissions.
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
-        let (format, server, tools) = (FORMAT.into(), self.server.as_str().into(), tools.into());
-        let file = CachedList { format, server, listed_at: now(), tools };
+        let (format, server, tools) = (FORMAT.into(), self.server.as_str().into(), list.listed.as_slice().into());
+        let file = CachedList { format, server, listed_at: now(), tools, shapes: Cow::Borrowed(&list.shapes) };
         let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
         let draft = self.directory.join(format!("{}.{}.{number}.tmp", self.server, std::process::id()));
         // An earlier process with our process id may have left a file.

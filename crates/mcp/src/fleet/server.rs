@@ -17,7 +17,7 @@ use super::link_state::{LinkState, Outage, first_line};
 use super::list_cache::ListCache;
 use super::server_state::{ServerPhase, ServerState, TransportKind};
 use super::stderr_tail::StderrTail;
-use super::tool_list::ToolList;
+use super::tool_list::{Shapes, ToolList};
 use super::{FleetOptions, call_errors, content, rejected_response};
 use crate::lock::lock;
 use crate::mask::Mask;
@@ -123,8 +123,8 @@ impl FleetServer {
 
     /// Takes the list of an earlier run from the cache, if there is one.
     pub(super) fn load(&self) {
-        if let Some(tools) = self.cache.as_ref().and_then(ListCache::load) {
-            let list = Arc::new(ToolList::read(&self.name, tools));
+        if let Some((tools, shapes)) = self.cache.as_ref().and_then(ListCache::load) {
+            let list = Arc::new(ToolList::read(&self.name, tools, shapes));
             *lock(&self.known) = KnownTools { list, from: Some(ToolListSource::Cache), stale_at: None };
         }
     }
@@ -246,25 +246,53 @@ impl FleetServer {
 
     fn publish(&self, mut listing: Listing) {
         listing.tools.iter_mut().for_each(|tool| self.context.mask.value(tool));
-        let list = Arc::new(ToolList::read(&self.name, listing.tools));
+        let shapes = self.list().shapes_for(&listing.tools);
+        let list = Arc::new(ToolList::read(&self.name, listing.tools, shapes));
         let mut known = lock(&self.known);
         known.stale_at = listing.ttl.and_then(|ttl| Instant::now().checked_add(ttl.max(TTL_MIN)));
         let before = known.from.replace(ToolListSource::Server);
         let is_same = before.is_some() && known.list.listed == list.listed;
         // The same list as in the cache is written again, because the cache expires.
-        if let Some(cache) = self.cache.clone().filter(|_| !is_same || before == Some(ToolListSource::Cache)) {
-            let (name, list) = (self.name.clone(), Arc::clone(&list));
-            tokio::task::spawn_blocking(move || {
-                if let Err(error) = cache.store(&list.listed) {
-                    tracing::warn!(server = name, %error, "the list of tools could not be cached");
-                }
-            });
+        if !is_same || before == Some(ToolListSource::Cache) {
+            self.cache(&list);
         }
         if is_same {
             return;
         }
         known.list = list;
         drop(known);
+        self.context.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Writes a list to the cache, in the background.
+    fn cache(&self, list: &Arc<ToolList>) {
+        let Some(cache) = self.cache.clone() else { return };
+        let (name, list) = (self.name.clone(), Arc::clone(list));
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = cache.store(&list) {
+                tracing::warn!(server = name, %error, "the list of tools could not be cached");
+            }
+        });
+    }
+
+    /// Remembers what answers looked like, of tools of which that is not known yet: declarations do not change with every
+    /// answer.
+    pub(super) fn observe(&self, observed: Shapes) {
+        let mut known = lock(&self.known);
+        let list = &known.list;
+        let is_new = |tool: &String| {
+            !list.shapes.contains_key(tool)
+                && list.tools.iter().any(|known| known.name == *tool && known.output_schema.is_none())
+        };
+        let new: Shapes = observed.into_iter().filter(|(tool, _)| is_new(tool)).collect();
+        if new.is_empty() {
+            return;
+        }
+        let shapes = list.shapes.clone().into_iter().chain(new).collect();
+        let list = Arc::new(ToolList::read(&self.name, list.listed.clone(), shapes));
+        known.list = Arc::clone(&list);
+        drop(known);
+        self.cache(&list);
         self.context.changes.fetch_add(1, Ordering::Release);
     }
 

@@ -9,17 +9,25 @@ use serde_json::{Map, Value};
 /// The fields of a tool that are used. Others are dropped, so that a change of them does not count as a change of the list.
 const FIELDS: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
 
+/// Before the shape of answers in a tool's description.
+const OBSERVED: &str = "Observed, not declared: it returned ";
+
 #[derive(Debug, Default)]
 pub(super) struct ToolList {
     /// As the server listed them, for the cache.
     pub(super) listed: Vec<Value>,
     pub(super) tools: Vec<Tool>,
     pub(super) annotations: BTreeMap<String, Map<String, Value>>,
+    /// What answers of tools without an output schema looked like, by the tool's name.
+    pub(super) shapes: Shapes,
 }
+
+/// TypeScript types without values, by the tool's name.
+pub(super) type Shapes = BTreeMap<String, String>;
 
 impl ToolList {
     /// Reads what a server listed. A tool that cannot be read is left out, and of two with one name the second.
-    pub(super) fn read(server: &str, listed: Vec<Value>) -> ToolList {
+    pub(super) fn read(server: &str, listed: Vec<Value>, mut shapes: Shapes) -> ToolList {
         let mut list = ToolList::default();
         let mut names = BTreeSet::new();
         for entry in listed {
@@ -38,6 +46,11 @@ impl ToolList {
                 let title = entry["title"].as_str().or_else(|| annotations?.get("title")?.as_str());
                 tool.description = title.map(str::to_owned);
             }
+            if let Some(shape) = shapes.remove(&tool.name).filter(|_| tool.output_schema.is_none()) {
+                let described = tool.description.take().map(|description| format!("{description}\n"));
+                tool.description = Some(format!("{}{OBSERVED}`{shape}`", described.unwrap_or_default()));
+                list.shapes.insert(tool.name.clone(), shape);
+            }
             if let Some(annotations) = annotations {
                 list.annotations.insert(tool.name.clone(), annotations.clone());
             }
@@ -47,8 +60,24 @@ impl ToolList {
         list
     }
 
+    /// The shapes that still hold for tools that the server lists now: of those that are as they were.
+    pub(super) fn shapes_for(&self, listed: &[Value]) -> Shapes {
+        let is_as_it_was = |tool: &str| {
+            let entry = |list: &[Value]| list.iter().find(|entry| entry["name"] == tool).map(without_unused);
+            entry(&self.listed) == entry(listed)
+        };
+        let shapes = self.shapes.iter().filter(|(tool, _)| is_as_it_was(tool));
+        shapes.map(|(tool, shape)| (tool.clone(), shape.clone())).collect()
+    }
+
     /// What the server says of a tool.
     pub(super) fn definition(&self, tool: &str) -> Option<ToolDigest> {
         self.listed.iter().find(|entry| entry["name"] == tool).map(ToolDigest::of)
     }
+}
+
+/// A tool with the fields that are used.
+fn without_unused(entry: &Value) -> Value {
+    let fields = entry.as_object().into_iter().flatten().filter(|(name, _)| FIELDS.contains(&name.as_str()));
+    Value::Object(fields.map(|(name, value)| (name.clone(), value.clone())).collect())
 }

@@ -58,7 +58,7 @@ pub async fn serve_http(
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.keep_alive = Some(SESSION_IDLE_MAX);
     let config = config(listener.local_addr()?, &stop);
-    let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::new(sessions), config);
+    let service = StreamableHttpService::new(move || Ok(server.for_new_session()), Arc::new(sessions), config);
     let mut routes = Router::new().nest_service(HTTP_PATH, service);
     if let HttpAuth::BearerToken(token) = auth {
         routes = routes.layer(middleware::from_fn_with_state(digest(token.as_bytes()), authenticate));

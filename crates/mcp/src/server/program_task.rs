@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
+use dacapo_replay::StoredValues;
 use dacapo_runner::{
     Approval, ApprovalQuestion, ApprovalVerdict, Approver, BoxFuture, CallPhase, CallProgress, CancellationToken,
-    Execution, Runner, StandingApprovals, ToolHost,
+    Execution, ProgramStart, Runner, StandingApprovals, ToolHost,
 };
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -25,6 +26,8 @@ pub(super) struct ProgramTask {
     /// What the person has decided for the rest of the program.
     standing: StandingApprovals,
     pub(super) digest: ProgramDigest,
+    /// What the program began with.
+    pub(super) stored: StoredValues,
     pub(super) ledger: Arc<CallLedger>,
     _cancel: DropGuard,
 }
@@ -104,13 +107,20 @@ impl Approver for ChannelApprover {
 }
 
 impl ProgramTask {
-    pub(super) fn start(runner: Arc<Runner>, host: Arc<dyn ToolHost>, program: String, can_ask: CanAsk) -> ProgramTask {
+    pub(super) fn start(
+        runner: Arc<Runner>,
+        host: Arc<dyn ToolHost>,
+        program: String,
+        stored: StoredValues,
+        can_ask: CanAsk,
+    ) -> ProgramTask {
         let (request_sender, requests) = mpsc::unbounded_channel();
         let (progress_sender, progress) = watch::channel(ProgressReport::default());
         let cancel = CancellationToken::new();
         let cancelled = cancel.clone();
         let (digest, ledger) = (ProgramDigest::of(&program), Arc::<CallLedger>::default());
         let counts = Arc::clone(&ledger);
+        let given = stored.clone();
         let execution = tokio::spawn(async move {
             let on_progress = |progress: CallProgress<'_>| {
                 counts.count(progress);
@@ -120,10 +130,21 @@ impl ProgramTask {
                 CanAsk::Client => &ChannelApprover(request_sender),
                 CanAsk::Nobody => &Approval::Unavailable,
             };
-            runner.run(&program, &*host, approver, &on_progress, &cancelled).await
+            let start = ProgramStart { code: &program, stored: given };
+            runner.run(start, &*host, approver, &on_progress, &cancelled).await
         });
         let (open, standing) = (VecDeque::new(), StandingApprovals::default());
-        ProgramTask { execution, progress, requests, open, standing, digest, ledger, _cancel: cancel.drop_guard() }
+        ProgramTask {
+            execution,
+            progress,
+            requests,
+            open,
+            standing,
+            digest,
+            stored,
+            ledger,
+            _cancel: cancel.drop_guard(),
+        }
     }
 
     pub(super) fn latest_progress(&mut self) -> ProgressReport {

@@ -15,12 +15,17 @@ const LOGS_DIVISOR: usize = 5;
 const UNAVAILABLE_MAX: usize = 5;
 const UNAVAILABLE_CHARS_MAX: usize = 120;
 
-const NARROW: &str = "ResumeOutcome less: filter, slice, count, or pick the fields that you need in the program.";
+const NARROW: &str = "Return less: filter, slice, count, or pick the fields that you need in the program.";
 
 /// Structured content, the same as text, and the images and files whose handles are in the data.
 ///
 /// For a program that failed, servers that are not available are listed: their missing functions may be the reason.
-pub(super) fn reply(execution: &Execution, unavailable: &[String], chars_max: usize) -> CallToolResult {
+pub(super) fn reply(
+    execution: &Execution,
+    shapes: &[String],
+    unavailable: &[String],
+    chars_max: usize,
+) -> CallToolResult {
     let mut omitted = Vec::new();
     let mut fields = Map::new();
     let mut text = String::new();
@@ -65,6 +70,10 @@ pub(super) fn reply(execution: &Execution, unavailable: &[String], chars_max: us
             text.push_str(line["text"].as_str().unwrap_or_default());
         }
         fields.insert("logs".to_owned(), logs);
+    }
+    if !shapes.is_empty() {
+        write!(text, "\n\nShapes of answers:\n{}", shapes.join("\n")).unwrap_or_default();
+        fields.insert("shapes".to_owned(), json!(shapes));
     }
     fields.insert("calls".to_owned(), json!(execution.calls));
     let blocks: Vec<_> =

@@ -23,6 +23,7 @@ Runs a TypeScript program that calls functions, and answers with what it returns
 - Write the body of an async function: `await` the calls and `return` what you need to see. Only the returned value and console.log lines come back, so filter, join, sort, count and compute in the program, and return little.
 - Do the whole task in one program where you can, with loops and conditions. Make independent calls together: `await Promise.all([...])`.
 - A function is called as declared, `server.tool({...})`, with one object. A failed call rejects with a ToolError: catch it if you can do without. Where the declaration says `unknown`, look at one answer before relying on its shape.
+- `store(name, value)` keeps a value for your later programs, `load(name)` gives it back.
 - Images and files are objects with a `handle`: return the object to show it.
 - There is no network, file system or import; only the functions and standard JavaScript. `await search(\"...\")` and `await describe(\"server.tool\")` work inside too.
 - If a program fails, the error shows where, and which calls were completed. They have taken effect: do not repeat them blindly.";
@@ -102,6 +103,7 @@ fn execute() -> Tool {
             "data": { "description": "What the program returned." },
             "error": { "type": "object", "description": "Why it failed: name, message, line, frame, completed and unfinished calls." },
             "logs": { "type": "array", "items": { "type": "object" } },
+            "shapes": { "type": "array", "items": { "type": "string" }, "description": "What answers looked like, once for each function." },
             "calls": { "type": "object", "additionalProperties": { "type": "integer" }, "description": "How often each function was called." },
             "refused": { "type": "array", "items": { "type": "object" }, "description": "Calls that were not made, as not allowed." },
             "unfinished": { "type": "array", "items": { "type": "object" }, "description": "Calls that were sent and not waited for." },

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dacapo_mcp::{Fleet, FleetOptions, ServerPhase, ServersFile, parse_json};
+use dacapo_replay::ToolShape;
 use dacapo_runner::{ToolCall, ToolHost};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -87,6 +88,36 @@ async fn a_list_is_not_taken_for_that_of_another_server_nor_read_by_other_people
     }
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&lists), mode(&kept().unwrap())), (0o700, 0o600));
+}
+
+#[tokio::test]
+async fn shapes_of_answers_are_remembered_with_the_list() {
+    let directory = tempfile::tempdir().unwrap();
+    let lists = directory.path().join("lists");
+    let known_start_wait = Duration::from_hours(1);
+    let options = || FleetOptions { cache_dir: Some(lists.clone()), known_start_wait, ..options() };
+    let begin = || Fleet::start(file(&json!({"a": fake("legacy")}), &environment()), options());
+    let declared = |fleet: &Fleet| fleet.toolbox().declarations().text().to_owned();
+    let fleet = begin();
+    fleet.listed(LONG).await;
+    assert!(!declared(&fleet).contains("Observed"), "{}", declared(&fleet));
+    let shape = |function: &str, shape: &str| ToolShape { function: function.to_owned(), shape: shape.to_owned() };
+    fleet.observed(&[shape("a.echo", "{ id: number }"), shape("b.echo", "string")]);
+    let observed = "Observed, not declared: it returned `{ id: number }`";
+    assert_eq!(declared(&fleet).matches(observed).count(), 1, "{}", declared(&fleet));
+    // What was seen first stays, so that declarations do not change with every answer.
+    fleet.observed(&[shape("a.echo", "string")]);
+    assert_eq!(declared(&fleet).matches(observed).count(), 1);
+    let is_kept = || {
+        let files = std::fs::read_dir(&lists).into_iter().flatten().map(|entry| entry.unwrap().path());
+        files.filter_map(|path| std::fs::read_to_string(path).ok()).any(|text| text.contains("{ id: number }"))
+    };
+    until("the shape to be kept", is_kept).await;
+    fleet.shutdown().await;
+    let next = begin();
+    assert_eq!(declared(&next).matches(observed).count(), 1, "known before the server has started");
+    next.listed(LONG).await;
+    assert_eq!(declared(&next).matches(observed).count(), 1, "and after it");
 }
 
 #[tokio::test]

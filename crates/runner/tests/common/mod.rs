@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 /// - `echo({value, after_ms?})` answers with the value, after some time
 /// - `fail({message})` rejects
 /// - `hang()` never answers; counted when it is cancelled
-/// - `draw({name})` answers with a handle
+/// - `draw({name})` answers with the handle of a picture
 /// - `erase({what})` is marked as destructive
 pub(crate) struct Desk {
     pub(crate) toolbox: Arc<Toolbox>,
@@ -85,7 +85,7 @@ impl Desk {
                 let name = call.args["name"].as_str().unwrap_or_default();
                 let kind = if name == "odd" { "hologram" } else { "image" };
                 let block = json!({ "type": kind, "data": "aGk=", "mimeType": "image/png" });
-                let handle = format!("picture-{name}");
+                let handle = Attachment::handle(name, 0);
                 let answer = json!({ "type": "image", "handle": handle });
                 let attachments = vec![Attachment { handle, block }];
                 Ok(ToolOutput { answer: Answer::Ok(JsonText::from(&answer)), attachments })

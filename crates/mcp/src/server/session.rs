@@ -1,0 +1,63 @@
+//! What the programs of one client's session leave for later ones.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use axum::http::request::Parts;
+use dacapo_replay::{LogLevel, LogLine, StoredValues, ToolShape};
+use dacapo_runner::Execution;
+use rmcp::RoleServer;
+use rmcp::service::RequestContext;
+
+use crate::lock::lock;
+
+/// One client's connection over stdio, or one session over HTTP.
+#[derive(Debug, Default)]
+pub(super) struct Session(Mutex<SessionMemory>);
+
+#[derive(Debug, Default)]
+struct SessionMemory {
+    stored: StoredValues,
+    /// Functions whose answers the client has been told the shape of.
+    told: BTreeSet<String>,
+}
+
+const NOT_KEPT: &str = "what was stored is not kept: this connection has no session";
+
+/// Whether later requests of the client come to the same session. Over HTTP clients have none since MCP 2026-07-28.
+fn has_session(context: &RequestContext<RoleServer>) -> bool {
+    context.extensions.get::<Parts>().is_none_or(|request| request.headers.contains_key("mcp-session-id"))
+}
+
+impl Session {
+    /// What a program that starts now can load.
+    pub(super) fn stored(&self) -> StoredValues {
+        lock(&self.0).stored.clone()
+    }
+
+    /// Keeps what a program has stored that began with `given`. Programs that ran at the same time keep theirs: of the same
+    /// name, what the last one stored.
+    pub(super) fn keep(&self, given: &StoredValues, execution: &mut Execution, context: &RequestContext<RoleServer>) {
+        if !has_session(context) {
+            if execution.stored != *given {
+                execution.logs.push(LogLine { level: LogLevel::Warn, text: NOT_KEPT.to_owned() });
+            }
+            return;
+        }
+        let stored = &mut lock(&self.0).stored;
+        for name in given.names().filter(|name| execution.stored.get(name).is_none()) {
+            stored.remove(name);
+        }
+        for name in execution.stored.names() {
+            let value = execution.stored.get(name);
+            if let Some(value) = value.filter(|value| given.get(name) != Some(*value)) {
+                stored.insert(name, value.clone());
+            }
+        }
+    }
+
+    /// What the client has not been told yet of the shapes of answers.
+    pub(super) fn shapes_to_tell(&self, execution: &Execution) -> Vec<String> {
+        ToolShape::lines_to_tell(&execution.shapes, execution.result.is_err(), &mut lock(&self.0).told)
+    }
+}
