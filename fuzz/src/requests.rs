@@ -8,9 +8,9 @@ use std::sync::LazyLock;
 
 use dacapo_replay::{ArgsDigest, CallIndex, Toolboxes};
 use dacapo_wire::{
-    CallRef, ClientSide, CodeMode, CodeModeDefaults, ConversationItem, ModelCall, ModelMessage, ParsedRequest,
-    ProviderSide, RequestReader, RoundHeader, RunState, Sealer, StoredStates, TextTools, ToolChoiceOverride, Turn,
-    UnopenedStates, Wire,
+    CallRef, CallResult, ClientSide, CodeMode, CodeModeDefaults, ConversationItem, ModelCall, ModelMessage,
+    ParsedRequest, ProviderSide, RequestReader, RoundHeader, RunState, Sealer, StoredStates, TextTools,
+    ToolChoiceOverride, Turn, UnopenedStates, Wire,
 };
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
@@ -81,7 +81,7 @@ fn check_turn(turn: &Turn) {
             ConversationItem::Entry(entry) => history.push_entry(entry.clone()),
             ConversationItem::LostCalls(lost) => history.push_lost_calls(lost),
             ConversationItem::Search(message) => {
-                history.push_model_message(message, &vec![String::new(); message.calls.len()], &[]);
+                history.push_model_message(message, &vec![CallResult::default(); message.calls.len()], &[]);
             }
             ConversationItem::Program(block) => {
                 history.push_model_message(&ModelMessage::default(), &[], &block.direct);

@@ -4,7 +4,7 @@ import { createOpenAI } from '@ai-sdk/openai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText, stepCountIs, streamText, tool } from 'ai';
 import { z } from 'zod';
-import { ROUNDS_MAX, TOKENS_MAX, commandLine, explode, getPrice, report, webSearch } from './shared.mjs';
+import { ROUNDS_MAX, TOKENS_MAX, commandLine, explode, getPrice, report, takePhoto, webSearch } from './shared.mjs';
 
 const { baseURL, model, wire, stream, explicit, unstored, thinking, handoff, task } = commandLine();
 const wires = { chat, messages, responses };
@@ -75,6 +75,16 @@ function tools(providerOptions) {
       description: 'Try something that does not work.',
       inputSchema: z.object({ reason: z.string() }),
       execute: async (input) => explode(input),
+      providerOptions,
+    }),
+    take_photo: tool({
+      description: 'Take a photo.',
+      inputSchema: z.object({ subject: z.string() }),
+      execute: async (input) => takePhoto(input),
+      toModelOutput: ({ output }) => ({
+        type: 'content',
+        value: [{ type: 'file', mediaType: 'image/png', data: { type: 'data', data: output } }],
+      }),
       providerOptions,
     }),
   };

@@ -5,7 +5,7 @@ With --explicit it declares code execution and lets nothing but programs call th
 
 from anthropic import Anthropic, omit
 
-from shared import MESSAGES_TOOLS, ROUNDS_MAX, TOKENS_MAX, command_line, give_up, report, run_parsed
+from shared import MESSAGES_TOOLS, PNG, ROUNDS_MAX, TOKENS_MAX, command_line, give_up, report, run_parsed
 
 CODE_EXECUTION = "code_execution_20260120"
 
@@ -53,8 +53,11 @@ for round in range(1, ROUNDS_MAX + 1):
         if block.type == "tool_use":
             if args.explicit:
                 assert block.caller and block.caller.type == CODE_EXECUTION, block
-            text, failed = run_parsed(block.name, block.input)
-            results.append({"type": "tool_result", "tool_use_id": block.id, "content": text, "is_error": failed})
+            content, failed = run_parsed(block.name, block.input)
+            if content == PNG:
+                source = {"type": "base64", "media_type": "image/png", "data": PNG}
+                content = [{"type": "image", "source": source}]
+            results.append({"type": "tool_result", "tool_use_id": block.id, "content": content, "is_error": failed})
     messages.append({"role": "user", "content": results})
 else:
     give_up()

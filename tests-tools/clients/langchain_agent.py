@@ -1,7 +1,7 @@
 """LangChain: `create_agent` with ChatOpenAI or ChatAnthropic."""
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import wrap_tool_call
+from langchain.agents.middleware import ClearToolUsesEdit, ContextEditingMiddleware, wrap_tool_call
 from langchain.messages import AIMessage, ToolMessage
 from langchain_anthropic import ChatAnthropic
 from langchain_openai import ChatOpenAI
@@ -34,7 +34,11 @@ def chat_model(args):
 
 args = command_line()
 model = chat_model(args)
-agent = create_agent(model, tools=FUNCTIONS, middleware=[tell_the_model])
+middleware = [tell_the_model]
+if args.scenario == "editing":
+    # All answers but the last are replaced by "[cleared]" at once, also those of a program that runs.
+    middleware.append(ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=1)]))
+agent = create_agent(model, tools=FUNCTIONS, middleware=middleware)
 task = {"messages": [{"role": "user", "content": args.task}]}
 config = {"recursion_limit": 3 * ROUNDS_MAX}
 

@@ -2,7 +2,7 @@
 
 from openai import OpenAI
 
-from shared import ROUNDS_MAX, TOOLS, command_line, give_up, report, run_tool
+from shared import PNG, ROUNDS_MAX, TOOLS, command_line, give_up, report, run_tool
 
 args = command_line()
 client = OpenAI(base_url=args.base_url, api_key="sk-test")
@@ -51,6 +51,8 @@ for round in range(1, ROUNDS_MAX + 1):
         break
     for call in tool_calls:
         result = run_tool(call.function.name, call.function.arguments)
+        if result == PNG:
+            result = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}]
         messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
 else:
     give_up()

@@ -5,7 +5,7 @@ With --explicit it stores nothing, declares programmatic tool calling and lets n
 
 from openai import OpenAI
 
-from shared import RESPONSES_TOOLS, ROUNDS_MAX, command_line, give_up, report, run_tool
+from shared import PNG, RESPONSES_TOOLS, ROUNDS_MAX, command_line, give_up, report, run_tool
 
 args = command_line()
 client = OpenAI(base_url=args.base_url, api_key="sk-test")
@@ -40,6 +40,8 @@ for round in range(1, ROUNDS_MAX + 1):
         break
     for call in calls:
         result = run_tool(call.name, call.arguments)
+        if result == PNG:
+            result = [{"type": "input_image", "image_url": f"data:image/png;base64,{PNG}"}]
         output = {"type": "function_call_output", "call_id": call.call_id, "output": result}
         if args.explicit:
             assert call.caller and call.caller.type == "program", call

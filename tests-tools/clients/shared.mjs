@@ -7,6 +7,7 @@ const TASKS = {
   failing: 'Try the tool that explodes',
   thinking: 'Think about the news of France and Spain',
   handoff: 'Hand the news of France over',
+  image: 'Look at the photo of a cat',
 };
 export const ROUNDS_MAX = 20;
 export const TOKENS_MAX = 4096;
@@ -32,6 +33,14 @@ export function getPrice({ item, currency }) {
 export function explode({ reason }) {
   calls.push({ tool: 'explode', args: { reason } });
   throw new Error(`tool exploded: ${reason}`);
+}
+
+// One pixel.
+const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=';
+
+export function takePhoto({ subject }) {
+  calls.push({ tool: 'take_photo', args: { subject } });
+  return PNG;
 }
 
 const declare = (name, description, parameters) => ({

@@ -9,6 +9,9 @@ TASKS = {
     "failing": "Try the tool that explodes",
     "thinking": "Think about the news of France and Spain",
     "handoff": "Hand the news of France over",
+    "image": "Look at the photo of a cat",
+    # The same, by a client that blanks old answers.
+    "editing": "What does the headline item cost?",
 }
 ROUNDS_MAX = 20
 TOKENS_MAX = 4096
@@ -34,6 +37,16 @@ def explode(reason: str) -> str:
     raise RuntimeError(f"tool exploded: {reason}")
 
 
+# One pixel.
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
+
+
+def take_photo(subject: str) -> str:
+    """Take a photo."""
+    calls.append({"tool": "take_photo", "args": {"subject": subject}})
+    return PNG
+
+
 FUNCTIONS = [web_search, get_price, explode]
 _DECLARED = [
     {
@@ -46,7 +59,12 @@ _DECLARED = [
             "additionalProperties": False,
         },
     }
-    for function, parameters in zip(FUNCTIONS, [["query"], ["item", "currency"], ["reason"]])
+    for function, parameters in [
+        (web_search, ["query"]),
+        (get_price, ["item", "currency"]),
+        (explode, ["reason"]),
+        (take_photo, ["subject"]),
+    ]
 ]
 TOOLS = [{"type": "function", "function": tool} for tool in _DECLARED]
 RESPONSES_TOOLS = [{"type": "function", "strict": True, **tool} for tool in _DECLARED]
@@ -62,7 +80,7 @@ def run_tool(name: str, arguments: str) -> str:
 
 def run_parsed(name: str, arguments: dict) -> tuple[str, bool]:
     """Also says whether the tool failed."""
-    function = {function.__name__: function for function in FUNCTIONS}[name]
+    function = {function.__name__: function for function in [*FUNCTIONS, take_photo]}[name]
     try:
         return function(**arguments), False
     except Exception as error:

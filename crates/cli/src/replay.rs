@@ -89,6 +89,7 @@ pub(crate) fn replay(options: &ReplayOptions) -> anyhow::Result<ExitCode> {
         secrets: &settings.secrets,
         clients: &settings.clients,
         limits: &settings.limits,
+        error_texts: &settings.error_texts,
         defaults: InspectionSettings::defaults(),
         wire,
         stop: options.answers.map(|answers| StopAfter { block: options.block.map(|block| block as usize), answers }),

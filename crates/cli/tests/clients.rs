@@ -43,26 +43,31 @@ fn runs() -> Vec<Run> {
                 Value::Null => SCENARIOS.map(str::to_owned).to_vec(),
                 scenarios => serde_json::from_value(scenarios.clone()).expect("a list of scenarios"),
             };
-            let run = |scenario: String| {
-                let upstream = upstream(wire, &scenario);
-                let needs_store = client["store"] == true;
-                Run { name: client["name"].to_string(), argv: argv.clone(), scenario, upstream, needs_store }
-            };
-            runs.extend(scenarios.into_iter().map(run));
+            for scenario in scenarios {
+                runs.extend(upstreams(wire, &scenario).into_iter().map(|upstream| Run {
+                    name: client["name"].to_string(),
+                    argv: argv.clone(),
+                    scenario: scenario.clone(),
+                    upstream,
+                    needs_store: client["store"] == true,
+                }));
+            }
         }
     }
     runs
 }
 
-/// Models are on the client's own wire, where thoughts have to come back as they were, or on each of the others.
-fn upstream(client: Wire, scenario: &str) -> Wire {
+/// Models are on the client's own wire, where thoughts have to come back as they were, or on each of the others. An image
+/// has another form on each.
+fn upstreams(client: Wire, scenario: &str) -> Vec<Wire> {
     let at = Wire::ALL.iter().position(|wire| *wire == client).expect("one of three");
     let further = match scenario {
+        "image" => return Wire::ALL.to_vec(),
         "sequential" => 1,
         "failing" => 2,
         _ => 0,
     };
-    Wire::ALL[(at + further) % Wire::ALL.len()]
+    vec![Wire::ALL[(at + further) % Wire::ALL.len()]]
 }
 
 #[test]
@@ -136,7 +141,20 @@ impl Run {
                 ],
                 "item headline 1 costs 150 EUR.",
             ),
+            // Nothing is repeated, whether or not the program can go on.
+            "editing" => {
+                let calls = vec![
+                    call("get_price", json!({"item": "item headline 1", "currency": "EUR"})),
+                    call("web_search", json!({"query": "item"})),
+                ];
+                let lost = "<nothing at data/item> costs <nothing at data/price> EUR.";
+                (calls, if self.needs_store { "item headline 1 costs 150 EUR." } else { lost })
+            }
             "handoff" => (vec![call("web_search", json!({"query": "France"}))], "Reported: France headline 1."),
+            "image" => (
+                vec![call("take_photo", json!({"subject": "a cat"}))],
+                "I see data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=.",
+            ),
             "failing" => (vec![call("explode", json!({"reason": "a test"}))], "The tool said: {"),
             other => panic!("no scenario is named {other}"),
         }

@@ -1,11 +1,12 @@
 //! What is true of the gateway: everything that was written, checked once.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use dacapo_replay::{Effect, EffectRules, Limit, Limits, WarmPrograms};
 use dacapo_scripted::ScriptedModel;
-use dacapo_wire::{CodeMode, DefaultCallers, ProviderSide, SealingSecrets, TextTools, Wire};
+use dacapo_wire::{CodeMode, DefaultCallers, ErrorTexts, ProviderSide, SealingSecrets, TextTools, Wire};
 use tracing::level_filters::LevelFilter;
 
 use crate::embeddings::EmbeddingsConfig;
@@ -13,8 +14,9 @@ use crate::http::{self, AllowedOrigins, ApiClient, ApiClients};
 use crate::memory;
 use crate::observe::RecorderLimits;
 use crate::options::{
-    ClientOptions, CodeModeOptions, ConfigError, EmbeddingsOptions, Environment, GatewayOptions, InspectorOptions,
-    SearchOptions, StepOptions, StoreOptions, TimeoutOptions, ToolsOptions, UpstreamOptions, WarmOptions,
+    ClientOptions, CodeModeOptions, ConfigError, EmbeddingsOptions, Environment, ErrorTextsOptions, GatewayOptions,
+    InspectorOptions, SearchOptions, StepOptions, StoreOptions, TimeoutOptions, ToolsOptions, UpstreamOptions,
+    WarmOptions,
 };
 use crate::store::StoreConfig;
 use crate::upstream::{Secret, Upstream, UpstreamKind, UpstreamSource};
@@ -37,6 +39,7 @@ pub struct Config {
     pub(crate) embeddings: Option<EmbeddingsConfig>,
     pub(crate) limits: Limits,
     pub(crate) effects: EffectRules,
+    pub(crate) error_texts: ErrorTexts,
     pub(crate) warm: WarmPrograms,
     pub(crate) body_bytes_max: usize,
     pub(crate) body_values_max: usize,
@@ -90,6 +93,7 @@ pub(crate) struct CodeModeConfig {
     pub(crate) callers: DefaultCallers,
     pub(crate) model_callers: Vec<(String, DefaultCallers)>,
     pub(crate) direct_tools: Vec<String>,
+    pub(crate) text_models: Vec<String>,
 }
 
 const BODY_BYTES_MAX: usize = 64 << 20;
@@ -162,6 +166,7 @@ impl GatewayOptions {
             store: self.store(&mut errors),
             limits: self.limits(&mut errors),
             effects: self.effects(&mut errors),
+            error_texts: self.error_texts(&mut errors),
             warm: WarmPrograms {
                 count_max: self.warm.programs_max.unwrap_or(WarmPrograms::default().count_max),
                 bytes_max: self.warm.bytes_max.unwrap_or(warm_bytes_max(memory_bytes_max)),
@@ -464,6 +469,7 @@ impl GatewayOptions {
             callers,
             model_callers,
             direct_tools: options.direct_tools.clone(),
+            text_models: options.text_models.clone(),
             declarations_tokens_max: options.declarations_tokens_max.unwrap_or(16_000),
             hold_text_chars: options.hold_text_chars.unwrap_or(0),
             attempts_max: options.attempts_max.unwrap_or(5),
@@ -509,6 +515,22 @@ impl GatewayOptions {
         EffectRules::new(rules)
     }
 
+    pub(crate) fn error_texts(&self, errors: &mut Vec<String>) -> ErrorTexts {
+        let mut rules = ErrorTexts::default();
+        let by_tool: Vec<(&str, &Vec<String>)> = match &self.tools.errors {
+            ErrorTextsOptions::AllTools(expressions) => vec![("*", expressions)],
+            ErrorTextsOptions::ByTool(by_tool) => by_tool.iter().map(|(tools, list)| (tools.as_str(), list)).collect(),
+        };
+        for (tools, expressions) in by_tool {
+            for expression in expressions {
+                if let Err(reason) = rules.add(tools, expression) {
+                    errors.push(format!("tools.errors, for `{tools}`: {reason}"));
+                }
+            }
+        }
+        rules
+    }
+
     pub(crate) fn limits(&self, errors: &mut Vec<String>) -> Limits {
         let mut limits = Limits::default();
         limits.set(Limit::OutputBytes, OUTPUT_BYTES).expect("it is within its range");
@@ -531,6 +553,18 @@ impl Config {
     #[must_use]
     pub fn with_script(self, script: ScriptedModel) -> Config {
         Config { upstreams: vec![Upstream::new("script", "*", UpstreamKind::Scripted(script))], ..self }
+    }
+
+    fn error_texts_options(&self) -> ErrorTextsOptions {
+        if self.error_texts.iter().all(|(tools, _)| tools == "*") {
+            let expressions = self.error_texts.iter().map(|(_, expression)| expression.to_owned());
+            return ErrorTextsOptions::AllTools(expressions.collect());
+        }
+        let mut by_tool: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (tools, expression) in self.error_texts.iter() {
+            by_tool.entry(tools.to_owned()).or_default().push(expression.to_owned());
+        }
+        ErrorTextsOptions::ByTool(by_tool)
     }
 
     fn inspector_options(&self) -> InspectorOptions {
@@ -601,6 +635,7 @@ impl Config {
                     .map(|(model, callers)| (model.clone(), callers.name().to_owned()))
                     .collect(),
                 direct_tools: self.code_mode.direct_tools.clone(),
+                text_models: self.code_mode.text_models.clone(),
             },
             warm: WarmOptions { programs_max: Some(self.warm.count_max), bytes_max: Some(self.warm.bytes_max) },
             timeouts: TimeoutOptions {
@@ -626,6 +661,7 @@ impl Config {
                     .iter()
                     .map(|(pattern, effect)| (pattern.to_owned(), effect.name().to_owned()))
                     .collect(),
+                errors: self.error_texts_options(),
             },
             limits: Limit::ALL.iter().map(|limit| (limit.name().to_owned(), self.limits.get(*limit))).collect(),
             clients: self

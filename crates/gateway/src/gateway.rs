@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
 use dacapo_replay::{SandboxError, ShouldContinue, Stepper, Toolboxes, matches_pattern};
-use dacapo_wire::{CallerRules, CodeModeDefaults, TextTools, ToolLists};
+use dacapo_wire::{CallerRules, CodeModeDefaults, TextTools, ToolLists, ToolMedia};
 
 use crate::config::Config;
 use crate::embeddings::Embeddings;
@@ -183,6 +183,12 @@ impl Gateway {
     pub(crate) fn hold_text_chars(&self, model: &str) -> usize {
         let of_upstream = self.upstreams.of(model).ok().and_then(|upstream| upstream.hold_text_chars);
         of_upstream.unwrap_or(self.config.code_mode.hold_text_chars)
+    }
+
+    /// Whether a model takes images and files of tools.
+    pub(crate) fn tool_media(&self, model: &str) -> ToolMedia {
+        let mut text_models = self.config.code_mode.text_models.iter();
+        if text_models.any(|pattern| matches_pattern(pattern, model)) { ToolMedia::Refused } else { ToolMedia::Taken }
     }
 
     /// What holds for a model where a request says nothing.

@@ -19,7 +19,7 @@ pub use page::inspector_page;
 pub(crate) use page::{CONTENT_SECURITY_POLICY, SERVED_PAGE};
 
 use dacapo_replay::{Limits, ShouldContinue, Stepper, Toolboxes};
-use dacapo_wire::{CodeMode, CodeModeDefaults, SealingSecrets, TextTools, Wire};
+use dacapo_wire::{CodeMode, CodeModeDefaults, ErrorTexts, SealingSecrets, TextTools, Wire};
 
 use crate::options::{ConfigError, GatewayOptions};
 
@@ -33,6 +33,8 @@ pub struct Inspection<'a> {
     /// Clients whose ids may be opened; the empty name is that of a gateway without configured clients.
     pub clients: &'a [String],
     pub limits: &'a Limits,
+    /// By which texts failures of tools are known.
+    pub error_texts: &'a ErrorTexts,
     pub defaults: CodeModeDefaults,
     /// The wire of the requests, if they are not to be looked at for it.
     pub wire: Option<Wire>,
@@ -62,13 +64,15 @@ pub struct InspectionSettings {
     pub has_secret: bool,
     pub clients: Vec<String>,
     pub limits: Limits,
+    pub error_texts: ErrorTexts,
 }
 
 impl InspectionSettings {
-    /// Reads secrets, clients and limits. Whatever else is configured does not matter.
+    /// Reads secrets, clients, limits and texts of failures. Whatever else is configured does not matter.
     pub fn of(options: &GatewayOptions) -> Result<InspectionSettings, ConfigError> {
         let mut errors = Vec::new();
         let limits = options.limits(&mut errors);
+        let error_texts = options.error_texts(&mut errors);
         if !errors.is_empty() {
             return Err(ConfigError(errors));
         }
@@ -79,6 +83,7 @@ impl InspectionSettings {
             has_secret: options.secret.is_some() || !options.secrets_old.is_empty(),
             clients: std::iter::once(String::new()).chain(names).collect(),
             limits,
+            error_texts,
         })
     }
 

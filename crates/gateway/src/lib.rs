@@ -31,5 +31,6 @@ pub use inspect::{
     ReplayStatus, ReplayVerdict, StopAfter, UnopenedState, inspector_page,
 };
 pub use options::{
-    ClientOptions, ConfigError, EmbeddingsOptions, Environment, GatewayOptions, LoadedOptions, UpstreamOptions,
+    ClientOptions, ConfigError, EmbeddingsOptions, Environment, ErrorTextsOptions, GatewayOptions, LoadedOptions,
+    UpstreamOptions,
 };

@@ -78,6 +78,8 @@ pub struct CodeModeOptions {
     pub model_callers: BTreeMap<String, String>,
     /// Tools, by name pattern, that only the model calls.
     pub direct_tools: Vec<String>,
+    /// Models, by name pattern, that take no images and files of tools.
+    pub text_models: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -138,6 +140,22 @@ pub struct InspectorOptions {
 pub struct ToolsOptions {
     /// `read`, `idempotent` or `write`, by patterns of the tools' names.
     pub effects: BTreeMap<String, String>,
+    /// Regular expressions: text answers that match are failures, on wires that have no field for failures.
+    pub errors: ErrorTextsOptions,
+}
+
+/// The expressions for all tools, or by patterns of the tools' names.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged, expecting = "must be a list of regular expressions, or a table of such lists by patterns of tools")]
+pub enum ErrorTextsOptions {
+    AllTools(Vec<String>),
+    ByTool(BTreeMap<String, Vec<String>>),
+}
+
+impl Default for ErrorTextsOptions {
+    fn default() -> ErrorTextsOptions {
+        ErrorTextsOptions::AllTools(Vec::new())
+    }
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -16,9 +16,9 @@ use axum::http::HeaderMap;
 use dacapo_catalog::BYTES_PER_TOKEN;
 use dacapo_replay::{CompletedCall, ShouldContinue, StepError, StoredValues};
 use dacapo_wire::{
-    AnswerParts, ConversationItem, Intent, ItemIds, ModelHistory, ModelMessage, ModelResponse, ProgramFinished,
-    ProgramMode, ProgramName, ResponseMeta, RunState, Sealer, ToolChoice, ToolChoiceOverride, ToolsSearched, Turn,
-    TurnUsage, UnopenedStates,
+    AnswerParts, CallResult, ConversationItem, Intent, ItemIds, ModelHistory, ModelMessage, ModelResponse,
+    ProgramFinished, ProgramMode, ProgramName, ResponseMeta, RunState, Sealer, ToolChoice, ToolChoiceOverride,
+    ToolsSearched, Turn, TurnUsage, UnopenedStates,
 };
 use serde_json::Value;
 
@@ -253,7 +253,7 @@ impl TurnRunner {
         let has_programs = turn.conversation.items.iter().any(is_replayed);
         let write = move |replay: &HistoryReplay<'_>| {
             let mut history = turn.model_history();
-            let end = replay.write(&turn.conversation, &mut history)?;
+            let end = replay.write(&mut history)?;
             Ok((end, history))
         };
         // Without programs, entries are only copied.
@@ -362,7 +362,7 @@ impl TurnRunner {
     async fn reply(&mut self, message: ModelMessage) -> Result<(), TurnError> {
         let (message, replies) = self
             .blocking(move |replay| {
-                let replies = replay.replies(&message, |_| String::new());
+                let replies = replay.replies(&message, |_| CallResult::default());
                 Ok((message, replies))
             })
             .await?;
@@ -393,6 +393,7 @@ impl TurnRunner {
 fn history_replay<'a>(gateway: &'a Gateway, turn: &'a Turn, should_continue: ShouldContinue<'a>) -> HistoryReplay<'a> {
     HistoryReplay {
         client: turn.client,
+        conversation: &turn.conversation,
         stepper: &gateway.stepper,
         model_tools: &turn.model_tools,
         tools_digest: turn.tools_digest,

@@ -16,9 +16,10 @@ pub(crate) struct Conditions {
     tools: Vec<String>,
     no_tools: Vec<String>,
     model: Option<String>,
+    image: Option<String>,
 }
 
-const KEYS: [&str; 7] = ["user", "last", "after", "step", "tool", "no_tool", "model"];
+const KEYS: [&str; 8] = ["user", "last", "after", "step", "tool", "no_tool", "model", "image"];
 
 impl Conditions {
     pub(crate) fn read(node: TomlNode, path: &str) -> Result<Conditions, ScriptFileError> {
@@ -37,6 +38,7 @@ impl Conditions {
             tools: fields.texts("tool")?,
             no_tools: fields.texts("no_tool")?,
             model: fields.text("model")?,
+            image: fields.text("image")?,
         })
     }
 
@@ -75,6 +77,11 @@ impl Conditions {
             && conversation.model() != Some(wanted)
         {
             unmet.push(format!("the model is not {}", quoted(wanted)));
+        }
+        if let Some(wanted) = &self.image
+            && !conversation.last_image().is_some_and(|url| contains(&url, wanted))
+        {
+            unmet.push(format!("no image has a URL with {}", quoted(wanted)));
         }
         unmet
     }

@@ -1,10 +1,12 @@
 //! Placeholders in the texts of a script, such as `{{user}}`.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::scripted_conversation::{Role, ScriptedConversation};
 
-/// Fills `{{user}}`, `{{result}}`, `{{result/a/b}}` and `{{code}}`. All other braces stay as they are, because
+/// Fills `{{user}}`, `{{result}}`, `{{result/a/b}}`, `{{image}}` and `{{code}}`. All other braces stay as they are, because
 /// programs contain braces too.
 pub(crate) fn fill(template: &str, conversation: &ScriptedConversation<'_>) -> String {
     let mut filled = String::new();
@@ -30,6 +32,7 @@ fn resolve(name: &str, conversation: &ScriptedConversation<'_>) -> Option<String
     let value = match name {
         "user" => conversation.last_text_of(Role::User).map(str::to_owned),
         "result" => conversation.last_text_of(Role::Tool).map(str::to_owned),
+        "image" => conversation.last_image().map(Cow::into_owned),
         "code" => conversation.last_text_of(Role::User).and_then(fenced),
         _ => {
             let path = name.strip_prefix("result/")?;

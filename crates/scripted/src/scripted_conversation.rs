@@ -87,6 +87,11 @@ impl<'a> ScriptedConversation<'a> {
         since_user.filter(|message| message.role == Role::Assistant).count() as u64
     }
 
+    /// The URL of the last image of the history. An image that is sent along has a `data:` URL.
+    pub(crate) fn last_image(&self) -> Option<Cow<'a, str>> {
+        ["messages", "input"].iter().find_map(|name| self.request.get(*name)).and_then(last_image)
+    }
+
     pub(crate) fn describe_last(&self) -> String {
         let text = Value::from(shorten(self.last_text(), QUOTED_CHARS_MAX));
         format!("The last message has role '{}' and says {text}.", self.last_role().map_or("", Role::name))
@@ -120,6 +125,23 @@ pub(crate) fn given<'a>(request: &'a Map<String, Value>, name: &str) -> Option<&
 
 pub(crate) fn list<'a>(request: &'a Map<String, Value>, name: &str) -> &'a [Value] {
     request.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn last_image(value: &Value) -> Option<Cow<'_, str>> {
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
+    match value {
+        Value::Array(items) => items.iter().rev().find_map(last_image),
+        Value::Object(fields) => match text("/type") {
+            Some("image_url") => text("/image_url/url").map(Cow::Borrowed),
+            Some("input_image") => text("/image_url").map(Cow::Borrowed),
+            Some("image") => {
+                let data = || Some(format!("data:{};base64,{}", text("/source/media_type")?, text("/source/data")?));
+                text("/source/url").map(Cow::Borrowed).or_else(|| data().map(Cow::Owned))
+            }
+            _ => fields.values().rev().find_map(last_image),
+        },
+        _ => None,
+    }
 }
 
 /// The text of a `content` that is a string or a list of parts.

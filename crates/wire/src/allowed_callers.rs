@@ -24,6 +24,8 @@ pub(crate) struct ToolSplit<'a> {
     /// The client's name for its provider's tool search, which the gateway does instead.
     pub search_tool: Option<String>,
     pub later_tools: LaterTools,
+    /// Tools that the client has added in the conversation. A model on another wire gets them like the others.
+    pub added: Vec<Value>,
 }
 
 /// Whether the client adds tools in the middle of a conversation.

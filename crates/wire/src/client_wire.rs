@@ -9,10 +9,11 @@ use crate::allowed_callers::{ProgramDeclaration, ToolSplit};
 use crate::conversation::{Conversation, LostCalls, WireCall};
 use crate::encoder::{ApiError, EncoderOptions, ResponseEncoder};
 use crate::model_message::ModelCall;
-use crate::neutral::{NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
+use crate::neutral::{MessagePart, NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::plain_mode::StateOpener;
 use crate::request::BadRequest;
 use crate::sse::SseEvent;
+use crate::tool_answer::ToolAnswer;
 use crate::turn::ResponsePrefs;
 use crate::usage::TokenCounts;
 use crate::wire::Wire;
@@ -60,6 +61,12 @@ pub(crate) trait ClientWire: Sync {
     fn system_messages(&self, body: &Body) -> Vec<NeutralMessage>;
 
     fn read_entry(&self, entry: &Value) -> Vec<NeutralMessage>;
+
+    /// A tool result, as a program gets it that made the call with this key.
+    fn read_answer(&self, answer: &Value, key: &str) -> ToolAnswer;
+
+    /// An image or a file of a tool result.
+    fn read_block(&self, block: &Value) -> MessagePart;
 
     /// `None` for tools that only providers of this wire have.
     fn read_tool(&self, entry: &Value) -> Option<ToolDeclaration>;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dacapo_replay::{
-    Answer, ArgsDigest, CallIndex, CompletedCall, HandedOutCall, Journal, JournalEntry, JsonText, RecordedOutcome,
+    Answer, ArgsDigest, Attachment, CallIndex, CompletedCall, HandedOutCall, Journal, JournalEntry, JsonText,
+    RecordedOutcome,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,6 +15,7 @@ use crate::model_message::ModelMessage;
 use crate::neutral::ToolStatus;
 use crate::placeholder;
 use crate::state::{CallRef, RunState};
+use crate::tool_answer::ToolAnswer;
 
 /// A client's history. Entries that are not part of a program stay in the format of the client's wire.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -77,6 +79,8 @@ pub struct IssuedCall {
     pub(crate) arguments: String,
     /// The answer, with its position among the answers of the round.
     pub answer: Option<(usize, Answer)>,
+    /// The images and files of the answer, in blocks of the client's wire.
+    pub attachments: Vec<Attachment>,
 }
 
 /// A call that a program sent to the client, as far as the history shows it.
@@ -134,6 +138,25 @@ impl Conversation {
             Some(ConversationItem::Program(block)) if !block.is_closed() => Some(block),
             _ => None,
         }
+    }
+
+    /// Whether the client says of an image how closely it is looked at.
+    pub(crate) fn has_image_detail(&self) -> bool {
+        let is_detailed = |block: &Value| {
+            let detail = block.pointer("/image_url/detail").or_else(|| block.get("detail"));
+            detail.and_then(Value::as_str).is_some_and(|detail| detail != "auto")
+        };
+        self.items.iter().any(|item| match item {
+            ConversationItem::Entry(entry) => {
+                let content = entry.get("content").or_else(|| entry.get("output")).and_then(Value::as_array);
+                content.is_some_and(|blocks| blocks.iter().any(is_detailed))
+            }
+            ConversationItem::Program(block) => {
+                let calls = block.rounds.iter().flat_map(|round| &round.calls);
+                calls.flat_map(|call| &call.attachments).any(|attachment| is_detailed(&attachment.block))
+            }
+            ConversationItem::LostCalls(_) | ConversationItem::Search(_) => false,
+        })
     }
 
     /// The programs, last one first.
@@ -296,6 +319,11 @@ impl ProgramBlock {
         self.state.mentioned.iter().map(String::as_str).chain(called).collect()
     }
 
+    /// Whether answers have images or files.
+    pub fn has_attachments(&self) -> bool {
+        self.rounds.iter().flat_map(|round| &round.calls).any(|call| !call.attachments.is_empty())
+    }
+
     pub fn answered_count(&self) -> usize {
         self.rounds.iter().flat_map(|round| &round.calls).filter(|call| call.answer.is_some()).count()
     }
@@ -417,6 +445,19 @@ impl ExpectedCall {
 }
 
 impl IssuedCall {
+    pub(crate) fn unanswered(id: String, tool: String, expected: ExpectedCall, arguments: String) -> IssuedCall {
+        IssuedCall { id, tool, expected, arguments, answer: None, attachments: Vec::new() }
+    }
+
+    /// Reads an answer, unless the call has one.
+    pub(crate) fn set_answer(&mut self, run: RunId, place: usize, read: impl FnOnce(&str) -> ToolAnswer) {
+        if self.answer.is_none() {
+            let ToolAnswer { answer, attachments } = read(&format!("{run}-{}", self.expected.index().0));
+            self.answer = Some((place, answer));
+            self.attachments = attachments;
+        }
+    }
+
     fn entry(&self, answer: Answer) -> JournalEntry {
         match &self.expected {
             ExpectedCall::Digest(expected) => {

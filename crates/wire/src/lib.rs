@@ -17,6 +17,7 @@ mod client_wire;
 mod conversation;
 mod decoder;
 mod encoder;
+mod error_texts;
 mod ids;
 mod messages;
 mod model_history;
@@ -36,6 +37,7 @@ mod seal;
 mod sealing_key;
 mod sse;
 mod state;
+mod tool_answer;
 mod tool_lists;
 mod turn;
 mod unopened_states;
@@ -57,12 +59,15 @@ pub use encoder::{
     AnswerParts, ApiError, CallDeltas, CallsIssued, EncoderOptions, ItemIds, ProgramFinished, ProgramName,
     ProgramProgress, ProgramStarted, ResponseEncoder, ToolsSearched,
 };
+pub use error_texts::ErrorTexts;
 pub use ids::{BASE62, GivenRecord, RunId};
-pub use model_history::ModelHistory;
+pub use model_history::{CallResult, ModelHistory, ToolMedia};
 pub use model_message::{CallExtra, CallFormat, CallReply, ClientEcho, Intent, ModelCall, ModelMessage, SearchQuery};
 pub use plain_mode::StoredStates;
 pub use prompt::{ModelTools, PROMPT_VERSION, prompt_variants};
-pub use provider_wire::{AuthHeader, ProviderCapabilities, StopSequences, StreamedDeltas, TextTools};
+pub use provider_wire::{
+    AuthHeader, ImageDetail, ProviderCapabilities, ResultMedia, StopSequences, StreamedDeltas, TextTools,
+};
 pub use reasoning::Reasoning;
 pub use request::{BadRequest, CodeMode, CodeModeDefaults, ParsedRequest, ReadRequest, RequestReader};
 pub use seal::{RoundHeader, Sealer, Unsealed};

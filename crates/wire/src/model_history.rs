@@ -8,8 +8,9 @@ use crate::client_wire::EntriesPerResponse;
 use crate::conversation::{LostCalls, WireCall};
 use crate::ids::short_id;
 use crate::model_message::{CallFormat, ModelMessage};
-use crate::neutral::{MessagePart, MessageRole, NeutralMessage};
-use crate::provider_wire::BodyOrigin;
+use crate::neutral::{MessagePart, MessageRole, NeutralMessage, ToolResult};
+use crate::provider_wire::{BodyOrigin, ResultMedia};
+use crate::tool_answer;
 use crate::wire::{ClientSide, ProviderSide};
 
 /// A history for the model, in the entries of its wire. The same conversation gives the same bytes, so that providers'
@@ -18,6 +19,7 @@ use crate::wire::{ClientSide, ProviderSide};
 pub struct ModelHistory {
     client: ClientSide,
     provider: ProviderSide,
+    tool_media: ToolMedia,
     entries: Vec<Value>,
     /// How many calls were written so far.
     calls: usize,
@@ -26,6 +28,31 @@ pub struct ModelHistory {
     /// The last message if it was the model's, and where its entries begin.
     last: Option<(usize, NeutralMessage)>,
 }
+
+/// The result of a call that the gateway answers.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CallResult {
+    pub text: String,
+    /// Images and files, in blocks of the client's wire.
+    pub blocks: Vec<Value>,
+}
+
+impl From<String> for CallResult {
+    fn from(text: String) -> CallResult {
+        CallResult { text, blocks: Vec::new() }
+    }
+}
+
+/// Whether a model takes images and files that programs return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolMedia {
+    Taken,
+    /// A line says so in place of each.
+    Refused,
+}
+
+/// Before images and files that stand outside of their result.
+const MEDIA_TITLE: &str = "Images and files of the result above, in the order of their handles:";
 
 /// Stands for a tool result that never came.
 pub(crate) const UNANSWERED: &str = "(no answer came back)";
@@ -36,7 +63,21 @@ const JOINED_PARTS_MAX: usize = 128;
 
 impl ModelHistory {
     pub(crate) fn new(client: ClientSide, provider: ProviderSide) -> ModelHistory {
-        ModelHistory { client, provider, entries: Vec::new(), calls: 0, last: None, text_calls: BTreeSet::new() }
+        ModelHistory {
+            client,
+            provider,
+            tool_media: ToolMedia::Taken,
+            entries: Vec::new(),
+            calls: 0,
+            last: None,
+            text_calls: BTreeSet::new(),
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn with_tool_media(mut self, tool_media: ToolMedia) -> ModelHistory {
+        self.tool_media = tool_media;
+        self
     }
 
     pub fn entries(&self) -> &[Value] {
@@ -87,18 +128,51 @@ impl ModelHistory {
     }
 
     /// Appends a message of the model with the results of its calls, and the calls beside them that the client executed.
-    pub fn push_model_message(&mut self, message: &ModelMessage, results: &[String], direct: &[WireCall]) {
+    pub fn push_model_message(&mut self, message: &ModelMessage, results: &[CallResult], direct: &[WireCall]) {
         self.last = None;
         let ids = message.short_ids(self.calls);
         self.calls += ids.len();
+        let mut media = Vec::new();
+        let results = ids.iter().zip(results).map(|(id, result)| self.result(id, result, &mut media)).collect();
         let entries = match self.origin() {
             BodyOrigin::SameWire => self.provider.0.write_model_message(message, &ids, results, direct),
             BodyOrigin::Translated => {
-                let direct: Vec<WireCall> = direct.iter().map(|call| self.translated(call)).collect();
+                let direct: Vec<WireCall> = direct.iter().map(|call| self.translated(call, &mut media)).collect();
                 self.provider.0.write_model_message(message, &ids, results, &direct)
             }
         };
         self.entries.extend(entries);
+        if !media.is_empty() {
+            media.insert(0, MessagePart::Text(MEDIA_TITLE.to_owned()));
+            self.push_messages(&[NeutralMessage { role: MessageRole::User, parts: media }]);
+        }
+    }
+
+    /// A result on the model's wire. What it cannot hold there is added to `media`.
+    fn result(&self, id: &str, result: &CallResult, media: &mut Vec<MessagePart>) -> ToolResult {
+        let mut written = ToolResult { id: id.to_owned(), text: result.text.clone(), ..ToolResult::default() };
+        for block in &result.blocks {
+            let part = match (self.tool_media, self.origin()) {
+                (ToolMedia::Refused, _) => MessagePart::missing(tool_answer::kind(block).unwrap_or("file")),
+                (ToolMedia::Taken, BodyOrigin::SameWire) => MessagePart::Native(block.clone()),
+                (ToolMedia::Taken, BodyOrigin::Translated) => self.client.0.read_block(block),
+            };
+            match part {
+                MessagePart::Text(note) => {
+                    written.text.push('\n');
+                    written.text.push_str(&note);
+                }
+                part => written.media.push(part),
+            }
+        }
+        self.move_media(&mut written, media);
+        written
+    }
+
+    fn move_media(&self, result: &mut ToolResult, media: &mut Vec<MessagePart>) {
+        if self.provider.capabilities().result_media == ResultMedia::AfterResults {
+            media.append(&mut result.media);
+        }
     }
 
     /// Appends calls of a program whose state was lost, as ordinary calls with a line that says so.
@@ -129,7 +203,7 @@ impl ModelHistory {
     }
 
     /// A call and its result on the model's wire.
-    fn translated(&self, call: &WireCall) -> WireCall {
+    fn translated(&self, call: &WireCall, media: &mut Vec<MessagePart>) -> WireCall {
         let (mut call, mut result) = self.client.0.read_call(call);
         call.id = self.accepted_id(std::mem::take(&mut call.id));
         if let Some(result) = &mut result {
@@ -137,6 +211,7 @@ impl ModelHistory {
             if call.format == CallFormat::Text {
                 result.format = CallFormat::Text;
             }
+            self.move_media(result, media);
         }
         self.provider.0.write_call(&call, result.as_ref())
     }
@@ -156,7 +231,7 @@ impl ModelHistory {
                     result.format = CallFormat::Text;
                 }
             }
-            MessagePart::Text(_) | MessagePart::Media(_) | MessagePart::Reasoning { .. } => {}
+            MessagePart::Text(_) | MessagePart::Media(_) | MessagePart::Native(_) | MessagePart::Reasoning { .. } => {}
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) enum MessageRole {
 pub(crate) enum MessagePart {
     Text(String),
     Media(Media),
+    /// An image or a file in a block that is on the model's wire already.
+    Native(Value),
     /// Readable text of the reasoning, and the state that its provider wants back.
     Reasoning {
         text: String,
@@ -39,8 +41,13 @@ pub(crate) enum MessagePart {
 impl MessagePart {
     /// A note in place of content that the model's wire cannot carry.
     pub(crate) fn missing(kind: &str) -> MessagePart {
-        MessagePart::Text(format!("({kind}, which this model cannot be given)"))
+        MessagePart::Text(missing_text(kind))
     }
+}
+
+/// The text of such a note.
+pub(crate) fn missing_text(kind: &str) -> String {
+    format!("({kind}, which this model cannot be given)")
 }
 
 /// Whether a field of a request is set: null and the empty object count as unset.
@@ -54,7 +61,8 @@ pub(crate) struct ToolResult {
     /// The id of the call.
     pub id: String,
     pub text: String,
-    pub media: Vec<Media>,
+    /// Images and files.
+    pub media: Vec<MessagePart>,
     pub status: ToolStatus,
     /// The format of the call, because some wires have another kind of result for calls of text tools.
     pub format: CallFormat,
@@ -80,7 +88,7 @@ impl ToolResult {
         for part in parts {
             match part {
                 MessagePart::Text(text) => self.text.push_str(&text),
-                MessagePart::Media(media) => self.media.push(media),
+                MessagePart::Media(_) | MessagePart::Native(_) => self.media.push(part),
                 _ => {}
             }
         }

@@ -14,6 +14,7 @@ use crate::remarks;
 use crate::seal::{LastState, RoundHeader, Sealer, Unsealed};
 use crate::sealing_key::UnsealError;
 use crate::state::{CallRef, RunState};
+use crate::tool_answer::ToolAnswer;
 use crate::unopened_states::{UnopenedReason, UnopenedStates};
 use crate::wire::ClientSide;
 
@@ -128,10 +129,13 @@ impl HistoryCall {
 
 pub(crate) struct HistoryAnswer {
     pub id: String,
-    pub answer: Answer,
     /// The answer as it came on the wire.
     pub native: Value,
+    pub read: ReadAnswer,
 }
+
+/// Reads an answer of a wire as that of the call with this key.
+pub(crate) type ReadAnswer = fn(&Value, &str) -> ToolAnswer;
 
 impl CallExchange {
     /// Appends the calls: as a round of their program, or as lost calls if its state cannot be opened.
@@ -152,22 +156,23 @@ impl CallExchange {
 }
 
 /// Adds an answer that is not next to its call. It is dropped if the client removed the call from the history.
-pub(crate) fn add_late_answer(conversation: &mut Conversation, id: &str, answer: Answer) {
-    let rounds = conversation.programs_from_end().flat_map(|block| &mut block.rounds);
-    let mut calls = rounds.flat_map(|round| &mut round.calls);
-    if let Some(call) = calls.find(|call| call.id == id && call.answer.is_none()) {
-        // Its reminders are late as well.
-        call.answer = Some((usize::MAX, without_reminders(answer, &mut Vec::new())));
+pub(crate) fn add_late_answer(conversation: &mut Conversation, id: &str, native: &Value, read: ReadAnswer) {
+    for block in conversation.programs_from_end() {
+        let mut calls = block.rounds.iter_mut().flat_map(|round| &mut round.calls);
+        if let Some(call) = calls.find(|call| call.id == id && call.answer.is_none()) {
+            // Its reminders are late as well.
+            return call.set_answer(block.run, usize::MAX, |key| without_reminders(read(native, key), &mut Vec::new()));
+        }
     }
 }
 
 /// The answer of the tool itself. What an agent has appended to it becomes a remark, once for each text.
-fn without_reminders(answer: Answer, known: &mut Vec<Value>) -> Answer {
+fn without_reminders(of_tool: ToolAnswer, known: &mut Vec<Value>) -> ToolAnswer {
     let split = |text: &str| {
         let (result, reminders) = remarks::split_reminders(text);
         (!reminders.is_empty()).then(|| (result.to_owned(), json!({"role": "user", "content": reminders})))
     };
-    let (answer, remark) = match answer {
+    let (answer, remark) = match of_tool.answer {
         Answer::Ok(json) if json.as_str().contains(remarks::REMINDER.1) => {
             let text: Option<String> = serde_json::from_str(json.as_str()).ok();
             match text.as_deref().and_then(split) {
@@ -184,7 +189,7 @@ fn without_reminders(answer: Answer, known: &mut Vec<Value>) -> Answer {
     if let Some(remark) = remark.filter(|remark| !known.contains(remark)) {
         known.push(remark);
     }
-    answer
+    ToolAnswer { answer, ..of_tool }
 }
 
 /// The tool's name in journals, for any name that programs may call it by.
@@ -265,7 +270,7 @@ impl<'a> RoundState<'a> {
         remarks: Vec<Value>,
     ) {
         for answer in answers.iter().filter(|answer| !calls.iter().any(|call| call.id == answer.id)) {
-            add_late_answer(conversation, &answer.id, answer.answer.clone());
+            add_late_answer(conversation, &answer.id, &answer.native, answer.read);
         }
         let RoundHeader { number, answered, before } = self.header;
         let mut round = CallRound { number, answered: Some(answered), before, calls: Vec::new() };
@@ -275,14 +280,13 @@ impl<'a> RoundState<'a> {
                 direct.push(call.into_wire_call(answers));
                 continue;
             };
-            let position = answers.iter().position(|answer| answer.id == call.id);
-            round.calls.push(IssuedCall {
-                expected: ExpectedCall::Digest(expected),
-                arguments: call.arguments,
-                tool: tool_name(&call.name, self.catalog),
-                answer: position.map(|at| (at, without_reminders(answers[at].answer.clone(), &mut reminders))),
-                id: call.id,
-            });
+            let (tool, expected) = (tool_name(&call.name, self.catalog), ExpectedCall::Digest(expected));
+            let mut issued = IssuedCall::unanswered(call.id, tool, expected, call.arguments);
+            if let Some((at, answer)) = answers.iter().enumerate().find(|(_, answer)| answer.id == issued.id) {
+                let read = |key: &str| without_reminders((answer.read)(&answer.native, key), &mut reminders);
+                issued.set_answer(self.run, at, read);
+            }
+            round.calls.push(issued);
         }
         if let Some(ConversationItem::Program(block)) = conversation.items.last_mut()
             && block.run == self.run
@@ -323,7 +327,10 @@ impl ProgramBlock {
         for call in round.calls {
             let answer = call.answer.map(|(position, answer)| (answers_before + position, answer));
             match known_round.calls.iter_mut().find(|known| known.expected == call.expected) {
-                Some(known) => known.answer = known.answer.take().or(answer),
+                Some(known) if known.answer.is_none() => {
+                    (known.answer, known.attachments) = (answer, call.attachments);
+                }
+                Some(_) => {}
                 None => known_round.calls.push(IssuedCall { answer, ..call }),
             }
         }

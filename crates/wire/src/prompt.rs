@@ -30,9 +30,12 @@ Runs a TypeScript program that calls functions, and answers with what it returns
 
 const RULES: &str = "\
 - Write the body of an async function: `await` every call and `return` only what you need to see (`console.log` comes back too). Filter, join and compute in the program. Do the whole task in one, with `Promise.all` for independent calls.
-- Each function takes one object; names are exact. Answers are parsed already. Where a type is `unknown`, look at one answer first. A failed call throws a ToolError; some tools return text that begins with \"Error\" instead.
+- Each function takes one object; names are exact. Answers are parsed already. Where a type is `unknown`, look at one answer first. A failed call throws a ToolError{failures}.
 - `store(name, value)` keeps a value for your later programs, `load(name)` gives it back. No network, files or imports. After an error correct the program and run it again: completed calls are not executed twice, unless you pass `{fresh: true}` as the second argument.
 ";
+
+/// Where the wire has no field for failures, and nobody has said by which texts they are known.
+const TEXT_FAILURES: &str = "; some tools return text that begins with \"Error\" instead";
 
 const LATER: &str = "- Tools that are added in the conversation, such as those that tool_search finds, are no functions: call them directly.\n";
 
@@ -65,6 +68,7 @@ pub struct ModelTools {
     toolsets: Toolsets,
     later_tools: LaterTools,
     function_calls: FunctionCalls,
+    failures: Failures,
     execute: &'static str,
     search: Option<&'static str>,
     programs: ProgramUse,
@@ -77,6 +81,15 @@ pub(crate) enum FunctionCalls {
     Programs,
     /// Somebody has said that only programs may call it.
     Mistakes,
+}
+
+/// How a program learns that a tool failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failures {
+    /// Some tools answer with a text that says so, because the client's wire has no field for failures.
+    SomeAreText,
+    /// The call throws: the operator has said by which texts failures are known.
+    Throw,
 }
 
 /// What the model has to do with programs.
@@ -119,6 +132,7 @@ impl ModelTools {
             toolsets: Toolsets::Named,
             later_tools: LaterTools::None,
             function_calls: FunctionCalls::Mistakes,
+            failures: Failures::SomeAreText,
             programs: ProgramUse::Written,
         }
     }
@@ -141,6 +155,10 @@ impl ModelTools {
     pub(crate) fn with_function_calls(mut self, function_calls: FunctionCalls) -> ModelTools {
         self.function_calls = function_calls;
         self
+    }
+
+    pub(crate) fn say_that_failures_throw(&mut self) {
+        self.failures = Failures::Throw;
     }
 
     /// A call of a function by its own name as an expression of a program, if such calls are understood.
@@ -166,6 +184,7 @@ impl ModelTools {
             toolsets: Toolsets::Named,
             later_tools: LaterTools::None,
             function_calls: FunctionCalls::Mistakes,
+            failures: Failures::SomeAreText,
             programs: ProgramUse::None,
         }
     }
@@ -239,7 +258,9 @@ impl ModelTools {
             return Vec::new();
         }
         let purpose = if self.shared.is_empty() { PURPOSE } else { PURPOSE_BESIDE_TOOLS };
-        let mut description = [purpose, RULES, &self.example()].concat();
+        let failures = if self.failures == Failures::Throw { "" } else { TEXT_FAILURES };
+        let rules = RULES.replace("{failures}", failures);
+        let mut description = [purpose, &rules, &self.example()].concat();
         if self.later_tools == LaterTools::Direct {
             description.push_str(LATER);
         }
@@ -383,7 +404,8 @@ fn example_arguments(schema: &Value) -> String {
 /// All that a model may be told, by when it is told it, with placeholders for the tools. For people to read.
 pub fn prompt_variants() -> Vec<(&'static str, String)> {
     const EXAMPLE: &str = "For example:\nconst answer = await <function>({ … });\nreturn answer;\n";
-    let execute = |parts: &[&str]| [&[PURPOSE, RULES, EXAMPLE], parts].concat().concat();
+    let rules = RULES.replace("{failures}", TEXT_FAILURES);
+    let execute = |parts: &[&str]| [&[PURPOSE, &rules, EXAMPLE], parts].concat().concat();
     let (more, searched) = (MORE.replace("{search}", SEARCH), SEARCHED.replace("{search}", SEARCH));
     vec![
         ("execute, when the declarations fit", execute(&[DECLARED, "<declarations>\n"])),
@@ -394,7 +416,7 @@ pub fn prompt_variants() -> Vec<(&'static str, String)> {
         ("execute, when none fits", execute(&[&searched, "<names>\n"])),
         (
             "execute, when the model has the functions as tools too",
-            [PURPOSE_BESIDE_TOOLS, RULES, EXAMPLE, SHARED, "<names>\n"].concat(),
+            [PURPOSE_BESIDE_TOOLS, &rules, EXAMPLE, SHARED, "<names>\n"].concat(),
         ),
         ("search, when they are not all declared", SEARCH_DESCRIPTION.replace("{execute}", EXECUTE)),
     ]

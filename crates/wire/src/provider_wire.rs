@@ -25,13 +25,13 @@ pub(crate) trait ProviderWire: Sync {
     /// Entries of the model's history for a message that came from another wire.
     fn write_entry(&self, message: &NeutralMessage) -> Vec<Value>;
 
-    /// A message of the model as it stands in its history. Its calls get these ids and results; `direct` are the calls
-    /// beside them that the client executed.
+    /// A message of the model as it stands in its history. Its calls get these ids and results, which have the ids too;
+    /// `direct` are the calls beside them that the client executed.
     fn write_model_message(
         &self,
         message: &ModelMessage,
         ids: &[String],
-        results: &[String],
+        results: Vec<ToolResult>,
         direct: &[WireCall],
     ) -> Vec<Value>;
 
@@ -69,6 +69,8 @@ pub struct ProviderCapabilities {
     pub token_count_path: Option<&'static str>,
     pub text_tools: TextTools,
     pub deltas: StreamedDeltas,
+    pub result_media: ResultMedia,
+    pub image_detail: ImageDetail,
 }
 
 /// Whether requests may name sequences that end the response.
@@ -92,6 +94,21 @@ pub enum AuthHeader {
 pub enum TextTools {
     ForPrograms,
     No,
+}
+
+/// Where images and files of tool results go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultMedia {
+    InResults,
+    /// Into a message of the user: results hold only text.
+    AfterResults,
+}
+
+/// Whether a request may say how closely an image is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageDetail {
+    Supported,
+    Unsupported,
 }
 
 /// What a streamed delta without text says about the text before it.

@@ -12,11 +12,11 @@ use crate::applied_mode::{AppliedMode, OffReason};
 use crate::client_wire::{Body, CallIds, ExplicitState, HistoryReading, ParamNames, ProgramHistory, RequestSurvey};
 use crate::conversation::{Conversation, ConversationItem};
 use crate::encoder::ItemIds;
-use crate::model_history::ModelHistory;
+use crate::model_history::{ModelHistory, ToolMedia};
 use crate::neutral::{ReasoningEffort, ToolDeclaration, ToolInput, USER_FIELDS};
 use crate::plain_mode::{StateOpener, StoredStates};
 use crate::prompt::{FunctionCalls, ModelTools};
-use crate::provider_wire::{BodyOrigin, StopSequences, TextTools};
+use crate::provider_wire::{BodyOrigin, ImageDetail, StopSequences, TextTools};
 use crate::seal::Sealer;
 use crate::tool_lists::{BorrowedTools, RequestBody};
 use crate::turn::{ProgramMode, ToolChoice, Turn};
@@ -169,7 +169,10 @@ impl RequestReader<'_> {
         let is_native = mode == CodeMode::Native && is_declared && origin == BodyOrigin::SameWire;
         let is_ruled = !is_declared && mode != CodeMode::Off;
         let marked = is_ruled.then(|| self.callers.marked(&body)).flatten();
-        let split = client.0.split_tools(marked.as_ref().unwrap_or(&body), survey.declaration)?;
+        let mut split = client.0.split_tools(marked.as_ref().unwrap_or(&body), survey.declaration)?;
+        if origin == BodyOrigin::Translated {
+            split.passed.append(&mut split.added);
+        }
         let incompatible = self.incompatible_with_programs(client, &body);
         let needs_programs = has_programs || is_declared && mode != CodeMode::Off && !is_native;
         if let Some(key) = incompatible.filter(|_| needs_programs) {
@@ -293,7 +296,7 @@ impl RequestReader<'_> {
             BodyOrigin::Translated => {
                 let takes_text = |tool: &ToolDeclaration| matches!(tool.input, ToolInput::Text { .. });
                 let tools = passed_tools.iter().filter_map(|entry| client.0.read_tool(entry)).filter(takes_text);
-                (tools.map(|tool| tool.name).collect(), self.dropped(client, &body, &passed_tools))
+                (tools.map(|tool| tool.name).collect(), self.dropped(client, &body, &conversation, &passed_tools))
             }
         };
         let execute_input = match self.provider.capabilities().text_tools {
@@ -315,6 +318,7 @@ impl RequestReader<'_> {
             text_tools,
             execute_input,
             item_ids: ItemIds::Carriers,
+            tool_media: ToolMedia::Taken,
             borrowed_tools: None,
         }
     }
@@ -343,7 +347,8 @@ impl RequestReader<'_> {
             return Err(BadRequest::new("tool_choice", message));
         }
         if BodyOrigin::between(client, self.provider) == BodyOrigin::Translated {
-            let tools = client.0.ordinary_tools(&body, survey.declaration);
+            let mut tools = client.0.ordinary_tools(&body, survey.declaration);
+            tools.extend(client.0.split_tools(&body, survey.declaration)?.added);
             let conversation = client.0.conversation(&mut body, HistoryReading::WithoutPrograms)?;
             let no_tools = self.toolboxes.get("[]").map_err(|error| BadRequest::new("tools", error.message))?;
             let turn = self.turn(client, body, conversation, ModelTools::off(no_tools), tools);
@@ -374,7 +379,13 @@ impl RequestReader<'_> {
     }
 
     /// Fields and tools that the model's wire cannot carry.
-    fn dropped(&self, client: ClientSide, body: &Body, passed_tools: &[Value]) -> Vec<String> {
+    fn dropped(
+        &self,
+        client: ClientSide,
+        body: &Body,
+        conversation: &Conversation,
+        passed_tools: &[Value],
+    ) -> Vec<String> {
         let params = client.0.read_params(body);
         // Whatever is missing when it is read back has no place on the model's wire.
         let carried = self.provider.0.read_params(&self.provider.0.write_params(&params));
@@ -391,7 +402,9 @@ impl RequestReader<'_> {
         let is_choice_lost = choice.is_some_and(Value::is_object)
             && client.0.response_prefs(body).tool_choice == ToolChoice::Auto
             && choice.is_some_and(|choice| choice["type"] != "auto");
-        let lost = lost.into_iter().chain([(is_choice_lost, "tool_choice")]);
+        let is_detail_lost =
+            self.provider.capabilities().image_detail == ImageDetail::Unsupported && conversation.has_image_detail();
+        let lost = lost.into_iter().chain([(is_choice_lost, "tool_choice"), (is_detail_lost, "image detail")]);
         let lost = lost.filter(|(is_lost, _)| *is_lost).map(|(_, name)| name.to_owned());
         // Who asks is carried under another name.
         let is_lost = |key: &&String| !carried.shared.contains_key(*key) && !USER_FIELDS.contains(&key.as_str());

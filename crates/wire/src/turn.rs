@@ -10,7 +10,7 @@ use crate::client_wire::ExplicitState;
 use crate::conversation::Conversation;
 use crate::encoder::{CallDeltas, EncoderOptions, ItemIds, ResponseEncoder};
 use crate::ids::UnsealedCallId;
-use crate::model_history::ModelHistory;
+use crate::model_history::{ModelHistory, ToolMedia};
 use crate::model_message::{CallFormat, ModelMessage};
 use crate::neutral::{ToolDeclaration, ToolInput};
 use crate::prompt::ModelTools;
@@ -128,6 +128,7 @@ pub struct Turn {
     /// Whether the model writes programs as plain text.
     pub(crate) execute_input: TextTools,
     pub item_ids: ItemIds,
+    pub tool_media: ToolMedia,
 }
 
 impl Turn {
@@ -141,7 +142,7 @@ impl Turn {
 
     /// A history for the model that holds nothing but the system messages.
     pub fn model_history(&self) -> ModelHistory {
-        let mut history = ModelHistory::new(self.client, self.provider);
+        let mut history = ModelHistory::new(self.client, self.provider).with_tool_media(self.tool_media);
         if self.origin() == BodyOrigin::Translated {
             history.push_messages(&self.client.0.system_messages(&self.body));
         }

@@ -1,20 +1,22 @@
 //! The formats in which clients send requests, and models are asked.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
-use dacapo_replay::{Answer, Catalog, CompletedCall, RecordedOutcome};
+use dacapo_replay::{Answer, Attachment, Catalog, CompletedCall, RecordedOutcome};
 use serde_json::{Value, json};
 
 use crate::client_wire::{ClientWire, EntryAuthor, FailureMark};
-use crate::conversation::{self, LostCalls, WireCall};
+use crate::conversation::{Conversation, ConversationItem, LostCalls, WireCall};
 use crate::decoder::{ModelResponse, ResponseDecoder};
 use crate::encoder::ApiError;
-use crate::ids::UnsealedCallId;
+use crate::ids::{RunId, UnsealedCallId};
 use crate::placeholder;
 use crate::plain_mode::tool_name;
 use crate::provider_wire::{ProviderCapabilities, ProviderWire};
 use crate::sse::SseEvent;
+use crate::tool_answer::ToolAnswer;
 use crate::turn::Delivery;
 use crate::{chat, messages, responses};
 
@@ -110,14 +112,13 @@ impl ClientSide {
     }
 
     fn recorded_calls(self, lost: &LostCalls, catalog: &Catalog) -> Vec<CompletedCall> {
-        let recorded = |call: &WireCall| {
-            let (call, result) = self.0.read_call(call);
+        let recorded = |wire_call: &WireCall| {
+            let (call, _) = self.0.read_call(wire_call);
             let args = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
             let tool = tool_name(&call.name, catalog);
-            let Some(result) = result else {
+            let Some(ToolAnswer { answer, .. }) = self.lost_answer(wire_call) else {
                 return Some(CompletedCall::with_outcome(tool, &args, RecordedOutcome::Unknown));
             };
-            let answer = conversation::answer(result.text, result.status);
             match &answer {
                 _ if placeholder::is_placeholder(&answer) => {
                     Some(CompletedCall::with_outcome(tool, &args, RecordedOutcome::AnswerLost))
@@ -127,6 +128,39 @@ impl ClientSide {
             }
         };
         lost.calls.iter().filter_map(recorded).collect()
+    }
+
+    /// The answer to a call of a program whose state was lost.
+    fn lost_answer(self, call: &WireCall) -> Option<ToolAnswer> {
+        let answer = call.answer.as_ref()?;
+        let key = RunId::of(self.0.read_call(call).0.id.as_bytes()).to_string();
+        Some(self.0.read_answer(answer, &key))
+    }
+
+    /// The images and files that handles stand for, in blocks of this wire; `None` for those that the conversation does not
+    /// have.
+    pub fn attachments(self, conversation: &Conversation, handles: &[&str]) -> Vec<Option<Value>> {
+        let places: BTreeMap<&str, usize> = handles.iter().copied().zip(0..).collect();
+        let mut found = vec![None; handles.len()];
+        let mut add = |attachment: &Attachment| {
+            if let Some(place) = places.get(attachment.handle.as_str()) {
+                found[*place] = Some(attachment.block.clone());
+            }
+        };
+        for item in &conversation.items {
+            match item {
+                ConversationItem::Program(block) => {
+                    let calls = block.rounds.iter().flat_map(|round| &round.calls);
+                    calls.flat_map(|call| &call.attachments).for_each(&mut add);
+                }
+                ConversationItem::LostCalls(lost) => {
+                    let answers = lost.calls.iter().filter_map(|call| self.lost_answer(call));
+                    answers.for_each(|answer| answer.attachments.iter().for_each(&mut add));
+                }
+                ConversationItem::Entry(_) | ConversationItem::Search(_) => {}
+            }
+        }
+        found
     }
 
     /// Whether the history ends with tool results, so that a program may continue now.

@@ -85,6 +85,7 @@ impl GatewayServer {
                 secrets: &gateway.config.secrets,
                 clients: &[tenant.to_string()],
                 limits: &gateway.config.limits,
+                error_texts: &gateway.config.error_texts,
                 defaults: gateway.defaults(""),
                 wire: None,
                 stop: None,

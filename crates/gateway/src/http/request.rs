@@ -107,6 +107,8 @@ impl GatewayServer {
                 _ => error,
             })?;
         if let ParsedRequest::Turn(turn) = &mut parsed {
+            gateway.config.error_texts.apply(turn);
+            turn.tool_media = gateway.tool_media(&model);
             turn.prefs.hold_text_chars = hold_text_chars.unwrap_or_else(|| gateway.hold_text_chars(&model));
             let is_program = |item: &&ConversationItem| matches!(item, ConversationItem::Program(_));
             let count = turn.conversation.items.iter().filter(is_program).count();

@@ -97,7 +97,10 @@ impl Inspection<'_> {
                 toolboxes: self.toolboxes,
                 tenant,
             };
-            let parsed = reader.read(client, Value::Object(body)).map_err(|error| error.to_string())?.parsed;
+            let mut parsed = reader.read(client, Value::Object(body)).map_err(|error| error.to_string())?.parsed;
+            if let ParsedRequest::Turn(turn) = &mut parsed {
+                self.error_texts.apply(turn);
+            }
             Ok::<_, String>((parsed, unopened.list()))
         };
         let mut best: Option<(ParsedRequest, Vec<(String, UnopenedReason)>)> = None;
@@ -129,6 +132,7 @@ impl Inspection<'_> {
         let trace = Trace::default();
         let replay = HistoryReplay {
             client: turn.client,
+            conversation: &turn.conversation,
             stepper: self.stepper,
             model_tools: &turn.model_tools,
             tools_digest: turn.tools_digest,
@@ -140,7 +144,7 @@ impl Inspection<'_> {
         };
         let mut model_history = turn.model_history();
         let mut notes = explained.notes;
-        if let Err(error) = replay.write(&turn.conversation, &mut model_history) {
+        if let Err(error) = replay.write(&mut model_history) {
             notes.push(format!("what the model reads is not complete: {error}"));
         }
         let given = trace.given.take();

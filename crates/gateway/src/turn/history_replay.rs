@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use dacapo_replay::{
     Answer, Call, Catalog, CompletedCall, ErrorKind, HandedOutCall, Journal, Limits, LogLevel, LogLine, MadeCall,
     Outcome, Program, RecordedOutcome, SearchAnswer, SearchResults, ShouldContinue, Step, StepError, StepRequest,
-    StepStart, Stepper, StoredValues, ToolShape, Toolbox,
+    StepStart, Stepper, StoredValues, ToolShape, Toolbox, handles_in,
 };
 use dacapo_runner::truncate_json;
 use dacapo_wire::{
-    CallDigests, CallReply, ClientSide, Conversation, ConversationItem, EntryAuthor, HistoryGap, Intent, ModelHistory,
-    ModelMessage, ModelTools, ProgramBlock, RoundHeader, SearchQuery, SentCall, SentOutcome, StoredId,
+    CallDigests, CallReply, CallResult, ClientSide, Conversation, ConversationItem, EntryAuthor, HistoryGap, Intent,
+    ModelHistory, ModelMessage, ModelTools, ProgramBlock, RoundHeader, SearchQuery, SentCall, SentOutcome, StoredId,
 };
 use serde_json::{Map, Value, json};
 
@@ -23,6 +23,7 @@ use crate::store::Store;
 /// Runs the programs of one turn.
 pub(crate) struct HistoryReplay<'a> {
     pub client: ClientSide,
+    pub conversation: &'a Conversation,
     pub stepper: &'a Stepper,
     pub model_tools: &'a ModelTools,
     /// A hash of the tool list.
@@ -118,24 +119,20 @@ const REUSED: &str = "the calls in `reused` were completed by an earlier program
 const CUT: &str = "to see what is missing, return less: filter or count in the program";
 /// Stands for any program that loads values.
 const LOADS: &str = "load";
-/// How much of the shapes of answers the model reads with one result.
-const SHAPES_CHARS_MAX: usize = 2_000;
 /// How much the model reads of what a program wrote and returned.
 const OUTPUT_CHARS_MAX: usize = 100_000;
 /// How much of the answers of an abandoned program the model reads.
 const ANSWER_BYTES_SHOWN_MAX: usize = 24 << 10;
+const NOT_RETURNED: &str = "the answers have images or files; to see one, return the object that has its `handle`";
+const GONE: &str = "no longer in the conversation";
 const TOO_SLOW: &str = "running it again took too long";
 
 impl HistoryReplay<'_> {
-    /// Writes a conversation into the model's history, and says who continues.
-    pub(crate) fn write(
-        &self,
-        conversation: &Conversation,
-        history: &mut ModelHistory,
-    ) -> Result<HistoryEnd, StepError> {
+    /// Writes the conversation into the model's history, and says who continues.
+    pub(crate) fn write(&self, history: &mut ModelHistory) -> Result<HistoryEnd, StepError> {
         let mut inherited = Inherited::default();
         let mut lasts = RecordLasts::UntilAnswer;
-        let items = &conversation.items;
+        let items = &self.conversation.items;
         for (at, item) in items.iter().enumerate() {
             inherited.finished = None;
             self.trace.item(at, history.entries().len());
@@ -158,7 +155,7 @@ impl HistoryReplay<'_> {
                     }
                 }
                 ConversationItem::Search(message) => {
-                    history.push_model_message(message, &self.replies(message, |_| String::new()), &[]);
+                    history.push_model_message(message, &self.replies(message, |_| CallResult::default()), &[]);
                 }
                 ConversationItem::Program(block) => {
                     let is_last = at + 1 == items.len();
@@ -237,7 +234,7 @@ impl HistoryReplay<'_> {
                     Ok(ProgramRun::Paused { .. }) => abandoned("it now makes calls that it did not make then"),
                     Err(_) => abandoned(TOO_SLOW),
                 };
-                shown.to_string()
+                self.result(&shown)
             });
             history.push_model_message(message, &replies, &[]);
         }
@@ -285,7 +282,7 @@ impl HistoryReplay<'_> {
                 }
                 (Ok(ProgramRun::Finished { shown, end, record, stored: kept, shapes }), _) => {
                     stored = kept;
-                    let mut shown = self.with_divergence_explained(shown, block);
+                    let mut shown = self.explained(shown, block);
                     show_shapes(&mut shown, &shapes, end, &mut shown_shapes);
                     let record = self.record_after(block, end, given, Some(record));
                     Replayed { shown, answer_bytes: journal.bytes(), record }
@@ -297,9 +294,9 @@ impl HistoryReplay<'_> {
         let Replayed { shown, answer_bytes, mut record } = replayed;
         shown_shapes.extend(functions_with_shapes(&shown));
         record.extend(cut);
-        let mut replies = self.replies(waiting, |_| String::new());
+        let mut replies = self.replies(waiting, |_| CallResult::default());
         if let Some(result) = replies.get_mut(state.at) {
-            *result = shown.to_string();
+            *result = self.result(&shown);
         }
         history.push_model_message(waiting, &replies, &block.direct);
         for remark in &block.remarks {
@@ -409,8 +406,9 @@ impl HistoryReplay<'_> {
         last.before.missing_before(&recorded(before), &recorded(of_last))
     }
 
-    /// Says in the terms of the conversation why a replayed program diverged.
-    fn with_divergence_explained(&self, mut shown: Value, block: &ProgramBlock) -> Value {
+    /// Says in the terms of the conversation why a replayed program diverged, and how the model sees images that it did not
+    /// return.
+    fn explained(&self, mut shown: Value, block: &ProgramBlock) -> Value {
         if shown["error"]["kind"] == "diverged" {
             let reason = if block.state.tools == self.tools_digest {
                 "an answer in the conversation was changed after the program had gone on"
@@ -420,21 +418,42 @@ impl HistoryReplay<'_> {
             shown["error"]["message"] =
                 json!(format!("{reason}, so that its calls are not those that were answered; write a new program"));
         }
+        note_attachments(&mut shown, block);
         shown
     }
 
     /// The results of a message's calls that the gateway answers; `program` gives that of a program.
-    pub(super) fn replies(&self, message: &ModelMessage, mut program: impl FnMut(&str) -> String) -> Vec<String> {
+    pub(super) fn replies(
+        &self,
+        message: &ModelMessage,
+        mut program: impl FnMut(&str) -> CallResult,
+    ) -> Vec<CallResult> {
         let code = match message.intent(self.model_tools) {
             Intent::Program { code, .. } => code,
             _ => String::new(),
         };
         let replies = message.replies(self.model_tools, &|query| self.search(query).1.text);
         let replies = replies.into_iter().map(|reply| match reply {
-            CallReply::Text(text) => text,
+            CallReply::Text(text) => CallResult::from(text),
             CallReply::Program => program(&code),
         });
         replies.collect()
+    }
+
+    /// A result as the model gets it: with the images and files whose handles are in it.
+    pub(super) fn result(&self, shown: &Value) -> CallResult {
+        let mut result = CallResult::from(shown.to_string());
+        let handles = handles_in(&result.text);
+        if handles.is_empty() {
+            return result;
+        }
+        let blocks = self.client.attachments(self.conversation, &handles);
+        let gone = handles.iter().zip(&blocks).filter(|(_, block)| block.is_none()).map(|(handle, _)| *handle);
+        let gone: Vec<&str> = gone.collect();
+        let note = (!gone.is_empty()).then(|| format!("\n({}: {GONE})", gone.join(", ")));
+        result.blocks = blocks.into_iter().flatten().collect();
+        result.text.extend(note);
+        result
     }
 
     fn catalog(&self) -> &Catalog {
@@ -617,6 +636,17 @@ fn program_run(step: Step) -> ProgramRun {
     ProgramRun::Finished { shown, end, record: step.record, stored: step.stored, shapes: step.shapes }
 }
 
+/// Tells the model how it sees images that a program did not return.
+fn note_attachments(shown: &mut Value, block: &ProgramBlock) {
+    if shown["status"] == "success" && block.has_attachments() && handles_in(&shown.to_string()).is_empty() {
+        let note = match shown["note"].as_str() {
+            Some(note) => format!("{note}; {NOT_RETURNED}"),
+            None => NOT_RETURNED.to_owned(),
+        };
+        shown["note"] = json!(note);
+    }
+}
+
 /// The functions whose shapes stand in a result that the history holds.
 fn functions_with_shapes(shown: &Value) -> impl Iterator<Item = String> {
     let lines = shown["shapes"].as_array().into_iter().flatten();
@@ -626,18 +656,7 @@ fn functions_with_shapes(shown: &Value) -> impl Iterator<Item = String> {
 /// Tells the model what answers of tools without an output schema look like: of all that a failed program had, and else
 /// of those that it has not been told of.
 pub(super) fn show_shapes(shown: &mut Value, shapes: &[ToolShape], end: ProgramEnd, told: &mut BTreeSet<String>) {
-    let mut chars_left = SHAPES_CHARS_MAX;
-    let mut lines = Vec::new();
-    for shape in shapes {
-        let is_new = !told.contains(&shape.function);
-        let line = shape.to_string();
-        let chars = line.chars().count();
-        if (is_new || end == ProgramEnd::Failed) && chars <= chars_left {
-            chars_left -= chars;
-            lines.push(line);
-            told.insert(shape.function.clone());
-        }
-    }
+    let lines = ToolShape::lines_to_tell(shapes, end == ProgramEnd::Failed, told);
     if !lines.is_empty() {
         shown["shapes"] = json!(lines);
     }

@@ -131,7 +131,7 @@ impl TurnRunner {
         let message = if direct.is_empty() || is_explicit { carried } else { whole };
         let (message, replies) = self
             .blocking(move |replay| {
-                let replies = replay.replies(&message, |_| shown.to_string());
+                let replies = replay.replies(&message, |_| replay.result(&shown));
                 Ok((message, replies))
             })
             .await?;

@@ -1,5 +1,6 @@
 //! What agents do to a conversation, on every pair of wires.
 
+use dacapo_gateway::ErrorTextsOptions;
 use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
@@ -363,6 +364,240 @@ text = "{{result/data}}"
         assert_eq!(pair.send(&mut conversation).await.text, "found", "{pair}");
         let shown = pair.shown();
         assert_eq!((shown.matches(png).count(), shown.matches(title).count()), (1, 1), "{pair}: {shown}");
+    })
+    .await;
+}
+
+const PNG: &str = "iVBORw0KGgo=";
+
+/// A tool's result with a text and an image, as clients of the wire send it.
+fn text_and_image(wire: Wire) -> Value {
+    let url = format!("data:image/png;base64,{PNG}");
+    match wire {
+        Wire::Chat => json!([{"type": "text", "text": "a.png"}, {"type": "image_url", "image_url": {"url": url}}]),
+        // As Codex's `view_image` has it.
+        Wire::Responses => json!([{"type": "input_text", "text": "a.png"}, {"type": "input_image", "image_url": url}]),
+        // As Claude Code's `Read` has it.
+        Wire::Messages => {
+            let source = json!({"type": "base64", "media_type": "image/png", "data": PNG});
+            json!([{"type": "text", "text": "a.png"}, {"type": "image", "source": source}])
+        }
+    }
+}
+
+/// The image as a model on this wire reads it.
+fn shown_image(wire: Wire) -> String {
+    let source = json!({"type": "base64", "media_type": "image/png", "data": PNG});
+    match wire {
+        Wire::Chat => format!(r#""image_url":{{"url":"data:image/png;base64,{PNG}""#),
+        Wire::Responses => format!(r#""type":"input_image","image_url":"data:image/png;base64,{PNG}""#),
+        Wire::Messages => format!(r#""type":"image","source":{source}"#),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_of_a_tool_is_a_handle_in_programs_and_an_image_for_the_model() {
+    let script = r#"
+[[turn]]
+when = { user = "look", after = "user" }
+program = """
+const parts = await read({ path: 'a.png' });
+store('parts', parts);
+return [parts, JSON.stringify(parts).length < 200];"""
+
+[[turn]]
+when = { user = "later", after = "user" }
+program = "image(load('parts')[1])"
+
+[[turn]]
+when = { user = "glance", after = "user" }
+program = "return (await read({ path: 'b.png' })).length"
+
+[[turn]]
+text = "{{result}}"
+"#;
+    on_every_pair(script, async |pair| {
+        for explicit in [false, true] {
+            let mut conversation = pair.conversation(&[("read", &["path"])]);
+            conversation.explicit = explicit;
+            conversation.user("glance");
+            for call in &pair.send(&mut conversation).await.calls {
+                conversation.answer_with(call, &text_and_image(pair.client), false);
+            }
+            let ended = pair.send(&mut conversation).await;
+            assert!(
+                ended.text.contains("to see one, return the object that has its `handle`"),
+                "{pair}: {}",
+                ended.text
+            );
+            assert!(!pair.shown().contains(PNG), "{pair}: it was not returned");
+
+            conversation.user("look");
+            for call in &pair.send(&mut conversation).await.calls {
+                conversation.answer_with(call, &text_and_image(pair.client), false);
+            }
+            let ended = pair.send(&mut conversation).await;
+            let image = r#"{"type":"image","mimeType":"image/png","handle":"attachment:"#;
+            assert!(ended.text.contains(image), "{pair}: {}", ended.text);
+            assert!(ended.text.contains("],true]") && !ended.text.contains(PNG), "{pair}: {}", ended.text);
+            let shown = pair.shown();
+            assert_eq!(
+                (shown.matches(PNG).count(), shown.matches(&shown_image(pair.upstream)).count()),
+                (1, 1),
+                "{pair}: {shown}"
+            );
+
+            conversation.user("later");
+            pair.send(&mut conversation).await;
+            let again = pair.shown();
+            assert!(again.starts_with(shown.trim_end_matches(']')), "{pair}: {again}");
+            assert_eq!(again.matches(PNG).count(), 2, "{pair}: {again}");
+        }
+    })
+    .await;
+}
+
+/// AI SDK on Chat Completions, and whoever writes the content of MCP results as JSON.
+#[tokio::test(flavor = "multi_thread")]
+async fn images_in_results_that_are_json_text_are_images_too() {
+    let script = "[[turn]]\nwhen = { user = \"Look.\", after = \"user\" }\nprogram = \"return await read({ path: 'a.png' })\"\n\n[[turn]]\ntext = \"{{result}}\"\n";
+    let written = [
+        json!([{"type": "file", "mediaType": "image/png", "data": {"type": "data", "data": PNG}}]),
+        json!([{"type": "text", "text": "here"}, {"type": "image", "data": PNG, "mimeType": "image/png"}]),
+        json!({"content": [{"type": "image", "data": PNG, "mimeType": "image/png"}], "isError": false}),
+    ];
+    on_every_pair(script, async |pair| {
+        for written in &written {
+            let mut conversation = pair.conversation(&[("read", &["path"])]);
+            conversation.user("Look.");
+            for call in &pair.send(&mut conversation).await.calls {
+                conversation.answer(call, &written.to_string(), false);
+            }
+            let ended = pair.send(&mut conversation).await;
+            assert!(ended.text.contains("attachment:") && !ended.text.contains(PNG), "{pair}: {}", ended.text);
+            let shown = pair.shown();
+            assert_eq!(shown.matches(&shown_image(pair.upstream)).count(), 1, "{pair}: {shown}");
+        }
+    })
+    .await;
+}
+
+/// The wire does not say whether a model takes images; the operator does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_for_text_gets_a_line_instead_of_an_image() {
+    let script = "[[turn]]\nwhen = { after = \"user\" }\nprogram = \"return await read({ path: 'a.png' })\"\n\n[[turn]]\ntext = \"Done.\"\n";
+    let model = Model::start(script).await;
+    let mut options = options(&model);
+    options.code_mode.text_models = vec!["m*".to_owned()];
+    let gateway = RunningGateway::start(options).await;
+    for client in Wire::ALL {
+        let pair = Pair { client, upstream: client, stream: false, url: &gateway.url, model: &model };
+        let mut conversation = pair.conversation(&[("read", &["path"])]);
+        conversation.user("Look.");
+        for call in &pair.send(&mut conversation).await.calls {
+            conversation.answer_with(call, &text_and_image(client), false);
+        }
+        assert_eq!(pair.send(&mut conversation).await.text, "Done.", "{client}");
+        let shown = pair.shown();
+        let is_said = shown.contains("(image, which this model cannot be given)");
+        assert!(is_said && !shown.contains(PNG), "{client}: {shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_that_a_model_cannot_be_given_is_said_to_be_missing() {
+    let script = "[[turn]]\nwhen = { user = \"Look.\", after = \"user\" }\nprogram = \"return await read({ path: 'a.wav' })\"\n\n[[turn]]\ntext = \"Done.\"\n";
+    on_every_pair(script, async |pair| {
+        let content = match pair.client {
+            Wire::Chat => json!([{"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}]),
+            Wire::Responses => json!([{"type": "input_image", "file_id": "file_1"}]),
+            Wire::Messages => json!([{"type": "document", "source": {"type": "file", "file_id": "file_1"}}]),
+        };
+        let mut conversation = pair.conversation(&[("read", &["path"])]);
+        conversation.user("Look.");
+        for call in &pair.send(&mut conversation).await.calls {
+            conversation.answer_with(call, &content, false);
+        }
+        pair.send(&mut conversation).await;
+        let shown = pair.shown();
+        let is_native = shown.contains("file_1") || shown.contains("UklGRg==");
+        let is_missing = shown.contains("which this model cannot be given");
+        assert_eq!(
+            (is_native, is_missing),
+            (pair.client == pair.upstream, pair.client != pair.upstream),
+            "{pair}: {shown}"
+        );
+    })
+    .await;
+}
+
+/// Where a wire has no field for failures, the operator says by which texts they are known.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_catches_failures_that_are_told_by_texts_of_the_configuration() {
+    let script = r#"
+[[turn]]
+when = { after = "user" }
+program = "try { return `got ${await pay({ query: 'a' })}`; } catch (error) { return `caught ${error.message}`; }"
+
+[[turn]]
+text = "{{result/data}}"
+"#;
+    let all = ErrorTextsOptions::AllTools(vec!["^Error".to_owned()]);
+    let others = ErrorTextsOptions::ByTool([("get_*".to_owned(), vec!["^Error".to_owned()])].into());
+    for (errors, expected, is_said) in [(all, "caught Error: no money", false), (others, "got Error: no money", true)] {
+        let model = Model::start(script).await;
+        let mut options = options(&model);
+        options.tools.errors = errors;
+        let gateway = RunningGateway::start(options).await;
+        for client in [Wire::Chat, Wire::Responses] {
+            let pair = Pair { client, upstream: Wire::Chat, stream: false, url: &gateway.url, model: &model };
+            let mut conversation = pair.conversation(&[("pay", &["query"])]);
+            conversation.user("Please pay.");
+            for call in &pair.send(&mut conversation).await.calls {
+                conversation.answer(call, "Error: no money", false);
+            }
+            assert_eq!(pair.send(&mut conversation).await.text, expected, "{client}");
+            let prompt = model.asked()[0]["tools"].to_string();
+            assert_eq!(prompt.contains("some tools return text that begins with"), is_said, "{client}: {prompt}");
+        }
+    }
+}
+
+/// Some clients keep each call of a message in a message of its own, with its answer after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_a_client_keeps_in_messages_of_their_own_are_one_round() {
+    let script = r#"
+[[turn]]
+when = { user = "look", after = "user" }
+program = "return (await Promise.all(['a', 'b', 'c'].map((query) => web_search({ query })))).join();"
+
+[[turn]]
+text = "{{result/data}}"
+"#;
+    on_every_pair(script, async |pair| {
+        let mut conversation = pair.conversation(&SEARCH);
+        conversation.user("Please look.");
+        let response = pair.send(&mut conversation).await;
+        let issued = conversation.history.split_off(1);
+        for call in &response.calls {
+            let of_call = |entry: &Value| match pair.client {
+                Wire::Chat => {
+                    let mut entry = entry.clone();
+                    entry["tool_calls"].as_array_mut()?.retain(|it| it["id"] == call.id.as_str());
+                    Some(entry)
+                }
+                Wire::Responses => (entry["call_id"] == call.id.as_str()).then(|| entry.clone()),
+                Wire::Messages => {
+                    let mut entry = entry.clone();
+                    entry["content"].as_array_mut()?.retain(|it| it["id"] == call.id.as_str());
+                    Some(entry)
+                }
+            };
+            conversation.history.extend(issued.iter().filter_map(of_call));
+            conversation.answer(call, &call.args["query"].as_str().unwrap().to_uppercase(), false);
+        }
+        let ended = pair.send(&mut conversation).await;
+        assert_eq!((ended.text.as_str(), ended.calls.len()), ("A,B,C", 0), "{pair}");
     })
     .await;
 }

@@ -68,23 +68,28 @@ impl ClientConversation {
 
     /// Answers a call. On Messages all answers of a round go into one message.
     pub(crate) fn answer(&mut self, call: &Call, text: &str, is_error: bool) {
+        self.answer_with(call, &json!(text), is_error);
+    }
+
+    /// The same with content in the form of the wire.
+    pub(crate) fn answer_with(&mut self, call: &Call, content: &Value, is_error: bool) {
         match self.wire {
             Wire::Chat => {
-                let mut answer = json!({"role": "tool", "tool_call_id": call.id, "content": text});
+                let mut answer = json!({"role": "tool", "tool_call_id": call.id, "content": content});
                 if is_error {
                     answer["is_error"] = json!(true);
                 }
                 self.history.push(answer);
             }
             Wire::Responses => {
-                let mut answer = json!({"type": "function_call_output", "call_id": call.id, "output": text});
+                let mut answer = json!({"type": "function_call_output", "call_id": call.id, "output": content});
                 if let Some(caller) = &call.caller {
                     answer["caller"] = caller.clone();
                 }
                 self.history.push(answer);
             }
             Wire::Messages => {
-                let mut answer = json!({"type": "tool_result", "tool_use_id": call.id, "content": text});
+                let mut answer = json!({"type": "tool_result", "tool_use_id": call.id, "content": content});
                 if is_error {
                     answer["is_error"] = json!(true);
                 }

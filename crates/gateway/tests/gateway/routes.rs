@@ -243,7 +243,9 @@ async fn stored_responses_can_be_read_and_deleted() {
         assert!(error_of(gone).await.starts_with(&format!("no response `{id}` is kept here")));
     }
     body["previous_response_id"] = json!(id);
-    assert_eq!(post_to(&url, &body).await.status, 400, "nothing of it is left");
+    let refused = post_to(&url, &body).await;
+    assert_eq!(refused.status, 400, "nothing of it is left");
+    assert!(refused.text.contains("no response with this id is stored here"), "{}", refused.text);
 
     let nowhere = request(Method::GET, &format!("{}{path}/{id}", stateless.url), &[], Vec::new()).await;
     assert_eq!(nowhere.status(), StatusCode::NOT_FOUND);

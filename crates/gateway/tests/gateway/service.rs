@@ -356,6 +356,7 @@ connect_seconds = 1
 idle_seconds = 2
 [tools]
 effects = { "get_*" = "reads", "put_*" = 1 }
+errors = { "db_*" = ["^ERR", "(", "x{9}{9999}"], "get_*" = "Error" }
 [store]
 kind = "redis"
 url = 5

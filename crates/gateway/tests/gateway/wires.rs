@@ -543,13 +543,14 @@ async fn what_both_wires_of_openai_have_is_carried_between_them() {
     // Messages has no place for most of it.
     let gateway = RunningGateway::start(options_on(&model, Wire::Messages)).await;
     let mut conversation = ClientConversation::new(Wire::Chat, &TOOLS);
-    conversation.user("hi");
+    let detailed = json!({"type": "image_url", "image_url": {"url": image, "detail": "low"}});
+    conversation.history.push(json!({"role": "user", "content": [detailed]}));
     conversation.extra = shared;
     conversation.extra["verbosity"] = json!("low");
     let answered = post(&conversation, &gateway.url).await;
     assert_eq!(
         answered.headers["x-dacapo-dropped"].to_str().unwrap(),
-        "metadata, prompt_cache_key, prompt_cache_retention, service_tier, verbosity"
+        "metadata, prompt_cache_key, prompt_cache_retention, service_tier, verbosity, image detail"
     );
     assert_eq!(model.asked()[0]["metadata"], json!({"user_id": "s1"}));
 }
@@ -721,9 +722,15 @@ text = "hello"
         {"type": "additional_tools", "role": "developer", "tools": [lookup]},
         {"role": "user", "content": "Look it up."},
     ]);
-    let called = post_to(&url, &body).await.json();
-    let call = called["output"].as_array().unwrap().last().unwrap();
-    assert_eq!((call["type"].clone(), call["name"].clone()), (json!("function_call"), json!("lookup")), "{called:#}");
+    for upstream in Wire::ALL {
+        let gateway = RunningGateway::start(options_on(&model, upstream)).await;
+        // A model on another wire has no place for it in its history.
+        let called = post_to(&format!("{}{path}", gateway.url), &body).await;
+        let (dropped, called) = (called.headers.get("x-dacapo-dropped").cloned(), called.json());
+        let call = called["output"].as_array().unwrap().last().unwrap();
+        let (kind, name) = (call["type"].clone(), call["name"].clone());
+        assert_eq!((kind, name, dropped), (json!("function_call"), json!("lookup"), None), "{upstream}: {called:#}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

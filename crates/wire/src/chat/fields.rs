@@ -1,8 +1,8 @@
 //! Reads and writes the fields of messages, in both spellings that clients use.
 
-use dacapo_replay::Answer;
 use serde_json::{Value, json};
 
+use super::translate;
 use crate::conversation;
 use crate::ids::UnsealedCallId;
 use crate::model_message::{CallExtra, CallFormat, ModelCall, ModelMessage};
@@ -10,6 +10,7 @@ use crate::neutral::ToolStatus;
 use crate::reasoning::Reasoning;
 use crate::remarks::{Attachments, Beside, classify};
 use crate::seal::Sealer;
+use crate::tool_answer::ToolAnswer;
 
 /// Whether a program of the gateway made the call of this id.
 pub(super) fn is_of_program(call_id: &str) -> bool {
@@ -54,9 +55,9 @@ pub(super) fn message_text(content: Option<&Value>) -> String {
     }
 }
 
-pub(super) fn answer(message: &Value) -> Answer {
+pub(super) fn answer(message: &Value, key: &str) -> ToolAnswer {
     let status = ToolStatus::of_flag(message.get("is_error"));
-    conversation::answer(conversation::text(message.get("content")), status)
+    ToolAnswer::read(message.get("content"), status, &translate::BLOCKS, key)
 }
 
 /// Reads a message of the model.

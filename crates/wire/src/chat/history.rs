@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::fields;
+use super::{fields, translate};
 use crate::conversation::{self, Conversation, ConversationItem, LostCalls, WireCall};
 use crate::model_history::UNANSWERED;
 use crate::model_message::ModelMessage;
+use crate::neutral::ToolResult;
 use crate::plain_mode::{self, CallExchange, HistoryAnswer, HistoryCall, StateOpener};
 
 /// Reads a history of plain mode. Without `opener` the calls of programs become lost calls.
@@ -24,7 +25,7 @@ pub(super) fn read(messages: Vec<Value>, opener: Option<&StateOpener<'_>>) -> Co
                         continue;
                     }
                     let id = fields::tool_call_id(&next).to_owned();
-                    exchange.answers.push(HistoryAnswer { id, answer: fields::answer(&next), native: next });
+                    exchange.answers.push(HistoryAnswer { id, native: next, read: fields::answer });
                 }
                 let is_same_round = |next: &Value| opener.is_some_and(|opener| exchange.is_continued_by(next, opener));
                 let Some(next) = messages.next_if(is_same_round) else { break };
@@ -32,7 +33,8 @@ pub(super) fn read(messages: Vec<Value>, opener: Option<&StateOpener<'_>>) -> Co
             }
             exchange.add_to(&mut conversation, opener);
         } else if fields::role(&message) == "tool" && fields::is_of_program(fields::tool_call_id(&message)) {
-            plain_mode::add_late_answer(&mut conversation, fields::tool_call_id(&message), fields::answer(&message));
+            let id = fields::tool_call_id(&message);
+            plain_mode::add_late_answer(&mut conversation, id, &message, fields::answer);
         } else {
             conversation.items.push(ConversationItem::Entry(message));
         }
@@ -67,7 +69,7 @@ impl CallExchange {
 pub(super) fn model_message(
     model_message: &ModelMessage,
     ids: &[String],
-    results: &[String],
+    results: &[ToolResult],
     direct: &[WireCall],
 ) -> Vec<Value> {
     let mut calls: Vec<Value> =
@@ -79,9 +81,7 @@ pub(super) fn model_message(
     message.extend(model_message.reasoning.chat_fields().cloned().unwrap_or_default());
     message.insert("tool_calls".to_owned(), Value::Array(calls));
     let mut messages = vec![Value::Object(message)];
-    for (id, result) in ids.iter().zip(results) {
-        messages.push(json!({"role": "tool", "tool_call_id": id, "content": result}));
-    }
+    messages.extend(results.iter().map(translate::write_result));
     for call in direct {
         let unanswered = || json!({"role": "tool", "tool_call_id": fields::id(&call.call), "content": UNANSWERED});
         messages.push(call.answer.clone().unwrap_or_else(unanswered));

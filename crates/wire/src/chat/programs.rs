@@ -191,13 +191,9 @@ impl OpenProgram {
             let args = args.map_err(|error| {
                 wrong(at, &format!("tool_calls[{position}].function.arguments"), &format!("must be JSON: {error}"))
             })?;
-            round.calls.push(IssuedCall {
-                id: fields::id(call).to_owned(),
-                arguments: String::new(),
-                expected: ExpectedCall::Args(index, args),
-                tool: tool_name(fields::function_name(call), catalog),
-                answer: None,
-            });
+            let tool = tool_name(fields::function_name(call), catalog);
+            let (id, expected) = (fields::id(call).to_owned(), ExpectedCall::Args(index, args));
+            round.calls.push(IssuedCall::unanswered(id, tool, expected, String::new()));
         }
         self.block.add_round(round);
         Ok(())
@@ -212,6 +208,7 @@ impl OpenProgram {
     fn answer(&mut self, at: usize, message: Value) -> Result<(), BadRequest> {
         let id = fields::tool_call_id(&message);
         let block = &mut self.block;
+        let run = block.run;
         if let Some(call) = block.direct.iter_mut().find(|direct| fields::id(&direct.call) == id) {
             call.answer.get_or_insert(message);
             return Ok(());
@@ -230,9 +227,7 @@ impl OpenProgram {
             return Err(wrong(at, "tool_call_id", &message));
         };
         self.answers += 1;
-        if call.answer.is_none() {
-            call.answer = Some((self.answers, fields::answer(&message)));
-        }
+        call.set_answer(run, self.answers, |key| fields::answer(&message, key));
         Ok(())
     }
 

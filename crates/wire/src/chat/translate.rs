@@ -5,8 +5,12 @@ use serde_json::{Map, Value, json};
 use super::fields;
 use crate::neutral::{
     Media, MediaKind, MediaSource, MessagePart, MessageRole, NeutralMessage, ToolResult, ToolStatus, content,
+    missing_text,
 };
 use crate::reasoning::Reasoning;
+use crate::tool_answer::BlockFormat;
+
+pub(super) const BLOCKS: BlockFormat = BlockFormat { read: content_part, write: write_media };
 
 pub(super) fn read(message: &Value) -> Vec<NeutralMessage> {
     let parts = content(message.get("content"), content_part);
@@ -56,7 +60,7 @@ pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
     for part in &message.parts {
         match part {
             MessagePart::Text(text) => content.push(json!({"type": "text", "text": text})),
-            MessagePart::Media(media) => content.push(write_media(media)),
+            MessagePart::Media(_) | MessagePart::Native(_) => content.extend(write_part(part)),
             MessagePart::Reasoning { text, state } => {
                 fields.extend(state.chat_fields().cloned().unwrap_or_default());
                 if fields.is_empty() && !text.is_empty() {
@@ -67,7 +71,7 @@ pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
             MessagePart::Result(result) => {
                 written.push(write_result(result));
                 // A tool message holds only text, so media go into a message of the user.
-                content.extend(result.media.iter().map(write_media));
+                content.extend(result.media.iter().filter_map(write_part));
             }
         }
     }
@@ -102,6 +106,15 @@ fn plain_content(parts: Vec<Value>) -> Value {
     }
 }
 
+/// An image or a file, in the format of this wire.
+fn write_part(part: &MessagePart) -> Option<Value> {
+    match part {
+        MessagePart::Media(media) => Some(write_media(media)),
+        MessagePart::Native(block) => Some(block.clone()),
+        _ => None,
+    }
+}
+
 fn write_media(media: &Media) -> Value {
     match media.kind {
         MediaKind::Image => {
@@ -112,7 +125,7 @@ fn write_media(media: &Media) -> Value {
             json!({"type": "image_url", "image_url": image})
         }
         MediaKind::File if matches!(media.source, MediaSource::Url(_)) => {
-            json!({"type": "text", "text": format!("(a file at {}, which this model cannot be given)", media.source.url())})
+            json!({"type": "text", "text": missing_text(&format!("a file at {}", media.source.url()))})
         }
         MediaKind::File => {
             json!({"type": "file", "file": {"filename": media.name.as_deref().unwrap_or("file"), "file_data": media.source.url()}})

@@ -15,10 +15,11 @@ use crate::client_wire::{
 use crate::conversation::{Conversation, LostCalls, WireCall};
 use crate::encoder::{ApiError, EncoderOptions, ResponseEncoder};
 use crate::model_message::ModelCall;
-use crate::neutral::{NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
+use crate::neutral::{MessagePart, NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::request::{BadRequest, entries};
 use crate::seal::Sealer;
 use crate::sse::SseEvent;
+use crate::tool_answer::ToolAnswer;
 use crate::turn::ResponsePrefs;
 use crate::usage::TokenCounts;
 use crate::wire::Wire;
@@ -133,6 +134,14 @@ impl ClientWire for Messages {
 
     fn read_entry(&self, entry: &Value) -> Vec<NeutralMessage> {
         translate::read(entry)
+    }
+
+    fn read_answer(&self, answer: &Value, key: &str) -> ToolAnswer {
+        fields::answer(answer, key)
+    }
+
+    fn read_block(&self, block: &Value) -> MessagePart {
+        (translate::BLOCKS.read)(block)
     }
 
     fn read_tool(&self, entry: &Value) -> Option<ToolDeclaration> {

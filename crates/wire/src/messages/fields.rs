@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 
-use dacapo_replay::Answer;
 use serde_json::{Value, json};
 
-use crate::conversation;
+use super::translate;
 use crate::ids::RunId;
 use crate::model_message::{CallFormat, ModelCall, ModelMessage};
 use crate::neutral::ToolStatus;
 use crate::reasoning::Reasoning;
 use crate::remarks::{Attachments, Beside, classify};
 use crate::seal::Sealer;
+use crate::tool_answer::ToolAnswer;
 
 pub(super) const TOOL_USE: &str = "tool_use";
 pub(super) const TOOL_RESULT: &str = "tool_result";
@@ -74,9 +74,9 @@ pub(super) fn is_blank(block: &Value) -> bool {
     kind(block) == "text" && text_of(block, "text").trim().is_empty()
 }
 
-pub(super) fn answer(block: &Value) -> Answer {
+pub(super) fn answer(block: &Value, key: &str) -> ToolAnswer {
     let status = ToolStatus::of_flag(block.get("is_error"));
-    conversation::answer(conversation::text(block.get("content")), status)
+    ToolAnswer::read(block.get("content"), status, &translate::BLOCKS, key)
 }
 
 pub(super) fn is_reasoning(block: &Value) -> bool {

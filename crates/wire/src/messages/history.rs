@@ -6,10 +6,11 @@ use serde_json::{Map, Value, json};
 
 use super::ownership::ProgramOwnership;
 use super::segments::MessagesHistoryReader;
-use super::{client_echo, fields, tools};
+use super::{client_echo, fields, tools, translate};
 use crate::conversation::{self, Conversation, ConversationItem, LostCalls, WireCall};
 use crate::model_history::UNANSWERED;
 use crate::model_message::ModelMessage;
+use crate::neutral::ToolResult;
 use crate::plain_mode::{self, CallExchange, HistoryAnswer, HistoryCall, StateOpener};
 use crate::seal::Sealer;
 
@@ -195,7 +196,7 @@ fn push_message(conversation: &mut Conversation, mut message: Value) {
         && content.iter().any(is_late)
     {
         for block in content.iter().filter(|block| is_late(block)) {
-            plain_mode::add_late_answer(conversation, fields::tool_use_id(block), fields::answer(block));
+            plain_mode::add_late_answer(conversation, fields::tool_use_id(block), block, fields::answer);
         }
         content.retain(|block| !is_late(block));
         if content.is_empty() {
@@ -244,7 +245,7 @@ impl ClientAnswers {
             let id = fields::tool_use_id(&block).to_owned();
             // Some clients send a result for the program itself, as if it were a call.
             if !fields::is_server_id(&id) {
-                self.answers.push(HistoryAnswer { id, answer: fields::answer(&block), native: block });
+                self.answers.push(HistoryAnswer { id, native: block, read: fields::answer });
             }
         }
         if !other.is_empty() {
@@ -275,7 +276,7 @@ impl ClientAnswers {
 pub(super) fn model_message(
     model_message: &ModelMessage,
     ids: &[String],
-    results: &[String],
+    results: &[ToolResult],
     direct: &[WireCall],
 ) -> Vec<Value> {
     let echo = &model_message.client_echo;
@@ -284,7 +285,7 @@ pub(super) fn model_message(
         None => model_message.text.as_deref().map(fields::text_block).into_iter().collect(),
     };
     content.extend(ids.iter().zip(&model_message.calls).map(|(id, call)| fields::write_call(id, call)));
-    let mut answers: Vec<Value> = ids.iter().zip(results).map(|(id, result)| tool_result(id, result)).collect();
+    let mut answers: Vec<Value> = results.iter().map(translate::write_result).collect();
     if let (Some(cache_control), Some(last)) = (&echo.cache_control, answers.last_mut()) {
         last[client_echo::CACHE_CONTROL] = cache_control.clone();
     }

@@ -34,16 +34,14 @@ pub(super) fn add_round(
             block.direct.push(history_call(call).into_wire_call(answers));
             continue;
         }
-        let position = answers.iter().position(|answer| answer.id == id);
         let index = CallIndex((before + round.calls.len()) as u32);
         let args = call.get("input").filter(|input| !input.is_null()).cloned().unwrap_or_else(|| json!({}));
-        round.calls.push(IssuedCall {
-            id: id.to_owned(),
-            arguments: String::new(),
-            expected: ExpectedCall::Args(index, args),
-            tool: tool_name(fields::name(call), catalog),
-            answer: position.map(|at| (at, answers[at].answer.clone())),
-        });
+        let tool = tool_name(fields::name(call), catalog);
+        let mut issued = IssuedCall::unanswered(id.to_owned(), tool, ExpectedCall::Args(index, args), String::new());
+        if let Some((at, answer)) = answers.iter().enumerate().find(|(_, answer)| answer.id == id) {
+            issued.set_answer(block.run, at, |key| fields::answer(&answer.native, key));
+        }
+        round.calls.push(issued);
     }
     if !round.calls.is_empty() {
         block.rounds.push(round);

@@ -6,8 +6,13 @@ use serde_json::{Value, json};
 
 use super::fields;
 use crate::conversation;
-use crate::neutral::{Media, MediaKind, MediaSource, MessagePart, MessageRole, NeutralMessage, ToolResult, ToolStatus};
+use crate::neutral::{
+    Media, MediaKind, MediaSource, MessagePart, MessageRole, NeutralMessage, ToolResult, ToolStatus, missing_text,
+};
 use crate::reasoning::Reasoning;
+use crate::tool_answer::BlockFormat;
+
+pub(super) const BLOCKS: BlockFormat = BlockFormat { read: media, write: write_media };
 
 /// Reads the field `system`.
 pub(super) fn system_messages(system: Option<&Value>) -> Vec<NeutralMessage> {
@@ -66,7 +71,7 @@ fn media(block: &Value) -> MessagePart {
     match source {
         Some(source) => MessagePart::Media(Media { kind, source, name, detail: None }),
         // A file that the provider stores; only its id is known.
-        None => MessagePart::Text(block.to_string()),
+        None => MessagePart::missing(fields::kind(block)),
     }
 }
 
@@ -79,7 +84,7 @@ pub(super) fn read_result(block: &Value) -> ToolResult {
     for block in fields::content(block).iter() {
         match part(block) {
             Some(MessagePart::Text(text)) => result.text.push_str(&text),
-            Some(MessagePart::Media(media)) => result.media.push(media),
+            Some(media @ MessagePart::Media(_)) => result.media.push(media),
             _ => {}
         }
     }
@@ -92,7 +97,7 @@ pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
         match part {
             MessagePart::Text(text) if text.trim().is_empty() => {}
             MessagePart::Text(text) => content.push(fields::text_block(text)),
-            MessagePart::Media(media) => content.push(write_media(media)),
+            MessagePart::Media(_) | MessagePart::Native(_) => content.extend(write_part(part)),
             MessagePart::Reasoning { state, .. } => {
                 let blocks = state.blocks().unwrap_or_default().iter();
                 content.extend(blocks.filter(|block| fields::is_reasoning(block)).cloned());
@@ -109,11 +114,23 @@ pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
     if content.is_empty() { Vec::new() } else { vec![json!({"role": role, "content": content})] }
 }
 
+/// An image or a file, in the format of this wire.
+fn write_part(part: &MessagePart) -> Option<Value> {
+    match part {
+        MessagePart::Media(media) => Some(write_media(media)),
+        MessagePart::Native(block) => Some(block.clone()),
+        _ => None,
+    }
+}
+
 fn write_media(media: &Media) -> Value {
     let source = match &media.source {
         MediaSource::Url(url) => json!({"type": "url", "url": url}),
         MediaSource::Data { mime, data } => match plain_text(mime, data) {
             Some(text) => json!({"type": "text", "media_type": "text/plain", "data": text}),
+            None if media.kind == MediaKind::File && mime != "application/pdf" => {
+                return fields::text_block(&missing_text(mime));
+            }
             None => json!({"type": "base64", "media_type": mime, "data": data}),
         },
     };
@@ -141,7 +158,7 @@ pub(super) fn write_result(result: &ToolResult) -> Value {
         Value::from(result.text.as_str())
     } else {
         let text = (!result.text.trim().is_empty()).then(|| fields::text_block(&result.text));
-        text.into_iter().chain(result.media.iter().map(write_media)).collect()
+        text.into_iter().chain(result.media.iter().filter_map(write_part)).collect()
     };
     let mut block = json!({"type": fields::TOOL_RESULT, "tool_use_id": id, "content": content});
     if result.status == ToolStatus::Failed {

@@ -15,7 +15,8 @@ use crate::decoder::{ModelResponse, ResponseDecoder};
 use crate::model_message::{ModelCall, ModelMessage};
 use crate::neutral::{NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::provider_wire::{
-    AuthHeader, BodyOrigin, ModelRequest, ProviderCapabilities, ProviderWire, StopSequences, StreamedDeltas, TextTools,
+    AuthHeader, BodyOrigin, ImageDetail, ModelRequest, ProviderCapabilities, ProviderWire, ResultMedia, StopSequences,
+    StreamedDeltas, TextTools,
 };
 use crate::turn::{CallsPerMessage, Delivery, ToolChoice};
 use crate::usage::TokenCounts;
@@ -35,6 +36,8 @@ impl ProviderWire for Messages {
             token_count_path: Some("/messages/count_tokens"),
             text_tools: TextTools::No,
             deltas: StreamedDeltas::Separate,
+            result_media: ResultMedia::InResults,
+            image_detail: ImageDetail::Unsupported,
         }
     }
 
@@ -50,10 +53,10 @@ impl ProviderWire for Messages {
         &self,
         message: &ModelMessage,
         ids: &[String],
-        results: &[String],
+        results: Vec<ToolResult>,
         direct: &[WireCall],
     ) -> Vec<Value> {
-        history::model_message(message, ids, results, direct)
+        history::model_message(message, ids, &results, direct)
     }
 
     fn write_call(&self, call: &ModelCall, result: Option<&ToolResult>) -> WireCall {

@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
-use dacapo_replay::{Answer, Catalog};
+use dacapo_replay::Catalog;
 use serde_json::{Value, json};
 
+use super::translate;
 use crate::conversation;
 use crate::model_message::{CallExtra, CallFormat, ModelCall};
 use crate::neutral::ToolStatus;
 use crate::remarks::{Attachments, Beside, classify};
+use crate::tool_answer::ToolAnswer;
 
 /// Calls of providers' tools that the client executes.
 const CLIENT_CALLS: [&str; 5] =
@@ -115,8 +117,8 @@ pub(super) fn reasoning_text(item: &Value) -> String {
     texts.collect::<Vec<_>>().join("\n\n")
 }
 
-pub(super) fn answer(item: &Value) -> Answer {
-    conversation::answer(conversation::text(item.get("output")), ToolStatus::Ok)
+pub(super) fn answer(item: &Value, key: &str) -> ToolAnswer {
+    ToolAnswer::read(item.get("output"), ToolStatus::Ok, &translate::BLOCKS, key)
 }
 
 /// The name of a function, with its namespace.

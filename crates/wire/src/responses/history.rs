@@ -1,14 +1,16 @@
 //! Reads histories of plain mode, and writes the items of a model's history.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{client_echo, fields};
+use super::{client_echo, fields, translate};
 use crate::conversation::{Conversation, ConversationItem, LostCalls, WireCall};
 use crate::ids::RunId;
 use crate::model_history::UNANSWERED;
-use crate::model_message::ModelMessage;
+use crate::model_message::{ModelCall, ModelMessage};
+use crate::neutral::ToolResult;
 use crate::plain_mode::{self, CallExchange, HistoryAnswer, HistoryCall, RoundState, StateOpener};
 use crate::seal::Sealer;
 
@@ -53,7 +55,7 @@ fn read_issued_calls(
             let list = if fields::is_model_output(&item) { &mut output } else { &mut remarks };
             list.push(item);
         } else if ids.contains(&id) || !seen.contains(&id) {
-            answers.push(HistoryAnswer { id, answer: fields::answer(&item), native: item });
+            answers.push(HistoryAnswer { id, native: item, read: fields::answer });
         } else {
             remarks.extend(take_late_answer(conversation, item));
         }
@@ -81,7 +83,7 @@ fn take_late_answer(conversation: &mut Conversation, item: Value) -> Option<Valu
         return Some(item);
     }
     if Sealer::is_own_id(id) {
-        plain_mode::add_late_answer(conversation, id, fields::answer(&item));
+        plain_mode::add_late_answer(conversation, id, &item, fields::answer);
         return None;
     }
     let mut direct = conversation.programs_from_end().flat_map(|block| &mut block.direct);
@@ -189,7 +191,7 @@ fn groups(items: impl IntoIterator<Item = Value>) -> Vec<ResponseGroup> {
 pub(super) fn model_message(
     model_message: &ModelMessage,
     ids: &[String],
-    results: &[String],
+    results: Vec<ToolResult>,
     direct: &[WireCall],
 ) -> Vec<Value> {
     let mut entries = model_message.reasoning.items().to_vec();
@@ -200,9 +202,10 @@ pub(super) fn model_message(
     }
     let calls: Vec<_> = model_message.calls.iter().map(fields::original_call).collect();
     entries.extend(ids.iter().zip(&calls).map(|(id, call)| fields::write_call(id, call)));
-    let results = ids.iter().zip(&calls).zip(results);
-    let mut outputs: Vec<Value> =
-        results.map(|((id, call), result)| fields::output(id, result.as_str(), call.format)).collect();
+    let output = |(call, result): (&Cow<'_, ModelCall>, ToolResult)| {
+        translate::write_result(&ToolResult { format: call.format, ..result })
+    };
+    let mut outputs: Vec<Value> = calls.iter().zip(results).map(output).collect();
     for WireCall { call, answer } in direct.iter().cloned() {
         outputs.push(answer.unwrap_or_else(|| unanswered(&call)));
         entries.push(call);

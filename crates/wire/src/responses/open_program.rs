@@ -108,7 +108,7 @@ impl OpenProgramItem {
         let tool = fields::tool_name(item, opener.catalog);
         self.positions.insert(id.clone(), position);
         let arguments = fields::model_call(item).arguments;
-        rounds[at].calls.push(IssuedCall { id, expected, tool, arguments, answer: None });
+        rounds[at].calls.push(IssuedCall::unanswered(id, tool, expected, arguments));
         if let Some(answer) = answer {
             self.add_answer_at(position, answer);
         }
@@ -148,8 +148,8 @@ impl OpenProgramItem {
             CallPosition::Direct(at) => _ = self.block.direct[at].answer.get_or_insert(item),
             CallPosition::Round(round, at) => {
                 self.answers += 1;
-                let answer = (self.answers, fields::answer(&item));
-                self.block.rounds[round].calls[at].answer.get_or_insert(answer);
+                let call = &mut self.block.rounds[round].calls[at];
+                call.set_answer(self.block.run, self.answers, |key| fields::answer(&item, key));
             }
         }
     }

@@ -72,7 +72,7 @@ fn members(entry: &Value) -> &[Value] {
 pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> Result<ToolSplit<'_>, BadRequest> {
     let mut split = ToolSplit::default();
     let entries = match body.get("tools") {
-        None | Some(Value::Null) => return Ok(split),
+        None | Some(Value::Null) => &[][..],
         Some(Value::Array(entries)) => entries,
         Some(_) => return Err(BadRequest::new("tools", "must be an array")),
     };
@@ -114,8 +114,11 @@ pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> 
     if entries.iter().any(is_search) || items(body).any(adds_tools) {
         split.later_tools = LaterTools::Direct;
     }
-    let loaded = loaded(body, &split);
-    split.direct.extend(loaded);
+    for (name, tool) in loaded(body, &split) {
+        if split.direct.insert(name) {
+            split.added.push(tool);
+        }
+    }
     Ok(split)
 }
 
@@ -124,8 +127,8 @@ fn is_deferred(entry: &Value) -> bool {
     entry.get(DEFERRED) == Some(&Value::Bool(true)) || members(entry).iter().any(is_deferred)
 }
 
-/// Names of functions that the client added in the middle of the conversation. Programs cannot call them.
-fn loaded(body: &Map<String, Value>, split: &ToolSplit<'_>) -> Vec<String> {
+/// Functions that the client added in the middle of the conversation, with their names. Programs cannot call them.
+fn loaded(body: &Map<String, Value>, split: &ToolSplit<'_>) -> Vec<(String, Value)> {
     let of_programs: BTreeSet<String> = split
         .tools
         .iter()
@@ -137,7 +140,8 @@ fn loaded(body: &Map<String, Value>, split: &ToolSplit<'_>) -> Vec<String> {
         AllowedCallers::read(tool.get(CALLERS), AllowedCallers::MODEL).is_ok_and(AllowedCallers::allow_model)
     };
     let tools = tools.filter(|(name, tool)| is_direct(tool) && !of_programs.contains(name));
-    tools.map(|(name, _)| name).filter(|name| !name.is_empty()).collect()
+    let tools = tools.filter(|(name, _)| !name.is_empty());
+    tools.map(|(name, tool)| (name, without_fields(tool, &OURS))).collect()
 }
 
 fn items(body: &Map<String, Value>) -> impl Iterator<Item = &Value> {

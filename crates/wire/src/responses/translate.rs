@@ -6,6 +6,9 @@ use super::fields;
 use crate::model_message::{CallFormat, ModelCall};
 use crate::neutral::{Media, MediaKind, MediaSource, MessagePart, MessageRole, NeutralMessage, ToolResult, content};
 use crate::reasoning::Reasoning;
+use crate::tool_answer::BlockFormat;
+
+pub(super) const BLOCKS: BlockFormat = BlockFormat { read: content_part, write: write_media };
 
 /// Reads the field `instructions`.
 pub(super) fn system_messages(body: &Map<String, Value>) -> Vec<NeutralMessage> {
@@ -79,7 +82,11 @@ fn content_part(part: &Value) -> MessagePart {
     }
     match text("text").or_else(|| text("refusal")) {
         Some(text) => MessagePart::Text(text.to_owned()),
-        None => MessagePart::Text(part.to_string()),
+        None => match fields::kind(part).strip_prefix("input_") {
+            // Sound, or a file that the provider stores.
+            Some(kind) => MessagePart::missing(kind),
+            None => MessagePart::Text(part.to_string()),
+        },
     }
 }
 
@@ -93,8 +100,8 @@ pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
                 content.push(json!({"type": kind, "text": text}));
                 continue;
             }
-            MessagePart::Media(media) => {
-                content.push(write_media(media));
+            MessagePart::Media(_) | MessagePart::Native(_) => {
+                content.extend(write_part(part));
                 continue;
             }
             _ => write_message(message.role, &mut content, &mut items),
@@ -106,7 +113,7 @@ pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
             }
             MessagePart::Call(call) => items.push(fields::write_call(&call.id, call)),
             MessagePart::Result(result) => items.push(write_result(result)),
-            MessagePart::Text(_) | MessagePart::Media(_) => {}
+            MessagePart::Text(_) | MessagePart::Media(_) | MessagePart::Native(_) => {}
         }
     }
     write_message(message.role, &mut content, &mut items);
@@ -121,6 +128,15 @@ fn write_message(role: MessageRole, content: &mut Vec<Value>, items: &mut Vec<Va
             MessageRole::Assistant => "assistant",
         };
         items.push(json!({"type": "message", "role": role, "content": std::mem::take(content)}));
+    }
+}
+
+/// An image or a file, in the format of this wire.
+fn write_part(part: &MessagePart) -> Option<Value> {
+    match part {
+        MessagePart::Media(media) => Some(write_media(media)),
+        MessagePart::Native(block) => Some(block.clone()),
+        _ => None,
     }
 }
 
@@ -143,6 +159,6 @@ pub(super) fn write_result(result: &ToolResult) -> Value {
         return fields::output(&result.id, text, result.format);
     }
     let text = (!text.is_empty()).then(|| json!({"type": "input_text", "text": text}));
-    let parts: Vec<Value> = text.into_iter().chain(result.media.iter().map(write_media)).collect();
+    let parts: Vec<Value> = text.into_iter().chain(result.media.iter().filter_map(write_part)).collect();
     fields::output(&result.id, parts, result.format)
 }

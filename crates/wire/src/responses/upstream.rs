@@ -12,7 +12,8 @@ use crate::decoder::{ModelResponse, ResponseDecoder};
 use crate::model_message::{ModelCall, ModelMessage};
 use crate::neutral::{NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::provider_wire::{
-    AuthHeader, BodyOrigin, ModelRequest, ProviderCapabilities, ProviderWire, StopSequences, StreamedDeltas, TextTools,
+    AuthHeader, BodyOrigin, ImageDetail, ModelRequest, ProviderCapabilities, ProviderWire, ResultMedia, StopSequences,
+    StreamedDeltas, TextTools,
 };
 use crate::turn::{CallsPerMessage, Delivery, ToolChoice};
 use crate::usage::TokenCounts;
@@ -32,6 +33,8 @@ impl ProviderWire for Responses {
             token_count_path: None,
             text_tools: TextTools::ForPrograms,
             deltas: StreamedDeltas::Separate,
+            result_media: ResultMedia::InResults,
+            image_detail: ImageDetail::Supported,
         }
     }
 
@@ -47,7 +50,7 @@ impl ProviderWire for Responses {
         &self,
         message: &ModelMessage,
         ids: &[String],
-        results: &[String],
+        results: Vec<ToolResult>,
         direct: &[WireCall],
     ) -> Vec<Value> {
         history::model_message(message, ids, results, direct)

@@ -111,11 +111,11 @@ fn ask(turn: &Turn) -> Value {
             ConversationItem::Entry(entry) => history.push_entry(entry.clone()),
             ConversationItem::LostCalls(lost) => history.push_lost_calls(lost),
             ConversationItem::Search(message) => {
-                history.push_model_message(message, &vec!["found".to_owned(); message.calls.len()], &[]);
+                history.push_model_message(message, &vec!["found".to_owned().into(); message.calls.len()], &[]);
             }
             ConversationItem::Program(block) => {
                 for message in &block.state.model_messages {
-                    history.push_model_message(message, &["done".to_owned()], &block.direct);
+                    history.push_model_message(message, &["done".to_owned().into()], &block.direct);
                 }
                 for remark in &block.remarks {
                     history.push_entry(remark.clone());

@@ -156,11 +156,15 @@ fn asked(turn: &Turn, result: &str) -> Value {
             ConversationItem::Entry(entry) => history.push_entry(entry.clone()),
             ConversationItem::LostCalls(lost) => history.push_lost_calls(lost),
             ConversationItem::Search(message) => {
-                history.push_model_message(message, &vec![result.to_owned(); message.calls.len()], &[]);
+                history.push_model_message(message, &vec![result.to_owned().into(); message.calls.len()], &[]);
             }
             ConversationItem::Program(block) => {
                 for message in &block.state.model_messages {
-                    history.push_model_message(message, &vec![result.to_owned(); message.calls.len()], &block.direct);
+                    history.push_model_message(
+                        message,
+                        &vec![result.to_owned().into(); message.calls.len()],
+                        &block.direct,
+                    );
                 }
                 block.remarks.iter().for_each(|remark| history.push_entry(remark.clone()));
             }

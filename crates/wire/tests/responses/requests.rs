@@ -114,7 +114,7 @@ fn a_program_that_was_written_as_text_stays_text() {
         serde_json::from_value(serde_json::to_value(&message).expect("JSON")).expect("a message");
     let written = |message: &ModelMessage| {
         let mut history = turn.model_history();
-        history.push_model_message(message, &["1".to_owned()], &[]);
+        history.push_model_message(message, &["1".to_owned().into()], &[]);
         history.entries().to_vec()
     };
     let entries = written(&carried);
@@ -239,7 +239,7 @@ fn a_call_in_a_namespace_stays_in_it() {
     let turn = turn(ProviderSide::RESPONSES, plain(&json!([question()])));
     let call = json!({"type": "function_call", "call_id": "c", "name": "look", "namespace": "crm", "arguments": "{}"});
     let mut history = turn.model_history();
-    history.push_model_message(&response(&json!([call])).message, &["1".to_owned()], &[]);
+    history.push_model_message(&response(&json!([call])).message, &["1".to_owned().into()], &[]);
     assert_eq!((&history.entries()[0]["namespace"], &history.entries()[0]["name"]), (&json!("crm"), &json!("look")));
 }
 
