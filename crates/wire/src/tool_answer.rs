@@ -139,7 +139,9 @@ fn parts_in_text(text: &str) -> Option<Value> {
     if !is_json || !text.contains("\"mimeType\"") && !text.contains("\"mediaType\"") {
         return None;
     }
-    let written: Value = serde_json::from_str(text).ok()?;
+    // A tree takes many times the memory of its text. Content has few values, however long they are.
+    let values = text.bytes().filter(|byte| matches!(byte, b'{' | b'[' | b',')).count();
+    let written: Value = if values > VALUES_MAX { None } else { serde_json::from_str(text).ok() }?;
     let parts = match &written {
         Value::Object(result) if result.keys().all(|key| RESULT_FIELDS.contains(&key.as_str())) => {
             result.get("content")?.as_array()?
@@ -149,6 +151,9 @@ fn parts_in_text(text: &str) -> Option<Value> {
     let is_list = parts.iter().all(|part| part["type"].is_string());
     (is_list && parts.iter().any(|part| written_media(part).is_some())).then_some(written)
 }
+
+/// The most JSON values in content that is read.
+const VALUES_MAX: usize = 10_000;
 
 /// The fields of a tool result of MCP.
 const RESULT_FIELDS: [&str; 4] = ["content", "isError", "structuredContent", "_meta"];
@@ -173,4 +178,31 @@ fn written_media(part: &Value) -> Option<Media> {
 fn is_base64(data: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=');
     !data.is_empty() && data.bytes().all(is_digit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{VALUES_MAX, parts_in_text};
+
+    #[test]
+    fn only_content_with_images_or_files_is_read_from_text() {
+        let image = r#"{"type": "image", "data": "aGk=", "mimeType": "image/png"}"#;
+        for content in [format!("[{image}]"), format!("{{\"content\": [{image}]}}"), format!(" [{image}] ")] {
+            assert!(parts_in_text(&content).is_some(), "{content}");
+        }
+        let filler = format!("[{image}{}]", r#",{"type":"text","text":"x"}"#.repeat(VALUES_MAX));
+        for other in [
+            image,
+            &format!("see [{image}]"),
+            &format!("[{image}, 1]"),
+            &format!("{{\"content\": [{image}], \"total\": 1}}"),
+            r#"[{"type": "image", "data": "not base64!", "mimeType": "image/png"}]"#,
+            r#"[{"type": "row", "data": "aGk=", "mimeType": "image/png"}]"#,
+            r#"[{"mimeType": "image/png"}]"#,
+            "[\"mimeType\"",
+            &filler,
+        ] {
+            assert!(parts_in_text(other).is_none(), "{}", &other[..other.len().min(100)]);
+        }
+    }
 }

@@ -482,6 +482,27 @@ async fn images_in_results_that_are_json_text_are_images_too() {
     .await;
 }
 
+/// With a store, a program goes on with answers that the client has blanked. Images are not kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_a_client_has_thrown_away_is_said_to_be_gone() {
+    let script = "[[turn]]\nwhen = { user = \"Look.\", after = \"user\" }\nprogram = \"return await read({ path: 'a.png' })\"\n\n[[turn]]\ntext = \"Done.\"\n";
+    on_every_pair_with(script, "memory", async |pair| {
+        let mut conversation = pair.conversation(&[("read", &["path"])]);
+        conversation.user("Look.");
+        for call in &pair.send(&mut conversation).await.calls {
+            conversation.answer_with(call, &text_and_image(pair.client), false);
+        }
+        pair.send(&mut conversation).await;
+        assert!(pair.shown().contains(PNG), "{pair}");
+        blank(&mut conversation.history);
+        conversation.user("Thanks.");
+        pair.send(&mut conversation).await;
+        let shown = pair.shown();
+        assert!(shown.contains("/0: no longer in the conversation)") && !shown.contains(PNG), "{pair}: {shown}");
+    })
+    .await;
+}
+
 /// The wire does not say whether a model takes images; the operator does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_for_text_gets_a_line_instead_of_an_image() {
