@@ -719,7 +719,7 @@ text = "hello"
     body["tools"].as_array_mut().unwrap().pop();
     let lookup = json!({"type": "function", "name": "lookup", "parameters": {"type": "object"}});
     body["input"] = json!([
-        {"type": "additional_tools", "role": "developer", "tools": [lookup]},
+        {"type": "additional_tools", "role": "developer", "tools": [lookup.clone()]},
         {"role": "user", "content": "Look it up."},
     ]);
     for upstream in Wire::ALL {
@@ -731,6 +731,11 @@ text = "hello"
         let (kind, name) = (call["type"].clone(), call["name"].clone());
         assert_eq!((kind, name, dropped), (json!("function_call"), json!("lookup"), None), "{upstream}: {called:#}");
     }
+    // Except those in namespaces, which only this wire has: that is told.
+    body["input"][0]["tools"] = json!([{"type": "namespace", "name": "dictionary", "tools": [lookup]}]);
+    let gateway = RunningGateway::start(options_on(&model, Wire::Chat)).await;
+    let answered = post_to(&format!("{}{path}", gateway.url), &body).await;
+    assert_eq!(answered.headers["x-dacapo-dropped"].to_str().unwrap(), "tools: namespace");
 }
 
 #[tokio::test(flavor = "multi_thread")]

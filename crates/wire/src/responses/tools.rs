@@ -115,6 +115,9 @@ pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> 
         split.later_tools = LaterTools::Direct;
     }
     for (name, tool) in loaded(body, &split) {
+        // Other wires have no namespaces: it is reported that the tool is left out.
+        let is_in_namespace = name != fields::text_of(&tool, "name");
+        let tool = if is_in_namespace { json!({"type": "namespace", "name": name}) } else { tool };
         if split.direct.insert(name) {
             split.added.push(tool);
         }
