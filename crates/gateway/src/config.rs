@@ -12,7 +12,7 @@ use tracing::level_filters::LevelFilter;
 use crate::embeddings::EmbeddingsConfig;
 use crate::http::{self, AllowedOrigins, ApiClient, ApiClients};
 use crate::memory;
-use crate::observe::RecorderLimits;
+use crate::observe::{RecorderLimits, TraceSettings};
 use crate::options::{
     ClientOptions, CodeModeOptions, ConfigError, EmbeddingsOptions, Environment, ErrorTextsOptions, GatewayOptions,
     InspectorOptions, SearchOptions, StepOptions, StoreOptions, TimeoutOptions, ToolsOptions, UpstreamOptions,
@@ -62,6 +62,8 @@ pub struct Config {
     pub(crate) step_endpoint: StepEndpoint,
     /// Set if conversations are recorded.
     pub(crate) recorder: Option<RecorderLimits>,
+    /// Set if the environment asks for traces.
+    pub(crate) traces: Option<TraceSettings>,
     has_demo_model: bool,
     allow_unauthenticated: bool,
 }
@@ -192,6 +194,7 @@ impl GatewayOptions {
                 Some(true) | None => StepEndpoint::Served,
             },
             recorder: self.recorder(listen, &mut errors),
+            traces: TraceSettings::read(environment, &mut errors),
             has_demo_model,
             allow_unauthenticated: self.allow_unauthenticated == Some(true),
         };

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::embeddings::Embeddings;
 use crate::http::TurnError;
 use crate::memory::{MemoryBudget, MemoryVerdict};
-use crate::observe::{EventConsumer, Log, Metrics, MetricsEvents, Recorder, RecorderEvents};
+use crate::observe::{EventConsumer, Log, Metrics, MetricsEvents, Recorder, RecorderEvents, TraceExporter, Traces};
 use crate::quota::SharedQuota;
 use crate::step_slots::{StepSlots, Tenancy};
 use crate::store::Store;
@@ -42,6 +42,8 @@ pub struct Gateway {
     pub(crate) metrics: Arc<Metrics>,
     /// Set if conversations are recorded for the inspector page.
     pub(crate) recorder: Option<Arc<Recorder>>,
+    /// Set if requests are traced.
+    pub(crate) traces: Option<Arc<TraceExporter>>,
     /// The consumers of events.
     pub(crate) consumers: Arc<[Box<dyn EventConsumer>]>,
 }
@@ -91,6 +93,10 @@ impl Gateway {
         if let Some(recorder) = &recorder {
             consumers.push(Box::new(RecorderEvents(Arc::clone(recorder))));
         }
+        let traces = config.traces.clone().map(TraceExporter::new).transpose()?.map(Arc::new);
+        if let Some(exporter) = &traces {
+            consumers.push(Box::new(Traces(Arc::clone(exporter))));
+        }
         let upstreams = Upstreams::new(config.upstreams.clone(), config.connect_timeout, config.idle_timeout)?;
         let embeddings = config.embeddings.clone().map(|config| Embeddings::new(config, upstreams.client().clone()));
         Ok(Gateway {
@@ -108,6 +114,7 @@ impl Gateway {
             consumers: consumers.into(),
             metrics: Arc::clone(&metrics),
             recorder,
+            traces,
             config,
         })
     }

@@ -106,10 +106,21 @@ pub async fn serve(
         while was_stopped.changed().await.is_ok() {}
         tokio::time::sleep(deadline).await;
     };
+    let (ended, mut has_ended) = tokio::sync::watch::channel(());
+    let exporting = gateway.traces.clone().map(|exporter| {
+        tokio::spawn(async move {
+            exporter.run(async move { while has_ended.changed().await.is_ok() {} }).await;
+        })
+    });
     tokio::select! {
         () = serving => {}
         () = gateway.release_unused_programs() => {}
         () = overdue => tracing::warn!(seconds = deadline.as_secs(), "requests that still run are cut off"),
+    }
+    drop(ended);
+    if let Some(exporting) = exporting {
+        // The last batch has its own deadline.
+        exporting.await.unwrap_or_default();
     }
     Ok(())
 }
@@ -160,7 +171,8 @@ async fn complete(client: ClientSide, State(server): State<GatewayServer>, reque
 }
 
 async fn count_tokens(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
-    let open = server.open_request(Some(Wire::Messages), request.headers());
+    let route = "/v1/messages/count_tokens";
+    let open = OpenRequest::start(&server.gateway.consumers, Some(Wire::Messages), route, request.headers());
     let counted = server.count_tokens(request, open.observer()).await;
     exit::respond(open, ClientSide::MESSAGES, counted.map(|count| Exit::json(&count)))
 }
@@ -229,7 +241,13 @@ fn client_of(uri: &Uri) -> ClientSide {
 
 impl GatewayServer {
     fn open_request(&self, wire: Option<Wire>, headers: &HeaderMap) -> OpenRequest {
-        OpenRequest::start(&self.gateway.consumers, wire, headers)
+        let route = match wire {
+            Some(Wire::Chat) => "/v1/chat/completions",
+            Some(Wire::Responses) => "/v1/responses",
+            Some(Wire::Messages) => "/v1/messages",
+            None => "",
+        };
+        OpenRequest::start(&self.gateway.consumers, wire, route, headers)
     }
 
     async fn complete(

@@ -5,17 +5,19 @@ mod events;
 mod log;
 mod metrics;
 mod recorder;
+mod traces;
 
 pub(crate) use events::{Event, ProgramEnd, ProgramOutcome, RequestOutcome};
 pub(crate) use log::Log;
 pub(crate) use metrics::{Metrics, MetricsEvents, StoreOperation};
 pub(crate) use recorder::{RecordedConversation, Recorder, RecorderEvents, RecorderLimits};
+pub(crate) use traces::{RequestTrace, TRACEPARENT, TRACESTATE, TraceExporter, TraceSettings, Traces};
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderValue};
 use dacapo_wire::{AppliedMode, TurnUsage, Wire};
 
 /// Takes the events of all requests, in the order in which they happen within each.
@@ -29,7 +31,11 @@ pub(crate) struct RequestInfo {
     pub id: RequestId,
     /// `None` for routes that no wire has.
     pub wire: Option<Wire>,
+    /// The path that it was sent to, as the router has it.
+    pub route: &'static str,
     started: Instant,
+    /// Set if requests are traced.
+    pub trace: OnceLock<RequestTrace>,
     summary: Mutex<RequestSummary>,
 }
 
@@ -143,6 +149,11 @@ impl Observer {
         &self.request.id
     }
 
+    /// Headers that go with a request to somebody else: which trace it belongs to. Empty if requests are not traced.
+    pub(crate) fn trace_headers(&self) -> Vec<(&'static str, HeaderValue)> {
+        self.request.trace.get().map(RequestTrace::headers).unwrap_or_default()
+    }
+
     /// How code mode applies, once the request has been read.
     pub(crate) fn mode(&self) -> Option<AppliedMode> {
         self.request.lock().mode
@@ -158,15 +169,20 @@ impl OpenRequest {
     pub(crate) fn start(
         consumers: &Arc<[Box<dyn EventConsumer>]>,
         wire: Option<Wire>,
+        route: &'static str,
         headers: &HeaderMap,
     ) -> OpenRequest {
         let request = Arc::new(RequestInfo {
             id: RequestId::of(headers),
             wire,
+            route,
             started: Instant::now(),
+            trace: OnceLock::new(),
             summary: Mutex::default(),
         });
-        OpenRequest(Some(Observer { request, consumers: Arc::clone(consumers) }))
+        let observer = Observer { request, consumers: Arc::clone(consumers) };
+        observer.emit(&Event::RequestStarted { headers });
+        OpenRequest(Some(observer))
     }
 
     /// An observer for whoever works on the request.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::gateway::StartError;
 use crate::http::{self, TurnError};
 use crate::key_mask::KeyMask;
-use crate::observe::{Event, Observer};
+use crate::observe::{Event, Observer, TRACEPARENT, TRACESTATE};
 
 /// A body as it arrives.
 pub(crate) type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
@@ -175,6 +175,16 @@ pub(crate) struct Upstreams {
 /// An error body beyond this is cut: nobody reads it.
 const ERROR_BYTES_MAX: usize = 1 << 20;
 
+/// The client's own headers stay unless requests are traced here.
+fn pass_trace_on(headers: &mut HeaderMap, trace: Vec<(&'static str, HeaderValue)>) {
+    if trace.is_empty() {
+        return;
+    }
+    headers.remove(TRACEPARENT);
+    headers.remove(TRACESTATE);
+    headers.extend(trace.into_iter().map(|(name, value)| (HeaderName::from_static(name), value)));
+}
+
 impl Upstreams {
     pub(crate) fn new(list: Vec<Upstream>, connect: Duration, idle: Duration) -> Result<Upstreams, StartError> {
         let builder = || {
@@ -241,7 +251,7 @@ impl Upstreams {
         let mut retries = 0;
         loop {
             observer.emit(&Event::ModelAsked { upstream: name });
-            let response = self.post_once(upstream, endpoint, context, body.clone()).await;
+            let response = self.post_once(upstream, endpoint, context, body.clone(), observer).await;
             let response = response.inspect_err(|_| observer.emit(&Event::ModelUnreachable { upstream: name }))?;
             let status = response.status;
             observer.emit(&Event::ModelResponded { upstream: name, status });
@@ -262,12 +272,14 @@ impl Upstreams {
         endpoint: &Endpoint,
         context: &RequestContext,
         body: Bytes,
+        observer: &Observer,
     ) -> Result<UpstreamResponse, TurnError> {
         let provider = endpoint.provider;
         match &upstream.kind {
             UpstreamKind::Scripted(script) => Ok(scripted(script, endpoint, &body)),
             UpstreamKind::Http { base_url, key, pass_client_key } => {
-                let headers = http::forwarded(context, provider, key.as_ref(), *pass_client_key);
+                let mut headers = http::forwarded(context, provider, key.as_ref(), *pass_client_key);
+                pass_trace_on(&mut headers, observer.trace_headers());
                 let is_same_wire = context.client.wire() == provider.wire();
                 let query = if is_same_wire { context.query.as_str() } else { "" };
                 let url = format!("{base_url}{}{query}", endpoint.path);

@@ -123,7 +123,7 @@ fn respond_to(open: OpenRequest, client: ClientSide, exit: Result<Exit, TurnErro
         Ok(Exit::PassThroughWhole { status, headers, body }) => {
             let observer = open.observer();
             observer.emit(&Event::ModelBegan { status });
-            observer.emit(&Event::ModelFinished { status });
+            observer.emit(&Event::ModelFinished { status, tokens: None });
             open.end(passed_outcome(status));
             let mut response = Response::new(Body::from(body));
             *response.status_mut() = status;
@@ -236,7 +236,7 @@ fn pass_through(
             Ok(())
         });
         let passed = passed.await;
-        observer.emit(&Event::ModelFinished { status });
+        observer.emit(&Event::ModelFinished { status, tokens: None });
         drop((body, permit));
         if let Err(error) = &passed {
             let text = error.body(client, observer.request_id());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use dacapo_runner::StoreError;
 use dacapo_wire::{AppliedMode, TurnUsage, UnopenedStates, Wire};
 use serde_json::Value;
@@ -10,6 +10,10 @@ use serde_json::Value;
 /// Something that happened to a request. Nothing in it is secret: no key, program, argument or answer.
 #[derive(Debug)]
 pub(crate) enum Event<'a> {
+    /// The first event of every request. Of the headers, only those that name a trace may be shown.
+    RequestStarted {
+        headers: &'a HeaderMap,
+    },
     RequestRead {
         /// The configured client's name; empty if everybody is let in.
         client: &'a str,
@@ -46,6 +50,8 @@ pub(crate) enum Event<'a> {
     /// The response is there as a whole, or broke off.
     ModelFinished {
         status: StatusCode,
+        /// That the model read, and wrote, if it is known.
+        tokens: Option<(u64, u64)>,
     },
     ProgramStarted,
     /// The program waits for this many calls, which go to the client.
@@ -131,4 +137,16 @@ pub(crate) enum RequestOutcome {
     },
     /// The client disconnected before its response was complete.
     Left,
+}
+
+impl RequestOutcome {
+    /// Its name, the status that the client got, and the kind of error.
+    pub(crate) fn parts(&self) -> (&'static str, Option<StatusCode>, Option<&'static str>) {
+        match self {
+            RequestOutcome::Answer { status } => ("answer", Some(*status), None),
+            RequestOutcome::Calls => ("calls", Some(StatusCode::OK), None),
+            RequestOutcome::Error { status, failure } => ("error", Some(*status), Some(failure)),
+            RequestOutcome::Left => ("left", None, None),
+        }
+    }
 }

@@ -1,6 +1,5 @@
 //! Events as log lines: one at `info` for the end of every request, faults at `error`, the others at `debug`.
 
-use axum::http::StatusCode;
 use dacapo_wire::{AppliedMode, UnopenedReason, UnsealError, Wire};
 
 use super::{Event, EventConsumer, RequestInfo, RequestOutcome};
@@ -44,7 +43,7 @@ impl EventConsumer for Log {
                 tracing::debug!(request_id, outcome = outcome.name(), "program finished");
             }
             // The line of the request has them.
-            Event::TurnUsed { .. } | Event::StatesOpened { .. } => {}
+            Event::RequestStarted { .. } | Event::TurnUsed { .. } | Event::StatesOpened { .. } => {}
             Event::Fault { message } => tracing::error!(request_id, message, "internal fault"),
             Event::StoreFailed { error } => tracing::error!(request_id, %error, "the store failed"),
             Event::StatesUnopened { states } => tracing::warn!(
@@ -62,12 +61,7 @@ impl EventConsumer for Log {
 }
 
 fn log_end(request: &RequestInfo, outcome: &RequestOutcome) {
-    let (name, status, failure) = match outcome {
-        RequestOutcome::Answer { status } => ("answer", Some(*status), None),
-        RequestOutcome::Calls => ("calls", Some(StatusCode::OK), None),
-        RequestOutcome::Error { status, failure } => ("error", Some(*status), Some(*failure)),
-        RequestOutcome::Left => ("left", None, None),
-    };
+    let (name, status, failure) = outcome.parts();
     let summary = request.summary();
     let usage = &summary.usage;
     tracing::info!(

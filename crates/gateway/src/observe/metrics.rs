@@ -218,7 +218,7 @@ impl EventConsumer for MetricsEvents {
             Event::ModelBegan { status } => {
                 observe(&metrics.upstream_first_token_seconds, &[&request.summary().upstream, status.as_str()]);
             }
-            Event::ModelFinished { status } => {
+            Event::ModelFinished { status, .. } => {
                 observe(&metrics.upstream_seconds, &[&request.summary().upstream, status.as_str()]);
             }
             Event::ProgramFinished { outcome } => {

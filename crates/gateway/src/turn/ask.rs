@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use dacapo_wire::{
     ContextTokens, DeltaKind, Intent, ModelResponse, ResponseMeta, SseReader, StreamError, StreamedDeltas,
-    ToolChoiceOverride,
+    ToolChoiceOverride, TurnUsage,
 };
 use futures_util::StreamExt;
 use serde_json::Value;
@@ -33,7 +33,12 @@ impl TurnRunner {
         let response = self.sink.while_waiting(posted).await??;
         let status = response.status;
         let decoded = self.decode(response, choice_override).await;
-        self.observer.emit(&Event::ModelFinished { status });
+        let tokens = decoded.as_ref().ok().and_then(|response| response.usage.as_ref()).map(|usage| {
+            let mut used = TurnUsage::default();
+            used.add(Some(usage));
+            used.tokens(provider)
+        });
+        self.observer.emit(&Event::ModelFinished { status, tokens });
         decoded
     }
 

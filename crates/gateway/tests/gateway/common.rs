@@ -26,6 +26,8 @@ pub(crate) struct Model {
     pub(crate) addressed: Arc<Mutex<Vec<(String, String)>>>,
     /// `anthropic-beta` of every request that has it.
     pub(crate) betas: Arc<Mutex<Vec<String>>>,
+    /// `traceparent` and `tracestate` of every request that has them.
+    traces: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
 
@@ -37,6 +39,8 @@ impl Model {
         let address = Arc::clone(&addressed);
         let betas: Arc<Mutex<Vec<String>>> = Arc::default();
         let beta = Arc::clone(&betas);
+        let traces: Arc<Mutex<Vec<String>>> = Arc::default();
+        let trace = Arc::clone(&traces);
         let router = Router::new()
             .route("/v1/chat/completions", post(async |state, body: Bytes| answer(Wire::Chat, state, &body)))
             .route("/v1/responses", post(async |state, body: Bytes| answer(Wire::Responses, state, &body)))
@@ -48,13 +52,22 @@ impl Model {
                 address.lock().unwrap().push((request.uri().to_string(), key.to_owned()));
                 let said = request.headers().get("anthropic-beta");
                 beta.lock().unwrap().extend(said.map(|value| value.to_str().unwrap().to_owned()));
+                let header = |name| request.headers().get(name).map(|value| value.to_str().unwrap());
+                let said = [header("traceparent"), header("tracestate")];
+                let said: Vec<&str> = said.into_iter().flatten().collect();
+                trace.lock().unwrap().extend((!said.is_empty()).then(|| said.join(" ")));
                 std::future::ready(request)
             }))
             .with_state((script, Arc::clone(&seen)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Model { url, seen, addressed, betas, task }
+        Model { url, seen, addressed, betas, traces, task }
+    }
+
+    /// The traces of the requests since the last time.
+    pub(crate) fn traces(&self) -> Vec<String> {
+        std::mem::take(&mut self.traces.lock().unwrap())
     }
 
     /// What it was asked since the last time.

@@ -19,5 +19,6 @@ mod routes;
 mod scenarios;
 mod service;
 mod silence;
+mod traces;
 mod turns;
 mod wires;
