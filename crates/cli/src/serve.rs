@@ -1,5 +1,7 @@
 //! `dacapo serve`: the gateway.
 
+mod live_view;
+
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,6 +10,7 @@ use anyhow::Context;
 use dacapo_gateway::{Config, Environment, Gateway, GatewayOptions as Settings, LogFormat, UpstreamOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use self::live_view::LiveView;
 use crate::stop::stop_request;
 
 const EXAMPLE: &str = "Examples:
@@ -22,6 +25,7 @@ http://127.0.0.1:8787. The model `demo` needs no key.";
 /// Serve the gateway: Chat Completions, Responses and Messages in code mode
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
+#[expect(clippy::struct_excessive_bools, reason = "they are flags")]
 pub(crate) struct ServeOptions {
     /// Address to listen on [default: 127.0.0.1:8787]
     #[arg(long, value_name = "ADDR")]
@@ -46,6 +50,10 @@ pub(crate) struct ServeOptions {
     /// Record the last conversations, in memory, for the inspector page, and print its address
     #[arg(long)]
     inspect: bool,
+
+    /// Do not show the requests that run below the log, on a terminal
+    #[arg(long)]
+    no_live: bool,
 
     /// Print the configuration that is in force, with secrets hidden, and stop
     #[arg(long)]
@@ -84,15 +92,32 @@ pub(crate) fn serve(options: &ServeOptions) -> anyhow::Result<ExitCode> {
         write!(io::stdout(), "{}", config.to_toml())?;
         return Ok(ExitCode::SUCCESS);
     }
-    start_log(&config);
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(listen(config))?;
+    // Lines of JSON are for machines.
+    let is_wanted = !options.no_live && config.log_format == LogFormat::Text;
+    let live_view = if is_wanted { LiveView::of_stderr() } else { None };
+    start_log(&config, live_view.as_ref());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let served = runtime.block_on(async {
+        let Some(view) = &live_view else { return listen(config).await };
+        let served = tokio::select! {
+            served = listen(config.with_running_requests(view.requests())) => served,
+            () = view.run() => Ok(()),
+        };
+        view.clear();
+        served
+    });
+    served?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Colours are for terminals, and so are texts.
-fn start_log(config: &Config) {
+fn start_log(config: &Config, live_view: Option<&LiveView>) {
     let is_colored = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let log = tracing_subscriber::fmt().with_max_level(config.log).with_writer(io::stderr).with_target(false);
+    let log = tracing_subscriber::fmt().with_max_level(config.log).with_target(false);
+    if let Some(view) = live_view {
+        return log.with_writer(view.clone()).with_ansi(is_colored).init();
+    }
+    let log = log.with_writer(io::stderr);
     match config.log_format {
         LogFormat::Text => log.with_ansi(is_colored).init(),
         LogFormat::Json => log.json().flatten_event(true).with_current_span(false).with_span_list(false).init(),

@@ -12,7 +12,7 @@ use tracing::level_filters::LevelFilter;
 use crate::embeddings::EmbeddingsConfig;
 use crate::http::{self, AllowedOrigins, ApiClient, ApiClients};
 use crate::memory;
-use crate::observe::{RecorderLimits, TraceSettings};
+use crate::observe::{RecorderLimits, RunningRequests, TraceSettings};
 use crate::options::{
     ClientOptions, CodeModeOptions, ConfigError, EmbeddingsOptions, Environment, ErrorTextsOptions, GatewayOptions,
     InspectorOptions, SearchOptions, StepOptions, StoreOptions, TimeoutOptions, ToolsOptions, UpstreamOptions,
@@ -62,6 +62,8 @@ pub struct Config {
     pub(crate) step_endpoint: StepEndpoint,
     /// Set if conversations are recorded.
     pub(crate) recorder: Option<RecorderLimits>,
+    /// Set if somebody shows the requests that run.
+    pub(crate) running: Option<RunningRequests>,
     /// Set if the environment asks for traces.
     pub(crate) traces: Option<TraceSettings>,
     has_demo_model: bool,
@@ -194,6 +196,7 @@ impl GatewayOptions {
                 Some(true) | None => StepEndpoint::Served,
             },
             recorder: self.recorder(listen, &mut errors),
+            running: None,
             traces: TraceSettings::read(environment, &mut errors),
             has_demo_model,
             allow_unauthenticated: self.allow_unauthenticated == Some(true),
@@ -568,6 +571,12 @@ impl Config {
             by_tool.entry(tools.to_owned()).or_default().push(expression.to_owned());
         }
         ErrorTextsOptions::ByTool(by_tool)
+    }
+
+    /// Keeps a list of the requests that run.
+    #[must_use]
+    pub fn with_running_requests(self, running: RunningRequests) -> Config {
+        Config { running: Some(running), ..self }
     }
 
     fn inspector_options(&self) -> InspectorOptions {

@@ -94,6 +94,10 @@ impl Gateway {
             consumers.push(Box::new(RecorderEvents(Arc::clone(recorder))));
         }
         let traces = config.traces.clone().map(TraceExporter::new).transpose()?.map(Arc::new);
+        if let Some(running) = &config.running {
+            // Before the log: a request whose line is written runs no more.
+            consumers.insert(0, Box::new(running.clone()));
+        }
         if let Some(exporter) = &traces {
             consumers.push(Box::new(Traces(Arc::clone(exporter))));
         }

@@ -30,6 +30,7 @@ pub use inspect::{
     Inspection, InspectionSettings, ItemExplanation, ItemKind, ModelCalls, ModelReads, Point, ProgramText,
     ReplayStatus, ReplayVerdict, StopAfter, UnopenedState, inspector_page,
 };
+pub use observe::{RequestStage, RunningRequest, RunningRequests};
 pub use options::{
     ClientOptions, ConfigError, EmbeddingsOptions, Environment, ErrorTextsOptions, GatewayOptions, LoadedOptions,
     UpstreamOptions,

@@ -5,15 +5,18 @@ mod events;
 mod log;
 mod metrics;
 mod recorder;
+mod running;
 mod traces;
 
 pub(crate) use events::{Event, ProgramEnd, ProgramOutcome, RequestOutcome};
 pub(crate) use log::Log;
 pub(crate) use metrics::{Metrics, MetricsEvents, StoreOperation};
 pub(crate) use recorder::{RecordedConversation, Recorder, RecorderEvents, RecorderLimits};
+pub use running::{RequestStage, RunningRequest, RunningRequests};
 pub(crate) use traces::{RequestTrace, TRACEPARENT, TRACESTATE, TraceExporter, TraceSettings, Traces};
 
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +31,8 @@ pub(crate) trait EventConsumer: Debug + Send + Sync {
 /// What identifies a request in all its events.
 #[derive(Debug)]
 pub(crate) struct RequestInfo {
+    /// In the order of arrival. Clients may choose the same id twice.
+    pub number: u64,
     pub id: RequestId,
     /// `None` for routes that no wire has.
     pub wire: Option<Wire>,
@@ -172,7 +177,9 @@ impl OpenRequest {
         route: &'static str,
         headers: &HeaderMap,
     ) -> OpenRequest {
+        static REQUESTS: AtomicU64 = AtomicU64::new(0);
         let request = Arc::new(RequestInfo {
+            number: REQUESTS.fetch_add(1, Ordering::Relaxed),
             id: RequestId::of(headers),
             wire,
             route,
