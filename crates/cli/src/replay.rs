@@ -2,6 +2,7 @@
 
 mod screen;
 
+use std::cell::RefCell;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use dacapo_gateway::{
-    Environment, Explanation, GatewayOptions, Inspection, InspectionSettings, StopAfter, inspector_page,
+    Environment, Explanation, GatewayOptions, Inspection, InspectionSettings, StateLookup, StopAfter, inspector_page,
 };
 use dacapo_replay::{Stepper, Toolboxes, WarmPrograms};
-use dacapo_wire::Wire;
+use dacapo_wire::{RunId, Wire};
 
 use self::screen::ReplayScreen;
 use crate::text_style::TextStyler;
@@ -83,11 +84,24 @@ pub(crate) fn replay(options: &ReplayOptions) -> anyhow::Result<ExitCode> {
     settings.clients.extend(options.clients.iter().cloned());
     let stepper = Stepper::new(WARM)?;
     let start = Instant::now();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let store_failure = RefCell::new(None);
+    let stored: StateLookup<'_> = &|client: &str, states: &[(RunId, u32)]| {
+        let found = settings.store.as_ref().map(|store| runtime.block_on(store.get(client, states)));
+        found
+            .transpose()
+            .unwrap_or_else(|error| {
+                store_failure.replace(Some(error));
+                None
+            })
+            .unwrap_or_else(|| vec![None; states.len()])
+    };
     let inspection = Inspection {
         stepper: &stepper,
         toolboxes: &Toolboxes::default(),
         secrets: &settings.secrets,
         clients: &settings.clients,
+        stored: settings.store.is_some().then_some(stored),
         limits: &settings.limits,
         error_texts: &settings.error_texts,
         defaults: InspectionSettings::defaults(),
@@ -96,6 +110,9 @@ pub(crate) fn replay(options: &ReplayOptions) -> anyhow::Result<ExitCode> {
         should_continue: &|| start.elapsed() < Duration::from_secs(options.timeout),
     };
     let mut explanation = inspection.explain(&text);
+    if let Some(error) = store_failure.take() {
+        return Err(anyhow::Error::new(error).context("states of programs are in the configured store"));
+    }
     if !settings.has_secret && explanation.conversations.iter().any(|found| !found.unopened.is_empty()) {
         writeln!(
             io::stderr(),

@@ -483,7 +483,7 @@ impl GatewayOptions {
         }
     }
 
-    fn store(&self, errors: &mut Vec<String>) -> Option<StoreConfig> {
+    pub(crate) fn store(&self, errors: &mut Vec<String>) -> Option<StoreConfig> {
         let ttl = Duration::from_secs(self.store.ttl_seconds.unwrap_or(STORE_TTL_S).max(1));
         match (self.store.kind.as_deref().unwrap_or("off"), &self.store.url) {
             ("off", _) => None,

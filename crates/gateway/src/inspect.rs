@@ -1,7 +1,8 @@
 //! Explains saved conversations: what is in a request, and what its programs did.
 //!
 //! A request holds everything that its programs depend on, and the step function is pure. So [`Inspection::explain`] runs
-//! each program again, answer by answer, and reports every point on the way. It does no I/O and executes no call.
+//! each program again, answer by answer, and reports every point on the way. It executes no call, and does no I/O but for
+//! what its caller looks up for it: states that ids do not carry, because a store keeps them.
 
 mod block;
 mod context;
@@ -19,9 +20,10 @@ pub use page::inspector_page;
 pub(crate) use page::{CONTENT_SECURITY_POLICY, SERVED_PAGE};
 
 use dacapo_replay::{Limits, ShouldContinue, Stepper, Toolboxes};
-use dacapo_wire::{CodeMode, CodeModeDefaults, ErrorTexts, SealingSecrets, TextTools, Wire};
+use dacapo_wire::{CodeMode, CodeModeDefaults, ErrorTexts, RunId, SealingSecrets, TextTools, Wire};
 
 use crate::options::{ConfigError, GatewayOptions};
+pub use crate::store::StateStore;
 
 /// What is needed to explain conversations.
 #[derive(Clone, Copy)]
@@ -32,6 +34,8 @@ pub struct Inspection<'a> {
     pub secrets: &'a SealingSecrets,
     /// Clients whose ids may be opened; the empty name is that of a gateway without configured clients.
     pub clients: &'a [String],
+    /// Finds states that a store keeps, if there is one.
+    pub stored: Option<StateLookup<'a>>,
     pub limits: &'a Limits,
     /// By which texts failures of tools are known.
     pub error_texts: &'a ErrorTexts,
@@ -42,6 +46,9 @@ pub struct Inspection<'a> {
     pub stop: Option<StopAfter>,
     pub should_continue: ShouldContinue<'a>,
 }
+
+/// The sealed states of a client's programs, by run and round; `None` for those that are not there.
+pub type StateLookup<'a> = &'a dyn Fn(&str, &[(RunId, u32)]) -> Vec<Option<String>>;
 
 impl std::fmt::Debug for Inspection<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -65,6 +72,8 @@ pub struct InspectionSettings {
     pub clients: Vec<String>,
     pub limits: Limits,
     pub error_texts: ErrorTexts,
+    /// Set if the configuration names a store that others can read too.
+    pub store: Option<StateStore>,
 }
 
 impl InspectionSettings {
@@ -73,13 +82,16 @@ impl InspectionSettings {
         let mut errors = Vec::new();
         let limits = options.limits(&mut errors);
         let error_texts = options.error_texts(&mut errors);
+        let store = options.store(&mut errors);
         if !errors.is_empty() {
             return Err(ConfigError(errors));
         }
         let old = options.secrets_old.iter().map(String::as_str);
         let names = options.clients.iter().map(|client| client.name.clone());
+        let secrets = SealingSecrets::new(options.secret.as_deref().unwrap_or_default(), old);
         Ok(InspectionSettings {
-            secrets: SealingSecrets::new(options.secret.as_deref().unwrap_or_default(), old),
+            store: store.and_then(|config| StateStore::new(&config, secrets.clone())),
+            secrets,
             has_secret: options.secret.is_some() || !options.secrets_old.is_empty(),
             clients: std::iter::once(String::new()).chain(names).collect(),
             limits,

@@ -28,7 +28,7 @@ pub use http::{StopRequest, key_sha256, random_hex, serve};
 pub use inspect::{
     AnsweredWith, Attempt, BlockExplanation, CallExplanation, ContextTokens, ConversationExplanation, Explanation,
     Inspection, InspectionSettings, ItemExplanation, ItemKind, ModelCalls, ModelReads, Point, ProgramText,
-    ReplayStatus, ReplayVerdict, StopAfter, UnopenedState, inspector_page,
+    ReplayStatus, ReplayVerdict, StateLookup, StateStore, StopAfter, UnopenedState, inspector_page,
 };
 pub use observe::{RequestStage, RunningRequest, RunningRequests};
 pub use options::{

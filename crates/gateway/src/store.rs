@@ -101,6 +101,24 @@ impl Store {
     }
 }
 
+/// The store of a gateway, as others read it.
+#[derive(Debug)]
+pub struct StateStore(Store);
+
+impl StateStore {
+    /// `None` if the store is in the memory of the gateway's process.
+    pub(crate) fn new(config: &StoreConfig, secrets: SealingSecrets) -> Option<StateStore> {
+        let metrics = Arc::new(Metrics::new().ok()?);
+        matches!(config, StoreConfig::Redis { .. }).then(|| StateStore(Store::new(config, secrets, metrics)))
+    }
+
+    /// The sealed states of a client's programs, by run and round; `None` for those that are not there. Reading a state
+    /// renews its time to live.
+    pub async fn get(&self, client: &str, states: &[(RunId, u32)]) -> Result<Vec<Option<String>>, StoreError> {
+        self.0.get(client, states).await
+    }
+}
+
 fn state_key(tenant: &str, run: RunId, round: u32) -> StoreKey {
     StoreKey::new(tenant, &format!("{run}:{round}"))
 }

@@ -6,8 +6,9 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderValue, Request, Response, StatusCode, header};
 use bytes::Bytes;
-use dacapo_wire::ClientSide;
+use dacapo_wire::{ClientSide, RunId};
 use serde::Serialize;
+use tokio::runtime::Handle;
 
 use super::errors::TurnError;
 use super::exit::{self, Exit};
@@ -15,7 +16,7 @@ use super::request::bad_request;
 use super::{GatewayServer, json_size};
 use crate::config::StepEndpoint;
 use crate::gateway::Gateway;
-use crate::inspect::{CONTENT_SECURITY_POLICY, Inspection, SERVED_PAGE};
+use crate::inspect::{CONTENT_SECURITY_POLICY, Inspection, SERVED_PAGE, StateLookup};
 
 pub(super) async fn page() -> Response<Body> {
     let mut response = Response::new(Body::from(SERVED_PAGE.as_str()));
@@ -75,7 +76,18 @@ impl GatewayServer {
         }
         let _turn = self.take_turn(client)?;
         let tenant = Arc::clone(client);
+        let runtime = Handle::current();
         let done = self.gateway.run_programs(client, move |gateway: &Gateway, should_continue| {
+            let stored: StateLookup<'_> = &|tenant: &str, states: &[(RunId, u32)]| {
+                let nothing = || vec![None; states.len()];
+                let found = gateway.store.as_ref().map(|store| runtime.block_on(store.get(tenant, states)));
+                found.map_or_else(nothing, |found| {
+                    found.unwrap_or_else(|error| {
+                        tracing::warn!(%error, "the store failed, so that the inspector shows less");
+                        nothing()
+                    })
+                })
+            };
             json_size::check_values(&body, gateway.config.body_values_max)?;
             let text =
                 std::str::from_utf8(&body).map_err(|error| bad_request("body", format!("is not UTF-8: {error}")))?;
@@ -84,6 +96,7 @@ impl GatewayServer {
                 toolboxes: &gateway.toolboxes,
                 secrets: &gateway.config.secrets,
                 clients: &[tenant.to_string()],
+                stored: gateway.store.is_some().then_some(stored),
                 limits: &gateway.config.limits,
                 error_texts: &gateway.config.error_texts,
                 defaults: gateway.defaults(""),

@@ -65,7 +65,7 @@ impl Inspection<'_> {
             wire: Some(wire.name()),
             model,
             notes,
-            unopened: unopened.iter().map(|(id, reason)| unopened_state(id, *reason)).collect(),
+            unopened: unopened.iter().map(|(id, reason)| self.unopened_state(id, *reason)).collect(),
             history,
             request,
             ..Default::default()
@@ -86,18 +86,20 @@ impl Inspection<'_> {
         let provider = ProviderSide::of(client.wire()).ok_or("no model is asked on this wire")?;
         let read_for = |tenant: &str, body: Map<String, Value>| {
             let (sealer, unopened) = (self.secrets.sealer(tenant), UnopenedStates::default());
+            let body = Value::Object(body);
+            let stored = self.stored_states(tenant, client, &body);
             let reader = RequestReader {
                 provider,
                 header: None,
                 defaults: self.defaults,
                 callers: CallerRules::default(),
                 sealer: &sealer,
-                stored: &StoredStates::default(),
+                stored: &stored,
                 unopened: &unopened,
                 toolboxes: self.toolboxes,
                 tenant,
             };
-            let mut parsed = reader.read(client, Value::Object(body)).map_err(|error| error.to_string())?.parsed;
+            let mut parsed = reader.read(client, body).map_err(|error| error.to_string())?.parsed;
             if let ParsedRequest::Turn(turn) = &mut parsed {
                 self.error_texts.apply(turn);
             }
@@ -126,6 +128,32 @@ impl Inspection<'_> {
             }
         }
         best.ok_or_else(|| "no client was named".to_owned())
+    }
+
+    fn unopened_state(&self, id: &str, reason: UnopenedReason) -> UnopenedState {
+        const CHARS_MAX: usize = 24;
+        let shown: String = id.chars().take(CHARS_MAX).collect();
+        let count = id.chars().count();
+        UnopenedState {
+            id: if count > CHARS_MAX { format!("{shown}… ({count} characters)") } else { shown },
+            reason: match reason {
+                UnopenedReason::Sealed(error) => error.to_string(),
+                _ if self.stored.is_some() => "its state is not in the gateway's store, or no longer".to_owned(),
+                _ => "its state is kept in the gateway's store, which is not read here".to_owned(),
+            },
+        }
+    }
+
+    fn stored_states(&self, tenant: &str, client: ClientSide, body: &Value) -> StoredStates {
+        let mut stored = StoredStates::default();
+        let referred_to = StoredStates::referred_to(client, body);
+        let Some(find) = self.stored.filter(|_| !referred_to.is_empty()) else { return stored };
+        for ((run, round), sealed) in referred_to.iter().zip(find(tenant, &referred_to)) {
+            if let Some(sealed) = sealed {
+                stored.insert(*run, *round, sealed);
+            }
+        }
+        stored
     }
 
     fn turn(&self, turn: &Turn, explained: ConversationExplanation) -> ConversationExplanation {
@@ -315,19 +343,6 @@ pub(super) fn tools(toolbox: &Toolbox) -> Vec<Value> {
         json
     };
     toolbox.catalog().tools().iter().map(tool).collect()
-}
-
-fn unopened_state(id: &str, reason: UnopenedReason) -> UnopenedState {
-    const CHARS_MAX: usize = 24;
-    let shown: String = id.chars().take(CHARS_MAX).collect();
-    let count = id.chars().count();
-    UnopenedState {
-        id: if count > CHARS_MAX { format!("{shown}… ({count} characters)") } else { shown },
-        reason: match reason {
-            UnopenedReason::Sealed(error) => error.to_string(),
-            _ => "its state is kept in the gateway's store, which is not read here".to_owned(),
-        },
-    }
 }
 
 #[cfg(test)]

@@ -48,6 +48,33 @@ fn client_with(name: &str, keys: &[&str], requests_per_minute: Option<u32>) -> d
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_inspector_finds_states_that_the_store_keeps() {
+    let model = Model::start(SCRIPT).await;
+    let mut options = options(&model);
+    options.store.kind = Some("memory".to_owned());
+    let gateway = RunningGateway::start(options).await;
+    let mut request = ask("calls");
+    let message = post_json(&gateway.url, &request).await.json()["choices"][0]["message"].clone();
+    let id = message["tool_calls"][0]["id"].clone();
+    assert!(id.as_str().unwrap().len() <= 40, "{id}");
+    let messages = request["messages"].as_array_mut().unwrap();
+    messages.extend([message, json!({"role": "tool", "tool_call_id": id, "content": "found"})]);
+    let inspector = gateway.url.replace("/v1", "/inspect/explain");
+
+    let explained = post_to(&inspector, &request).await.json();
+
+    assert_eq!(explained["exact"], true, "{explained}");
+    assert_eq!(explained["conversations"][0]["blocks"][0]["calls"][0]["ok"], "found", "{explained}");
+    // Another replica has a memory of its own, and says so.
+    let mut options = crate::common::options(&model);
+    options.store.kind = Some("memory".to_owned());
+    let other = RunningGateway::start(options).await;
+    let explained = post_to(&other.url.replace("/v1", "/inspect/explain"), &request).await.json();
+    let reason = &explained["conversations"][0]["unopened"][0]["reason"];
+    assert_eq!(reason, "its state is not in the gateway's store, or no longer", "{explained}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn only_clients_with_a_key_are_served_each_bound_to_its_own_conversations() {
     let model = Model::start(SCRIPT).await;
     let mut options = options(&model);
