@@ -58,6 +58,7 @@ fn read(client: ClientSide, provider: ProviderSide, body: &[u8], header: Option<
     let unopened = UnopenedStates::default();
     let reader = RequestReader {
         tenant: "",
+        servers: None,
         provider,
         callers: dacapo_wire::CallerRules::default(),
         header,
@@ -152,6 +153,7 @@ fn ids(code: &str, round: u32) -> Vec<String> {
         model_messages: vec![ModelMessage { calls: vec![call], ..ModelMessage::default() }],
         at: 0,
         code: code.to_owned(),
+        earlier_answers: Vec::new(),
     };
     let asked = |call| CallRef { call: CallIndex(call), args: ArgsDigest([0; 4]) };
     SEALER.seal(&state, &RoundHeader::new(round, [0; 8]), &[asked(round * 2), asked(round * 2 + 1)])

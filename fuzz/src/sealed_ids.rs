@@ -144,6 +144,7 @@ fn state(input: &mut Unstructured<'_>) -> Result<RunState> {
         model_messages,
         at,
         code,
+        earlier_answers: Vec::new(),
     })
 }
 

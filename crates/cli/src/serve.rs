@@ -5,12 +5,19 @@ mod live_view;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
-use dacapo_gateway::{Config, Environment, Gateway, GatewayOptions as Settings, LogFormat, UpstreamOptions};
+use dacapo_gateway::{
+    Config, ConfigError, Environment, Gateway, GatewayOptions as Settings, LogFormat, UpstreamOptions,
+};
+use dacapo_mcp::Fleet;
+use dacapo_runner::ToolServers;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use self::live_view::LiveView;
+use crate::servers::{CacheOptions, ConfiguredServers};
 use crate::stop::stop_request;
 
 const EXAMPLE: &str = "Examples:
@@ -81,26 +88,32 @@ pub(crate) fn serve(options: &ServeOptions) -> anyhow::Result<ExitCode> {
     }
     let config = match config {
         Ok(config) => config,
-        Err(error) => {
-            for line in error.to_string().lines() {
-                writeln!(io::stderr(), "dacapo: {line}")?;
-            }
-            return Ok(ExitCode::from(2));
-        }
+        Err(error) => return wrong_configuration(&error),
     };
     if options.print_config {
         write!(io::stdout(), "{}", config.to_toml())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let servers = match &config.mcp_servers {
+        Some(file) => {
+            let servers = ConfiguredServers::read(file, &CacheOptions { no_cache: false })?;
+            let names: Vec<String> = servers.file.servers.iter().map(|server| server.name.clone()).collect();
+            if let Err(error) = config.check_servers(&names) {
+                return wrong_configuration(&error);
+            }
+            Some(servers)
+        }
+        None => None,
+    };
     // Lines of JSON are for machines.
     let is_wanted = !options.no_live && config.log_format == LogFormat::Text;
     let live_view = if is_wanted { LiveView::of_stderr() } else { None };
     start_log(&config, live_view.as_ref());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(async {
-        let Some(view) = &live_view else { return listen(config).await };
+        let Some(view) = &live_view else { return listen(config, servers).await };
         let served = tokio::select! {
-            served = listen(config.with_running_requests(view.requests())) => served,
+            served = listen(config.with_running_requests(view.requests()), servers) => served,
             () = view.run() => Ok(()),
         };
         view.clear();
@@ -108,6 +121,13 @@ pub(crate) fn serve(options: &ServeOptions) -> anyhow::Result<ExitCode> {
     });
     served?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn wrong_configuration(error: &ConfigError) -> anyhow::Result<ExitCode> {
+    for line in error.to_string().lines() {
+        writeln!(io::stderr(), "dacapo: {line}")?;
+    }
+    Ok(ExitCode::from(2))
 }
 
 /// Colours are for terminals, and so are texts.
@@ -150,10 +170,7 @@ pub(crate) fn upstream_options(
 }
 
 /// What is in force, and what else is to be said about it.
-fn configuration(
-    options: &ServeOptions,
-    environment: &Environment,
-) -> (Result<Config, dacapo_gateway::ConfigError>, Option<String>) {
+fn configuration(options: &ServeOptions, environment: &Environment) -> (Result<Config, ConfigError>, Option<String>) {
     let by_environment = || std::env::var_os("DACAPO_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
     let named = options.config.clone().or_else(by_environment);
     let here = PathBuf::from("dacapo.toml");
@@ -174,7 +191,10 @@ fn configuration(
     (loaded.resolve(environment), notice)
 }
 
-async fn listen(config: Config) -> anyhow::Result<()> {
+/// For MCP servers to start, before the first request is taken. The tools of one that takes longer come later.
+const SERVERS_START: Duration = Duration::from_secs(10);
+
+async fn listen(config: Config, servers: Option<ConfiguredServers>) -> anyhow::Result<()> {
     let listener = tokio::net::TcpListener::bind(config.listen).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", config.listen))?;
     if config.secret_is_random {
@@ -186,13 +206,26 @@ async fn listen(config: Config) -> anyhow::Result<()> {
     // Whoever reads that we listen may send a signal.
     let stop = stop_request()?;
     let address = listener.local_addr()?;
-    let gateway = Gateway::new(config)?;
+    let mut gateway = Gateway::new(config)?;
+    let mut fleet = None;
+    if let Some(ConfiguredServers { settings, file }) = servers {
+        let started = Arc::new(Fleet::start(file, settings.fleet));
+        started.listed(SERVERS_START).await;
+        for missing in started.unavailable() {
+            writeln!(io::stderr(), "dacapo: the tools of {missing} are not available yet")?;
+        }
+        gateway = gateway.with_servers(Arc::clone(&started) as Arc<dyn ToolServers>, settings.policy);
+        fleet = Some(started);
+    }
     if let Some(token) = gateway.inspector_token() {
         writeln!(io::stderr(), "dacapo records conversations; see them at http://{address}/#token={token}")?;
     }
     writeln!(io::stderr(), "dacapo listens on http://{address}/v1")?;
-    dacapo_gateway::serve(gateway, listener, stop).await?;
-    Ok(())
+    let served = dacapo_gateway::serve(gateway, listener, stop).await;
+    if let Some(fleet) = fleet {
+        fleet.shutdown().await;
+    }
+    Ok(served?)
 }
 
 /// Every connection takes a file descriptor. The usual soft limit of 1,024 is there for programs that use `select`, and

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use dacapo_replay::{Effect, EffectRules, Limit, Limits, WarmPrograms};
@@ -15,8 +16,8 @@ use crate::memory;
 use crate::observe::{RecorderLimits, RunningRequests, TraceSettings};
 use crate::options::{
     ClientOptions, CodeModeOptions, ConfigError, EmbeddingsOptions, Environment, ErrorTextsOptions, GatewayOptions,
-    InspectorOptions, SearchOptions, StepOptions, StoreOptions, TimeoutOptions, ToolsOptions, UpstreamOptions,
-    WarmOptions,
+    InspectorOptions, McpOptions, SearchOptions, StepOptions, StoreOptions, TimeoutOptions, ToolsOptions,
+    UpstreamOptions, WarmOptions,
 };
 use crate::store::StoreConfig;
 use crate::upstream::{Secret, Upstream, UpstreamKind, UpstreamSource};
@@ -36,6 +37,10 @@ pub struct Config {
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) code_mode: CodeModeConfig,
     pub(crate) store: Option<StoreConfig>,
+    /// How long the repetition of a request gets the response of the first.
+    pub(crate) turn_ttl: Duration,
+    /// The file of the MCP servers whose tools clients get.
+    pub mcp_servers: Option<PathBuf>,
     pub(crate) embeddings: Option<EmbeddingsConfig>,
     pub(crate) limits: Limits,
     pub(crate) effects: EffectRules,
@@ -105,9 +110,6 @@ const BODIES_BYTES_MAX: usize = 256 << 20;
 const TURNS_MAX: usize = 1_024;
 const SECRET_BYTES_MIN: usize = 16;
 const HIDDEN: &str = "(hidden)";
-/// Conversations rest for a night in the middle of a program, not for a week.
-const STORE_TTL_S: u64 = 86_400;
-const STORE_BYTES_MAX: usize = 256 << 20;
 /// Conversations that the inspector keeps by default.
 const CONVERSATIONS_MAX: usize = 100;
 const RECORDED_BYTES_MAX: usize = 64 << 20;
@@ -168,6 +170,8 @@ impl GatewayOptions {
             clients,
             code_mode: self.code_mode(&mut errors),
             store: self.store(&mut errors),
+            turn_ttl: seconds("store.turn_ttl_seconds", self.store.turn_ttl_seconds, 300, &mut errors),
+            mcp_servers: self.mcp_servers(&mut errors),
             limits: self.limits(&mut errors),
             effects: self.effects(&mut errors),
             error_texts: self.error_texts(&mut errors),
@@ -298,7 +302,9 @@ impl GatewayOptions {
                 errors.push(format!("client[{at}].key_sha256: is missing; `dacapo key` prints it"));
             }
             match ApiClient::new(&client.name, &client.key_sha256, client.requests_per_minute) {
-                Some(client) => {
+                Some(mut known) => {
+                    known.servers.clone_from(&client.servers);
+                    let client = known;
                     for known in clients.iter().filter(|known| known.shares_a_key(&client)) {
                         errors.push(format!(
                             "client[{at}].key_sha256: `{}` has the same key, so it is not known whose requests they are",
@@ -484,11 +490,18 @@ impl GatewayOptions {
     }
 
     pub(crate) fn store(&self, errors: &mut Vec<String>) -> Option<StoreConfig> {
-        let ttl = Duration::from_secs(self.store.ttl_seconds.unwrap_or(STORE_TTL_S).max(1));
+        let ttl = self.store.ttl_seconds.map_or(StoreConfig::TTL, |seconds| Duration::from_secs(seconds.max(1)));
         match (self.store.kind.as_deref().unwrap_or("off"), &self.store.url) {
             ("off", _) => None,
             ("memory", _) => {
-                Some(StoreConfig::Memory { bytes_max: self.store.bytes_max.unwrap_or(STORE_BYTES_MAX), ttl })
+                Some(StoreConfig::Memory { bytes_max: self.store.bytes_max.unwrap_or(StoreConfig::BYTES_MAX), ttl })
+            }
+            ("file", _) => {
+                let path = self.store.path.as_ref().map(PathBuf::from);
+                if path.is_none() {
+                    errors.push("store.path: is missing; write it like /var/lib/dacapo/store.redb".to_owned());
+                }
+                path.map(|path| StoreConfig::File { path, ttl })
             }
             ("redis", Some(url)) => {
                 let client = redis::Client::open(url.as_str()).ok();
@@ -502,10 +515,23 @@ impl GatewayOptions {
                 None
             }
             (kind, _) => {
-                errors.push(format!("store.kind: `{kind}` is not known; use off, memory or redis"));
+                errors.push(format!("store.kind: `{kind}` is not known; use off, memory, file or redis"));
                 None
             }
         }
+    }
+
+    fn mcp_servers(&self, errors: &mut Vec<String>) -> Option<PathBuf> {
+        let file = self.mcp.servers.as_ref().map(PathBuf::from);
+        if let Some(missing) = file.as_ref().filter(|file| !file.is_file()) {
+            errors.push(format!("mcp.servers: there is no file {}", missing.display()));
+        }
+        for (at, client) in self.clients.iter().enumerate() {
+            if file.is_none() && client.servers.is_some() {
+                errors.push(format!("client[{at}].servers: there are none; name their file in mcp.servers"));
+            }
+        }
+        file
     }
 
     fn effects(&self, errors: &mut Vec<String>) -> EffectRules {
@@ -579,6 +605,25 @@ impl Config {
         Config { running: Some(running), ..self }
     }
 
+    /// What is wrong with the servers that clients may use, of those that there are.
+    pub fn check_servers(&self, names: &[String]) -> Result<(), ConfigError> {
+        let mut errors = Vec::new();
+        for (at, client) in self.clients.list().enumerate() {
+            for unknown in client.servers.iter().flatten().filter(|server| !names.contains(server)) {
+                errors.push(format!(
+                    "client[{at}].servers: there is no server `{unknown}`; there are {}",
+                    names.join(", ")
+                ));
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(ConfigError(errors)) }
+    }
+
+    /// The servers that a client may use; `None` for all.
+    pub(crate) fn servers_of(&self, client: &str) -> Option<&[String]> {
+        self.clients.list().find(|known| known.name == client)?.servers.as_deref()
+    }
+
     fn inspector_options(&self) -> InspectorOptions {
         InspectorOptions {
             enabled: Some(self.recorder.is_some()),
@@ -589,21 +634,28 @@ impl Config {
     }
 
     fn store_options(&self) -> StoreOptions {
-        match &self.store {
+        let options = match &self.store {
             None => StoreOptions { kind: Some("off".to_owned()), ..StoreOptions::default() },
             Some(StoreConfig::Memory { bytes_max, ttl }) => StoreOptions {
                 kind: Some("memory".to_owned()),
-                url: None,
                 ttl_seconds: Some(ttl.as_secs()),
                 bytes_max: Some(*bytes_max),
+                ..StoreOptions::default()
+            },
+            Some(StoreConfig::File { path, ttl }) => StoreOptions {
+                kind: Some("file".to_owned()),
+                path: Some(path.display().to_string()),
+                ttl_seconds: Some(ttl.as_secs()),
+                ..StoreOptions::default()
             },
             Some(StoreConfig::Redis { ttl, .. }) => StoreOptions {
                 kind: Some("redis".to_owned()),
                 url: Some(HIDDEN.to_owned()),
                 ttl_seconds: Some(ttl.as_secs()),
-                bytes_max: None,
+                ..StoreOptions::default()
             },
-        }
+        };
+        StoreOptions { turn_ttl_seconds: Some(self.turn_ttl.as_secs()), ..options }
     }
 
     /// What is in force, as a file would say it, with the secrets hidden.
@@ -667,6 +719,7 @@ impl Config {
                 }),
             },
             store: self.store_options(),
+            mcp: McpOptions { servers: self.mcp_servers.as_ref().map(|file| file.display().to_string()) },
             tools: ToolsOptions {
                 effects: self
                     .effects
@@ -683,6 +736,7 @@ impl Config {
                     name: client.name.clone(),
                     key_sha256: client.keys().map(|_| HIDDEN.to_owned()).collect(),
                     requests_per_minute: client.requests_per_minute,
+                    servers: client.servers.clone(),
                 })
                 .collect(),
             upstreams: self

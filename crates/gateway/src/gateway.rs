@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
 use dacapo_replay::{SandboxError, ShouldContinue, Stepper, Toolboxes, matches_pattern};
+use dacapo_runner::{Policy, ToolServers};
 use dacapo_wire::{CallerRules, CodeModeDefaults, TextTools, ToolLists, ToolMedia};
 
 use crate::config::Config;
@@ -15,7 +16,8 @@ use crate::memory::{MemoryBudget, MemoryVerdict};
 use crate::observe::{EventConsumer, Log, Metrics, MetricsEvents, Recorder, RecorderEvents, TraceExporter, Traces};
 use crate::quota::SharedQuota;
 use crate::step_slots::{StepSlots, Tenancy};
-use crate::store::Store;
+use crate::store::{FileStoreError, Store, StoreConfig};
+use crate::tool_servers::DeployedServers;
 use crate::upstream::Upstreams;
 
 /// A running gateway.
@@ -29,7 +31,11 @@ pub struct Gateway {
     /// A second opinion for searches, if one is configured.
     pub(crate) embeddings: Option<Embeddings>,
     /// For clients that clip ids.
-    pub(crate) store: Option<Store>,
+    pub(crate) store: Option<Arc<Store>>,
+    /// For answers to calls that are executed here: the same store, or one in memory.
+    pub(crate) answer_store: Option<Arc<Store>>,
+    /// MCP servers of the deployment.
+    pub(crate) servers: Option<DeployedServers>,
     /// Programs that run at the same moment.
     pub(crate) steps: Arc<StepSlots>,
     /// Turns that run at the same moment.
@@ -64,6 +70,8 @@ pub enum StartError {
     NoCaCertificates { upstream: String, source: reqwest::Error },
     #[error("the metrics cannot be made")]
     Metrics(#[from] prometheus::Error),
+    #[error(transparent)]
+    Store(#[from] FileStoreError),
     #[error("cannot listen: {0}")]
     Listen(#[from] std::io::Error),
 }
@@ -102,6 +110,8 @@ impl Gateway {
             consumers.push(Box::new(Traces(Arc::clone(exporter))));
         }
         let upstreams = Upstreams::new(config.upstreams.clone(), config.connect_timeout, config.idle_timeout)?;
+        let new_store = |store: &StoreConfig| Store::new(store, config.secrets.clone(), Arc::clone(&metrics));
+        let store = config.store.as_ref().map(new_store).transpose()?.map(Arc::new);
         let embeddings = config.embeddings.clone().map(|config| Embeddings::new(config, upstreams.client().clone()));
         Ok(Gateway {
             stepper,
@@ -109,7 +119,9 @@ impl Gateway {
             tool_lists: Arc::default(),
             upstreams,
             embeddings,
-            store: config.store.as_ref().map(|store| Store::new(store, config.secrets.clone(), Arc::clone(&metrics))),
+            store,
+            answer_store: None,
+            servers: None,
             steps: StepSlots::new(steps, tenancy),
             turns: SharedQuota::new(turns_max, per_client_max),
             bodies: SharedQuota::new(turns_max * BODIES_PER_TURN, per_client_max * BODIES_PER_TURN),
@@ -121,6 +133,24 @@ impl Gateway {
             traces,
             config,
         })
+    }
+
+    /// Offers the tools of these servers to clients, beside their own. The gateway executes their calls, as far as the
+    /// policy allows them.
+    #[must_use]
+    pub fn with_servers(mut self, servers: Arc<dyn ToolServers>, policy: Policy) -> Gateway {
+        let in_memory = || {
+            tracing::warn!(
+                "answers of MCP tools are kept in memory, for this process alone: several replicas, or a restart in the \
+                 middle of a program, need a [store]"
+            );
+            let memory = StoreConfig::memory();
+            let store = Store::new(&memory, self.config.secrets.clone(), Arc::clone(&self.metrics));
+            store.map(Arc::new).ok()
+        };
+        self.answer_store = self.store.clone().or_else(in_memory);
+        self.servers = Some(DeployedServers::new(servers, policy));
+        self
     }
 
     /// A token that lets one browser see recorded conversations: the inspector page takes it as `/#token=…`.

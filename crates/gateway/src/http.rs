@@ -48,8 +48,9 @@ use self::exit::{Exit, StreamingTurn, TurnTask};
 use self::request::{ClientRequest, bad_request};
 use crate::config::StepEndpoint;
 use crate::gateway::{Gateway, StartError};
-use crate::observe::{Observer, OpenRequest};
+use crate::observe::{Event, Observer, OpenRequest};
 use crate::quota::{QuotaShare, SpentBy};
+use crate::store::turn_records::{EarlierTurn, RecordedResponse};
 use crate::turn::{EventStream, Tenant, TurnRunner};
 use crate::upstream::{Endpoint, RequestContext};
 
@@ -63,6 +64,9 @@ pub(crate) struct GatewayServer {
     pub gateway: Arc<Gateway>,
     is_stopping: Arc<AtomicBool>,
 }
+
+const INTERRUPTED: &str = "an earlier attempt of this same request was cut off after it had called functions with effects, and it is not \
+known which of them took effect; look before you ask for the same again, in other words";
 
 /// How a gateway is asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -271,18 +275,65 @@ impl GatewayServer {
                 let response = deadline.limit(upstreams.post(upstream, &endpoint, &context, body, &observer)).await?;
                 Exit::pass_through(response, permit, deadline).await
             }
-            ParsedRequest::Turn(turn) if turn.prefs.delivery == Delivery::Streamed => {
-                self.stream(*turn, context, tenant, permit, deadline, observer).await
-            }
             ParsedRequest::Turn(turn) => {
-                let dropped = headers::dropped_params(&turn, &observer);
-                let gateway = Arc::clone(&self.gateway);
-                let runner = TurnRunner::new(gateway, *turn, context, tenant, None, deadline, observer);
-                let done = runner.run().await?;
-                drop(permit);
-                Ok(Exit::Turn { done: Box::new(done), headers: dropped })
+                if let Some(earlier) = self.earlier_turn(&tenant, deadline, &observer).await? {
+                    return Ok(Exit::Recorded(earlier));
+                }
+                Box::pin(self.turn(*turn, context, tenant, permit, deadline, observer)).await
             }
         }
+    }
+
+    /// What came of an earlier turn of the same request that has sent calls with effects.
+    async fn earlier_turn(
+        &self,
+        tenant: &Tenant,
+        deadline: TurnDeadline,
+        observer: &Observer,
+    ) -> Result<Option<RecordedResponse>, TurnError> {
+        let Some(record) = &tenant.record else { return Ok(None) };
+        let earlier = deadline.limit(async { Ok(record.earlier().await) }).await?;
+        match earlier {
+            Ok(EarlierTurn::None) => Ok(None),
+            Ok(EarlierTurn::Ended(response)) => Ok(Some(response)),
+            Ok(EarlierTurn::Interrupted) => {
+                Err(TurnError::refused(StatusCode::FAILED_DEPENDENCY, "interrupted_error", INTERRUPTED))
+            }
+            // Without a store nothing with effects is sent.
+            Err(error) => {
+                observer.emit(&Event::StoreFailed { error: &error });
+                Ok(None)
+            }
+        }
+    }
+
+    async fn turn(
+        &self,
+        turn: Turn,
+        context: RequestContext,
+        tenant: Tenant,
+        permit: QuotaShare,
+        deadline: TurnDeadline,
+        observer: Observer,
+    ) -> Result<Exit, TurnError> {
+        if turn.prefs.delivery == Delivery::Streamed {
+            return self.stream(turn, context, tenant, permit, deadline, observer).await;
+        }
+        let headers = headers::dropped_params(&turn, &observer);
+        let (gateway, record) = (Arc::clone(&self.gateway), tenant.record.clone());
+        let runner = TurnRunner::new(gateway, turn, context, tenant, None, deadline, observer);
+        let run = async move {
+            let done = runner.run().await;
+            drop(permit);
+            done
+        };
+        let done = if record.is_none() {
+            run.await?
+        } else {
+            let mut task = TurnTask { handle: tokio::spawn(run), record };
+            (&mut task.handle).await.map_err(|error| TurnError::Internal(error.to_string()))??
+        };
+        Ok(Exit::Turn { done: Box::new(done), headers })
     }
 
     /// How many tokens the model would read.
@@ -340,15 +391,16 @@ impl GatewayServer {
         let upstream_headers = Arc::new(OnceLock::new());
         let stream = EventStream { pieces, headers: Arc::clone(&upstream_headers) };
         let mut response_headers = headers::dropped_params(&turn, &observer);
-        let gateway = Arc::clone(&self.gateway);
+        let (gateway, record) = (Arc::clone(&self.gateway), tenant.record.clone());
         let runner = TurnRunner::new(gateway, turn, context, tenant, Some(stream), deadline, observer);
-        let mut task = TurnTask(tokio::spawn(async move {
+        let handle = tokio::spawn(async move {
             let done = runner.run().await;
             drop(permit);
             done
-        }));
+        });
+        let mut task = TurnTask { handle, record };
         let Some(first) = receiver.recv().await else {
-            return Err(match (&mut task.0).await {
+            return Err(match (&mut task.handle).await {
                 Ok(Err(error)) => error,
                 Ok(Ok(_)) => TurnError::bug("a stream ended without an event"),
                 Err(error) => TurnError::Internal(error.to_string()),

@@ -18,6 +18,7 @@ mod options;
 mod quota;
 mod step_slots;
 mod store;
+mod tool_servers;
 mod turn;
 mod upstream;
 
@@ -33,5 +34,6 @@ pub use inspect::{
 pub use observe::{RequestStage, RunningRequest, RunningRequests};
 pub use options::{
     ClientOptions, ConfigError, EmbeddingsOptions, Environment, ErrorTextsOptions, GatewayOptions, LoadedOptions,
-    UpstreamOptions,
+    McpOptions, UpstreamOptions,
 };
+pub use store::FileStoreError;

@@ -50,6 +50,7 @@ pub struct GatewayOptions {
     pub warm: WarmOptions,
     pub timeouts: TimeoutOptions,
     pub store: StoreOptions,
+    pub mcp: McpOptions,
     pub step: StepOptions,
     pub inspector: InspectorOptions,
     pub search: SearchOptions,
@@ -161,11 +162,23 @@ impl Default for ErrorTextsOptions {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoreOptions {
-    /// `off`, `memory` or `redis`.
+    /// `off`, `memory`, `file` or `redis`.
     pub kind: Option<String>,
     pub url: Option<String>,
+    /// Of the file.
+    pub path: Option<String>,
+    /// How long a request that called tools with effects is known, so that its repetition gets the same response.
+    pub turn_ttl_seconds: Option<u64>,
     pub ttl_seconds: Option<u64>,
     pub bytes_max: Option<usize>,
+}
+
+/// MCP servers whose tools clients get beside their own.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct McpOptions {
+    /// Their file, as for `dacapo mcp`.
+    pub servers: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -176,6 +189,8 @@ pub struct ClientOptions {
     #[serde(deserialize_with = "one_or_more")]
     pub key_sha256: Vec<String>,
     pub requests_per_minute: Option<u32>,
+    /// MCP servers that it may use, by name; all if absent.
+    pub servers: Option<Vec<String>>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 //! ids, and responses, for clients that refer to them by id. All of it is sealed: who has the store can neither read nor
 //! change it, nor move it to another name or tenant, but can only make it disappear.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,10 +12,18 @@ use redis::AsyncCommands;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use tokio::sync::OnceCell;
 
+use self::file_store::FileStore;
 use crate::observe::{Metrics, StoreOperation};
 
+pub(crate) mod call_records;
+mod file_store;
+mod live_record;
+pub(crate) mod owned_answers;
 pub(crate) mod stored_answers;
 pub(crate) mod stored_responses;
+pub(crate) mod turn_records;
+
+pub use file_store::FileStoreError;
 
 /// A store of texts, by tenant and name.
 #[derive(Debug)]
@@ -29,19 +38,37 @@ pub(crate) struct Store {
 pub(crate) enum StoreConfig {
     /// In this process: for a single replica.
     Memory { bytes_max: usize, ttl: Duration },
+    /// In a file: for a single replica, and after a restart.
+    File { path: PathBuf, ttl: Duration },
     /// In a server that speaks the protocol of Redis: for several replicas.
     Redis { client: redis::Client, ttl: Duration },
 }
 
+impl StoreConfig {
+    /// Conversations rest for a night in the middle of a program, not for a week.
+    pub(crate) const TTL: Duration = Duration::from_hours(24);
+    pub(crate) const BYTES_MAX: usize = 256 << 20;
+
+    /// In this process, as large as it is by default.
+    pub(crate) fn memory() -> StoreConfig {
+        StoreConfig::Memory { bytes_max: StoreConfig::BYTES_MAX, ttl: StoreConfig::TTL }
+    }
+}
+
 impl Store {
-    pub(crate) fn new(config: &StoreConfig, secrets: SealingSecrets, metrics: Arc<Metrics>) -> Store {
+    pub(crate) fn new(
+        config: &StoreConfig,
+        secrets: SealingSecrets,
+        metrics: Arc<Metrics>,
+    ) -> Result<Store, FileStoreError> {
         let sealed: Box<dyn JournalStore> = match config {
             StoreConfig::Memory { bytes_max, ttl } => Box::new(MemoryStore::new(*bytes_max, *ttl)),
+            StoreConfig::File { path, ttl } => Box::new(FileStore::open(path, *ttl)?),
             StoreConfig::Redis { client, ttl } => {
                 Box::new(RedisStore { client: client.clone(), connection: OnceCell::new(), ttl: *ttl })
             }
         };
-        Store { sealed, secrets, metrics }
+        Ok(Store { sealed, secrets, metrics })
     }
 
     /// Stores the state of a program: the id that would carry it. That is sealed already, and names its run and round.
@@ -79,6 +106,22 @@ impl Store {
         self.put_sealed(&key, &sealed).await
     }
 
+    /// Seals a text and stores it, unless there is one under the name, which is returned. One that cannot be opened is
+    /// returned as an empty text.
+    pub(crate) async fn put_new_text(
+        &self,
+        tenant: &str,
+        name: &str,
+        text: &str,
+    ) -> Result<Option<String>, StoreError> {
+        let key = StoreKey::new(tenant, name);
+        let sealer = self.secrets.sealer(tenant);
+        let started = Instant::now();
+        let put = self.sealed.put_new(&key, &sealer.seal_text(key.as_str(), text)).await;
+        self.metrics.store(StoreOperation::Put, put.is_ok(), started.elapsed());
+        Ok(put?.map(|known| sealer.unseal_text(key.as_str(), &known).unwrap_or_default()))
+    }
+
     /// The texts that are stored under these names. Reading a text renews its time to live. One that cannot be opened is
     /// noted, and counts as absent.
     pub(crate) async fn get_texts(
@@ -106,10 +149,11 @@ impl Store {
 pub struct StateStore(Store);
 
 impl StateStore {
-    /// `None` if the store is in the memory of the gateway's process.
+    /// `None` if nobody but the gateway's process can read it: if it is in its memory, or in its file.
     pub(crate) fn new(config: &StoreConfig, secrets: SealingSecrets) -> Option<StateStore> {
         let metrics = Arc::new(Metrics::new().ok()?);
-        matches!(config, StoreConfig::Redis { .. }).then(|| StateStore(Store::new(config, secrets, metrics)))
+        let is_shared = matches!(config, StoreConfig::Redis { .. });
+        is_shared.then(|| Store::new(config, secrets, metrics).ok()).flatten().map(StateStore)
     }
 
     /// The sealed states of a client's programs, by run and round; `None` for those that are not there. Reading a state
@@ -130,6 +174,8 @@ struct RedisStore {
     ttl: Duration,
 }
 
+/// How often a key is tried that expires while it is looked at.
+const PUT_NEW_TRIES: usize = 3;
 /// A store that does not answer must not delay a request for longer.
 const REDIS_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -149,6 +195,28 @@ impl JournalStore for RedisStore {
         Box::pin(async move {
             let mut connection = self.connection().await?;
             connection.set_ex::<_, _, ()>(key.as_str(), text, self.ttl.as_secs()).await.map_err(unreachable)
+        })
+    }
+
+    fn put_new<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
+        Box::pin(async move {
+            let mut connection = self.connection().await?;
+            let options = redis::SetOptions::default()
+                .conditional_set(redis::ExistenceCheck::NX)
+                .with_expiration(redis::SetExpiry::EX(self.ttl.as_secs()));
+            // Between the two commands the known text may expire; then this one takes its place.
+            for _ in 0..PUT_NEW_TRIES {
+                let set: Option<String> =
+                    connection.set_options(key.as_str(), text, options.clone()).await.map_err(unreachable)?;
+                if set.is_some() {
+                    return Ok(None);
+                }
+                let known: Option<String> = connection.get(key.as_str()).await.map_err(unreachable)?;
+                if known.is_some() {
+                    return Ok(known);
+                }
+            }
+            Err(StoreError::Unreachable("a key appears and disappears".into()))
         })
     }
 

@@ -2,6 +2,7 @@
 
 mod ask;
 mod history_replay;
+mod owned_calls;
 mod program;
 mod sink;
 
@@ -12,13 +13,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use dacapo_catalog::BYTES_PER_TOKEN;
 use dacapo_replay::{CompletedCall, ShouldContinue, StepError, StoredValues};
 use dacapo_wire::{
     AnswerParts, CallResult, ConversationItem, Intent, ItemIds, ModelHistory, ModelMessage, ModelResponse,
-    ProgramFinished, ProgramMode, ProgramName, ResponseMeta, RunState, Sealer, ToolChoice, ToolChoiceOverride,
-    ToolsSearched, Turn, TurnUsage, UnopenedStates,
+    OwnedAnswers, ProgramFinished, ProgramMode, ProgramName, ResponseMeta, RunState, Sealer, ToolChoice,
+    ToolChoiceOverride, ToolsSearched, Turn, TurnUsage, UnopenedStates,
 };
 use serde_json::Value;
 
@@ -26,10 +27,12 @@ use self::history_replay::HistoryEnd;
 use self::program::{NextStep, WaitingProgram};
 use self::sink::{ResponseSink, call_deltas};
 use crate::gateway::{Gateway, now_ms};
-use crate::http::{TurnDeadline, TurnError};
+use crate::http::{TurnDeadline, TurnError, random_hex};
 use crate::observe::{Event, Observer, ProgramOutcome};
-use crate::store::stored_answers;
 use crate::store::stored_responses::StoredTurn;
+use crate::store::turn_records::{RecordedResponse, TurnRecord};
+use crate::store::{owned_answers, stored_answers};
+use crate::tool_servers::OfferedTools;
 use crate::upstream::RequestContext;
 
 /// Runs one turn.
@@ -55,6 +58,8 @@ pub(crate) struct TurnRunner {
     /// Whether a program of this request has finished with success.
     has_run: bool,
     end: TurnEnd,
+    /// Set if calls with effects may be sent.
+    record: Option<Arc<TurnRecord>>,
 }
 
 /// Whose conversation it is.
@@ -63,6 +68,10 @@ pub(crate) struct Tenant {
     pub sealer: Sealer,
     /// Set if the store keeps this turn.
     pub stored_turn: Option<StoredTurn>,
+    /// Tools of servers that it may use, which the gateway executes.
+    pub offered: Option<Arc<OfferedTools>>,
+    /// What is known of the turns of this request, if it may use such tools.
+    pub record: Option<Arc<TurnRecord>>,
 }
 
 /// What the model has done in this turn that no id carries yet.
@@ -79,6 +88,8 @@ struct TurnProgress {
     given_record: Vec<CompletedCall>,
     /// The same, as they are now.
     record: Vec<CompletedCall>,
+    /// Answers to calls that the gateway executed for programs among the model messages above, by their number.
+    earlier_answers: Vec<(usize, OwnedAnswers)>,
     /// What programs keep for later ones, before the first model message above and now.
     given_stored: StoredValues,
     stored: StoredValues,
@@ -117,9 +128,10 @@ impl TurnRunner {
             turn.item_ids = ItemIds::Names;
         }
         let encoder = turn.encoder(call_deltas(&context.headers));
-        let sink = ResponseSink::new(stream, encoder, gateway.config.keep_alive);
+        let sink = ResponseSink::new(stream, encoder, gateway.config.keep_alive, tenant.record.clone());
         // It names the client's request; the requests to models are other ones.
         context.headers.remove("idempotency-key");
+        let record = tenant.record.clone();
         TurnRunner {
             gateway,
             history: turn.model_history(),
@@ -137,11 +149,45 @@ impl TurnRunner {
             responded_at: None,
             has_run: false,
             end: TurnEnd::Answer,
+            record,
         }
     }
 
     /// Runs the turn to its end. An error after something was streamed is sent to the client as an event.
     pub(crate) async fn run(mut self) -> Result<TurnDone, TurnError> {
+        let record = self.record.clone();
+        let alive = record.as_ref().map(TurnRecord::keep_alive);
+        let (client, request_id) = (self.turn.client, self.observer.request_id().clone());
+        let (done, streamed) = self.run_to_end().await;
+        drop(alive);
+        // A turn that was cancelled or failed gives nothing back, which costs the next one a little time.
+        if done.is_ok() {
+            Arc::into_inner(self.turn).map(Turn::end).unwrap_or_default();
+        }
+        if let Some(record) = record.filter(|record| record.has_begun()) {
+            let (status, body) = match &done {
+                Ok(done) => (StatusCode::OK, done.body.clone().unwrap_or_default()),
+                Err(error) => (error.status(), error.body(client, &request_id)),
+            };
+            let (status, is_stream, body) = match streamed {
+                Some(streamed) => (StatusCode::OK, true, streamed),
+                None => (status, false, body.to_string()),
+            };
+            let response = RecordedResponse { status: status.as_u16(), is_stream, body };
+            if let Err(error) = record.end(response).await {
+                tracing::warn!(%error, "the response could not be recorded for a client that asks again");
+            }
+        }
+        done
+    }
+
+    /// Also what was streamed, if anything was.
+    async fn run_to_end(&mut self) -> (Result<TurnDone, TurnError>, Option<String>) {
+        let done = self.respond_or_fail().await;
+        (done, self.sink.recorded())
+    }
+
+    async fn respond_or_fail(&mut self) -> Result<TurnDone, TurnError> {
         let responded = self.deadline.limit(self.respond_to_end()).await;
         let tokens = self.usage.tokens(self.turn.provider);
         self.observer.emit(&Event::TurnUsed { usage: &self.usage, tokens });
@@ -156,9 +202,7 @@ impl TurnRunner {
                 return Err(error);
             }
         };
-        // A turn that was cancelled or failed gives nothing back, which costs the next one a little time.
-        Arc::into_inner(self.turn).map(Turn::end).unwrap_or_default();
-        Ok(TurnDone { body, headers: self.returned, end: self.end })
+        Ok(TurnDone { body, headers: std::mem::take(&mut self.returned), end: self.end })
     }
 
     /// The body, if the response is not streamed.
@@ -177,44 +221,59 @@ impl TurnRunner {
 
     /// The request that the model would be sent.
     pub(crate) async fn model_request(mut self) -> Result<Value, TurnError> {
-        self.restore_answers().await;
+        self.restore_answers().await?;
         self.replay_history().await?;
         Ok(self.turn.model_request(&self.history, ToolChoiceOverride::Keep))
     }
 
-    /// With a store, puts answers back that the client has replaced in its history, and keeps those of this request.
-    /// Without what it holds, a program whose answers are gone is abandoned, as without a store.
-    async fn restore_answers(&mut self) {
-        let (Some(store), Some(turn)) = (&self.gateway.store, Arc::get_mut(&mut self.turn)) else { return };
+    /// With a store, puts answers back that the client has replaced in its history, or never had, and keeps those of this
+    /// request. Without what it holds, a program whose answers are gone is abandoned, as without a store.
+    async fn restore_answers(&mut self) -> Result<(), TurnError> {
+        let Some(turn) = Arc::get_mut(&mut self.turn) else { return Ok(()) };
         let unopened = UnopenedStates::default();
         let conversation = &mut turn.conversation;
-        let mut done = stored_answers::restore(store, &self.tenant.name, conversation, &unopened).await;
-        if let Some(block) = conversation.live().filter(|_| done.is_ok()) {
-            done = stored_answers::keep(store, &self.tenant.name, block).await;
+        if let Some(store) = &self.gateway.answer_store {
+            let tenant = &self.tenant.name;
+            match owned_answers::restore(store, tenant, conversation, turn.mode, &unopened).await {
+                Ok(()) => {}
+                // Only a program that would continue now needs them.
+                Err(error) if conversation.live().is_some() => return Err(error.into()),
+                Err(error) => self.observer.emit(&Event::StoreFailed { error: &error }),
+            }
         }
-        if let Err(error) = done {
-            self.observer.emit(&Event::StoreFailed { error: &error });
+        if let Some(store) = &self.gateway.store {
+            let mut done = stored_answers::restore(store, &self.tenant.name, conversation, &unopened).await;
+            if let Some(block) = conversation.live().filter(|_| done.is_ok()) {
+                done = stored_answers::keep(store, &self.tenant.name, block).await;
+            }
+            if let Err(error) = done {
+                self.observer.emit(&Event::StoreFailed { error: &error });
+            }
         }
         if !unopened.is_empty() {
             self.observer.emit(&Event::StatesUnopened { states: &unopened });
         }
+        Ok(())
     }
 
     async fn respond(&mut self) -> Result<(), TurnError> {
-        self.restore_answers().await;
-        let turn = Arc::clone(&self.turn);
-        let live = turn.conversation.live();
-        if let Some(block) = live {
+        self.restore_answers().await?;
+        if let Some(block) = self.turn.conversation.live() {
+            let turn = &self.turn;
             let answers = block.rounds.last().into_iter().flat_map(|round| &round.calls);
             let answers: Vec<_> = answers.filter_map(|call| call.answer.as_ref().map(|(_, answer)| answer)).collect();
             let failed = answers.iter().filter(|answer| !turn.client.has_succeeded(answer)).count();
             self.observer.emit(&Event::CallsAnswered { count: answers.len(), failed });
         }
-        match self.replay_history().await? {
-            HistoryEnd::Waiting { round, calls } => {
+        let end = self.replay_and_drive().await?;
+        let turn = Arc::clone(&self.turn);
+        let live = turn.conversation.live();
+        match end {
+            HistoryEnd::Waiting { mut round, calls, .. } => {
                 let block = live.ok_or_else(|| TurnError::bug("no program waits"))?;
                 self.usage.programs += 1;
                 self.usage.carried = block.state.context;
+                round.owned = self.carried(&block.owned_after);
                 let meta = ResponseMeta::resumed(turn.client, &block.state, round.number, turn.model());
                 self.sink.meta(&self.own_meta(meta));
                 let program = ProgramName::Known(&block.id);
@@ -336,6 +395,10 @@ impl TurnRunner {
         // Some providers repeat their ids, so the position in the conversation is part of the seed.
         let position = self.history.entries().len();
         self.progress.seed = if meta.id.is_empty() { now.to_string() } else { RunState::seed_of(&meta.id, position) };
+        if self.tenant.offered.is_some() {
+            // What is executed here is stored under this name, so no other program may ever have it.
+            self.progress.seed.push_str(&random_hex()[..16]);
+        }
     }
 
     /// Reports searches to clients that declared a tool search.
@@ -396,6 +459,7 @@ fn history_replay<'a>(gateway: &'a Gateway, turn: &'a Turn, should_continue: Sho
         conversation: &turn.conversation,
         stepper: &gateway.stepper,
         model_tools: &turn.model_tools,
+        owned_from: turn.owned_from,
         tools_digest: turn.tools_digest,
         client_calls: match turn.prefs.tool_choice {
             ToolChoice::None => ClientCalls::Refused,
@@ -403,7 +467,7 @@ fn history_replay<'a>(gateway: &'a Gateway, turn: &'a Turn, should_continue: Sho
             _ => ClientCalls::Taken,
         },
         limits: &gateway.config.limits,
-        embeddings: gateway.embeddings.as_ref().map(|embeddings| (embeddings, gateway.store.as_ref())),
+        embeddings: gateway.embeddings.as_ref().map(|embeddings| (embeddings, gateway.store.as_deref())),
         should_continue,
         trace: &*gateway.metrics,
     }

@@ -87,8 +87,13 @@ impl Fleet {
     /// Waits until the tools of every server are known, from the server or from the cache, or the server has failed, but
     /// not longer than `wait`.
     pub async fn listed(&self, wait: Duration) {
+        self.listed_where(wait, |_| true).await;
+    }
+
+    /// The same for some of the servers, by name.
+    pub(crate) async fn listed_where(&self, wait: Duration, is_wanted: impl Fn(&str) -> bool) {
         let all = async {
-            for server in &self.servers {
+            for server in self.servers.iter().filter(|server| is_wanted(&server.name)) {
                 server.listed().await;
             }
         };

@@ -26,4 +26,3 @@ pub use servers_file::{
     ENVIRONMENT_MINIMUM, IgnoredKey, InvalidServer, ServerEntry, ServerSpec, ServersFile, ServersFileError, parse_json,
 };
 pub use settings::{SETTINGS_KEY, Settings, SettingsError};
-pub use tool_servers::ToolServers;

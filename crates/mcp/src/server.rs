@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dacapo_replay::{ANSWER_TOKENS_DEFAULT, SearchText};
-use dacapo_runner::{ApprovalVerdict, CancellationToken, Execution, Runner};
+use dacapo_runner::{ApprovalVerdict, CancellationToken, Execution, Runner, ToolServers};
 use futures_util::future::BoxFuture;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
@@ -34,7 +34,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::tool_servers::ToolServers;
 use elicitation::ApprovalRoute;
 use program_task::{ApprovalRequest, CallSummary, CanAsk, ProgramDigest, ProgramTask};
 use progress_reporter::ProgressReporter;
@@ -170,7 +169,7 @@ impl McpServer {
 
     async fn execute(&self, program: String, context: &RequestContext<RoleServer>) -> CallToolResponse {
         let Some(permit) = self.run_permit(context).await else { return failure(CANCELLED.to_owned()).into() };
-        self.shared.servers.ready().await;
+        self.shared.servers.ready_for(&program).await;
         let can_ask = match ApprovalRoute::of(context) {
             ApprovalRoute::None => CanAsk::Nobody,
             ApprovalRoute::InputRequired | ApprovalRoute::Elicitation => CanAsk::Client,

@@ -215,6 +215,23 @@ impl JournalEntry {
     pub fn with_digest(call: CallIndex, tool: impl Into<String>, digest: ArgsDigest, answer: Answer) -> JournalEntry {
         JournalEntry { call, tool: tool.into(), args: RecordedArgs::Digest(digest), answer }
     }
+
+    /// The arguments, if the entry recorded them.
+    pub fn args(&self) -> Option<Value> {
+        match &self.args {
+            RecordedArgs::Canonical(args) => serde_json::from_str(args).ok(),
+            RecordedArgs::Unknown | RecordedArgs::Digest(_) => None,
+        }
+    }
+
+    /// The digest of the arguments, if the entry recorded anything of them.
+    pub fn args_digest(&self) -> Option<ArgsDigest> {
+        match &self.args {
+            RecordedArgs::Canonical(args) => Some(ArgsDigest::of(args)),
+            RecordedArgs::Digest(digest) => Some(*digest),
+            RecordedArgs::Unknown => None,
+        }
+    }
 }
 
 /// Answered calls, in the order in which their promises settle. Together with the program it is the whole state of a run.

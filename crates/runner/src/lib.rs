@@ -56,6 +56,7 @@
 #![warn(missing_docs)]
 
 mod approval;
+mod call_gate;
 mod execution;
 mod in_flight;
 mod lock;
@@ -64,17 +65,20 @@ mod runner;
 mod stopwatch;
 mod store;
 mod tool_host;
+mod tool_servers;
 mod truncate;
 
 pub use approval::{
     Approval, ApprovalQuestion, ApprovalVerdict, Approver, DefinitionChange, QuestionText, StandingApprovals,
 };
+pub use call_gate::CallGate;
 pub use dacapo_replay::{Attachment, matches_pattern};
 pub use execution::{Execution, RunError, StopKind, StoppedRun};
 pub use futures_util::future::BoxFuture;
-pub use policy::{Policy, PolicyRule};
+pub use policy::{Decision, Policy, PolicyRule};
 pub use runner::{CallPhase, CallProgress, ProgramStart, ProgressSink, RunLimits, Runner};
 pub use store::{JournalStore, MemoryStore, StoreError, StoreKey};
 pub use tokio_util::sync::CancellationToken;
 pub use tool_host::{CallError, ToolCall, ToolDigest, ToolHost, ToolOutput};
+pub use tool_servers::{Availability, ServerStatus, ToolServers};
 pub use truncate::{JSON_CHARS_MIN, TruncatedJson, truncate_json};

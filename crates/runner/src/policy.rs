@@ -14,10 +14,12 @@ pub struct Policy {
 /// What to do with a call, in order of strictness: the later, the stricter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Decision {
+pub enum Decision {
+    /// Make the call.
     Allow,
     /// Ask a person. If nobody can be asked, the call is denied.
     Ask,
+    /// Do not make the call.
     Deny,
 }
 

@@ -8,6 +8,7 @@ use dacapo_replay::{
     Answer, Call, CallIndex, JournalEntry, Limits, LogLine, MadeCall, Outcome, Program, SandboxError, Step, StepError,
     StepRequest, Stepper, StoredValues, Tool, ToolShape, Toolbox, WarmPrograms,
 };
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use serde_json::Value;
@@ -15,13 +16,14 @@ use serde_json::value::RawValue;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio_util::sync::CancellationToken;
 
-use crate::approval::{Approval, ApprovalQuestion, ApprovedDefinitions, Approver};
+use crate::approval::{Approval, ApprovalQuestion, Approver};
+use crate::call_gate::CallGate;
 use crate::execution::{Execution, RunError, StopKind, StoppedRun};
 use crate::in_flight::{CallTracker, Completed, Disposition, InFlight, in_order_of_handles};
 use crate::lock::lock;
-use crate::policy::{Decision, Denial, Policy};
+use crate::policy::{Decision, Policy};
 use crate::stopwatch::Stopwatch;
-use crate::tool_host::{CallError, ToolCall, ToolDigest, ToolHost, ToolOutput};
+use crate::tool_host::{CallError, ToolCall, ToolHost, ToolOutput};
 
 /// What a run may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,11 +46,10 @@ impl Default for RunLimits {
 #[derive(Debug)]
 pub struct Runner {
     stepper: Arc<Stepper>,
-    policy: Policy,
+    gate: CallGate,
     limits: RunLimits,
     /// The decisions at the start of the last program, by tool. They are used again while the toolbox is the same.
     initial_decisions: Mutex<(Weak<Toolbox>, Arc<[Decision]>)>,
-    approved: ApprovedDefinitions,
 }
 
 /// A call that started or ended.
@@ -84,9 +85,6 @@ pub type ProgressSink<'a> = &'a (dyn Fn(CallProgress<'_>) + Send + Sync);
 /// nothing else.
 const WARM: WarmPrograms = WarmPrograms { count_max: 64, bytes_max: 2 << 30 };
 
-/// How often a person is asked about one call whose tool changes while the person decides.
-const ASKS_MAX: usize = 3;
-
 /// Calls that are cancelled may take this long to notify their servers.
 const CANCEL_GRACE: Duration = Duration::from_millis(200);
 
@@ -94,8 +92,7 @@ impl Runner {
     /// A runner for programs under this policy and these limits.
     pub fn new(policy: Policy, limits: RunLimits) -> Result<Runner, SandboxError> {
         let initial_decisions = Mutex::new((Weak::new(), Arc::default()));
-        let (stepper, approved) = (Arc::new(Stepper::new(WARM)?), ApprovedDefinitions::default());
-        Ok(Runner { stepper, policy, limits, initial_decisions, approved })
+        Ok(Runner { stepper: Arc::new(Stepper::new(WARM)?), gate: CallGate::new(policy), limits, initial_decisions })
     }
 
     /// Runs a program until it ends, or until soon after `cancel`. Calls that are in flight then are cancelled.
@@ -169,7 +166,7 @@ impl Runner {
         if !last.0.upgrade().is_some_and(|known| Arc::ptr_eq(&known, toolbox)) {
             let decide = |tool: &Tool| {
                 let server = tool.server.as_deref().unwrap_or_default();
-                self.policy.decide(server, &tool.name, &host.annotations(server, &tool.name))
+                self.gate.decide(server, &tool.name, host)
             };
             *last = (Arc::downgrade(toolbox), toolbox.catalog().tools().iter().map(decide).collect());
         }
@@ -359,9 +356,11 @@ impl RunContext<'_> {
             idempotency_key: std::mem::take(&mut call.key),
             approved: None,
         };
-        let authorised = self.authorise(&mut tool_call, self.initial_decisions[number]).await;
+        let approver = StoppedWhileAsked { approver: self.approver, stopwatch: &self.stopwatch };
+        let earlier = self.initial_decisions[number];
+        let authorised = self.runner.gate.authorise(&mut tool_call, earlier, self.host, &approver, self.cancel).await;
         let output = match authorised {
-            Err(denial) => Err(denial.message(&tool_call.server, &tool_call.tool)),
+            Err(CallError(denied)) => Err(denied),
             Ok(()) if self.cancel.is_cancelled() => Err("the program has ended".to_owned()),
             Ok(()) => {
                 lock(&self.sent).insert(call.call);
@@ -373,45 +372,6 @@ impl RunContext<'_> {
         match output {
             Ok(output) => Completed { call, output, disposition: Disposition::Sent },
             Err(message) => refused(call, message),
-        }
-    }
-
-    /// Applies the stricter of the decision when the program started and the decision now.
-    async fn authorise(&self, call: &mut ToolCall, initial: Decision) -> Result<(), Denial> {
-        if initial != Decision::Deny {
-            self.host.tools_confirmed(&call.server, self.cancel).await;
-        }
-        for _ask in 0..ASKS_MAX {
-            let annotations = self.host.annotations(&call.server, &call.tool);
-            match initial.max(self.runner.policy.decide(&call.server, &call.tool, &annotations)) {
-                Decision::Allow => return Ok(()),
-                Decision::Deny => return Err(Denial::ByPolicy),
-                Decision::Ask => {}
-            }
-            let definition = self.host.definition(&call.server, &call.tool);
-            self.ask(call, definition).await?;
-            // What a person has approved may be something else by now.
-            if self.host.definition(&call.server, &call.tool) == definition {
-                call.approved = definition;
-                return Ok(());
-            }
-        }
-        Err(Denial::KeepsChanging)
-    }
-
-    async fn ask(&self, call: &ToolCall, definition: Option<ToolDigest>) -> Result<(), Denial> {
-        let change = self.runner.approved.change(call, definition);
-        let pause = self.stopwatch.pause();
-        let approval = self.approver.approve(ApprovalQuestion { call: call.clone(), definition, change }).await;
-        drop(pause);
-        match approval {
-            Approval::Given => {
-                self.runner.approved.insert(call, definition);
-                Ok(())
-            }
-            Approval::Declined => Err(Denial::ByPerson),
-            Approval::AllDeclined => Err(Denial::ByPersonForAll),
-            Approval::Unavailable => Err(Denial::NobodyToAsk),
         }
     }
 
@@ -449,6 +409,21 @@ impl RunContext<'_> {
         tracker.attachment_bytes += bytes;
         tracker.attachments.extend(output.attachments);
         output.answer
+    }
+}
+
+/// The time that a person takes to approve a call does not count.
+struct StoppedWhileAsked<'a> {
+    approver: &'a dyn Approver,
+    stopwatch: &'a Stopwatch,
+}
+
+impl Approver for StoppedWhileAsked<'_> {
+    fn approve(&self, question: ApprovalQuestion) -> BoxFuture<'_, Approval> {
+        Box::pin(async move {
+            let _pause = self.stopwatch.pause();
+            self.approver.approve(question).await
+        })
     }
 }
 

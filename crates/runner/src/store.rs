@@ -38,6 +38,9 @@ pub trait JournalStore: fmt::Debug + Send + Sync {
     /// Stores a text, in place of what was stored under the same key.
     fn put<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
 
+    /// Stores a text unless there is one under the key, in one step for all who share the store. Returns what is there.
+    fn put_new<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>>;
+
     /// The text under each key, in the order of the keys. `None` where there is none, or it has expired.
     fn get<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<Option<String>>, StoreError>>;
 
@@ -118,6 +121,20 @@ impl JournalStore for MemoryStore {
         let evicted = lock(&self.texts).put(key.digest(), expiring, text.len());
         drop(evicted);
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn put_new<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
+        let now = Instant::now();
+        let mut texts = lock(&self.texts);
+        let known = texts.get(&key.digest()).filter(|known| known.expires_at > now).map(|known| known.text.clone());
+        let mut evicted = Vec::new();
+        if known.is_none() {
+            let expiring = ExpiringText { text: text.to_owned(), expires_at: now + self.ttl };
+            evicted.push(texts.put(key.digest(), expiring, text.len()));
+        }
+        drop(texts);
+        drop(evicted);
+        Box::pin(std::future::ready(Ok(known)))
     }
 
     fn get<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<Option<String>>, StoreError>> {

@@ -13,6 +13,7 @@ use crate::call_digests::CallDigests;
 use crate::ids::{CarriedRound, RunId};
 use crate::model_message::ModelMessage;
 use crate::neutral::ToolStatus;
+use crate::owned_answers::OwnedAnswers;
 use crate::placeholder;
 use crate::state::{CallRef, RunState};
 use crate::tool_answer::ToolAnswer;
@@ -49,6 +50,10 @@ pub struct ProgramBlock {
     pub status: BlockStatus,
     /// Entries that the client sent together with its answers. The model reads them after the result.
     pub remarks: Vec<Value>,
+    /// Answers to calls that the gateway executed itself after the last round.
+    pub owned_after: Vec<JournalEntry>,
+    /// Those of earlier programs of the same turn, by the number of their message, if a store had to keep them.
+    pub stored_earlier: BTreeMap<usize, Vec<JournalEntry>>,
 }
 
 /// Whether the client has seen the end of a program.
@@ -66,6 +71,8 @@ pub struct CallRound {
     pub answered: Option<[u8; 8]>,
     /// The program's calls before the round, if the round carries them.
     pub before: CallDigests,
+    /// Answers to calls that the gateway executed itself before the round.
+    pub owned: OwnedAnswers,
     pub calls: Vec<IssuedCall>,
 }
 
@@ -83,13 +90,20 @@ pub struct IssuedCall {
     pub attachments: Vec<Attachment>,
 }
 
-/// A call that a program sent to the client, as far as the history shows it.
+/// A call that a program sent, as far as the history shows it.
 #[derive(Debug, Clone, Copy)]
 pub struct SentCall<'a> {
-    call: &'a IssuedCall,
+    call: OwnedCall<'a>,
     /// The number of its round.
     pub round: u32,
     pub outcome: SentOutcome<'a>,
+}
+
+/// A call with its owner: who executes it.
+#[derive(Debug, Clone, Copy)]
+enum OwnedCall<'a> {
+    Client(&'a IssuedCall),
+    Gateway(&'a JournalEntry),
 }
 
 /// The outcome of a call that was sent.
@@ -159,6 +173,14 @@ impl Conversation {
         })
     }
 
+    /// Like [`live`](Self::live), to add what the gateway has executed for it.
+    pub fn live_mut(&mut self) -> Option<&mut ProgramBlock> {
+        match self.items.last_mut() {
+            Some(ConversationItem::Program(block)) if !block.is_closed() => Some(block),
+            _ => None,
+        }
+    }
+
     /// The programs, last one first.
     pub(crate) fn programs_from_end(&mut self) -> impl Iterator<Item = &mut Box<ProgramBlock>> {
         self.items.iter_mut().rev().filter_map(|item| match item {
@@ -175,6 +197,8 @@ pub enum HistoryGap {
     Trimmed,
     /// An answer is not the one that the program was given before.
     Edited,
+    /// An answer that only the store had is not there any more.
+    NotStored,
 }
 
 impl ProgramBlock {
@@ -189,6 +213,8 @@ impl ProgramBlock {
             result: None,
             status: BlockStatus::Open,
             remarks: Vec::new(),
+            owned_after: Vec::new(),
+            stored_earlier: BTreeMap::new(),
         }
     }
 
@@ -199,10 +225,20 @@ impl ProgramBlock {
 
     /// The answers, in the order in which the program was given them.
     pub fn journal(&self) -> Result<Journal, HistoryGap> {
+        let mut journal = self.journal_of_rounds()?;
+        self.owned_after.iter().for_each(|entry| journal.push(entry.clone()));
+        Ok(journal)
+    }
+
+    /// The answers up to the last round, without those to calls that the gateway executed after it.
+    pub fn journal_of_rounds(&self) -> Result<Journal, HistoryGap> {
         let mut journal = Journal::default();
         for ((round, answers), number) in self.rounds.iter().zip(self.given_answers()).zip(0..) {
             if round.number != number {
                 return Err(HistoryGap::Trimmed);
+            }
+            for entry in round.owned.entries().ok_or(HistoryGap::NotStored)? {
+                journal.push(entry.clone());
             }
             if round.answered.is_some_and(|before| before != journal.fingerprint()) {
                 return Err(HistoryGap::Edited);
@@ -267,13 +303,23 @@ impl ProgramBlock {
         }
     }
 
-    /// All calls that went to the client, in the order of their answers, whether or not the program can be run again.
+    /// The answers that the gateway had for an earlier program of the turn; `None` if they are not stored any more.
+    pub fn earlier_journal(&self, message: usize) -> Option<Journal> {
+        let Some((_, carried)) = self.state.earlier_answers.iter().find(|(at, _)| *at == message) else {
+            return Some(Journal::default());
+        };
+        let stored = || self.stored_earlier.get(&message).map(Vec::as_slice);
+        Some(carried.entries().or_else(stored)?.iter().cloned().collect())
+    }
+
+    /// All calls that were sent, in the order of their answers, whether or not the program can be run again.
     pub fn sent_calls(&self) -> Vec<SentCall<'_>> {
         // A round's fingerprint tells whether the answers before it are still what they were.
         let given = self.given_answers();
         let mut journal = Journal::default();
         let mut replaced_before = 0;
         for (at, (round, answers)) in self.rounds.iter().zip(&given).enumerate() {
+            round.owned.entries().unwrap_or_default().iter().for_each(|entry| journal.push(entry.clone()));
             if round.answered.is_some_and(|before| before != journal.fingerprint()) {
                 replaced_before = at;
             }
@@ -285,23 +331,35 @@ impl ProgramBlock {
         let mut unanswered = BTreeSet::new();
         let mut sent = Vec::new();
         for (at, (round, answers)) in self.rounds.iter().zip(given).enumerate() {
+            sent.extend(round.owned.entries().unwrap_or_default().iter().map(|entry| executed(entry, round.number)));
             sent.extend(answers.into_iter().map(|(call, answer)| {
                 let is_replaced = at < replaced_before || placeholder::is_placeholder(answer);
                 let outcome = if is_replaced { SentOutcome::Replaced } else { SentOutcome::Answered(answer) };
-                SentCall { call, round: round.number, outcome }
+                SentCall { call: OwnedCall::Client(call), round: round.number, outcome }
             }));
             for call in &round.calls {
                 let index = call.expected.index();
                 if !answered.contains(&index) && unanswered.insert(index) {
-                    sent.push(SentCall { call, round: round.number, outcome: SentOutcome::Unanswered });
+                    let (call, outcome) = (OwnedCall::Client(call), SentOutcome::Unanswered);
+                    sent.push(SentCall { call, round: round.number, outcome });
                 }
             }
         }
+        sent.extend(self.owned_after.iter().map(|entry| executed(entry, self.next_round())));
         sent
     }
 
-    /// All calls that went to the client, for a program whose tools have changed.
+    /// All answers to calls that the gateway executed itself.
+    fn owned(&self) -> impl Iterator<Item = &JournalEntry> {
+        let of_rounds = self.rounds.iter().flat_map(|round| round.owned.entries().unwrap_or_default());
+        of_rounds.chain(&self.owned_after)
+    }
+
+    /// All calls that were sent, for a program whose tools have changed.
     pub fn handed_out(&self) -> Vec<HandedOutCall> {
+        let executed = |entry: &JournalEntry| {
+            Some(HandedOutCall { call: entry.call, tool: entry.tool.clone(), args: entry.args_digest()? })
+        };
         let calls = self.rounds.iter().flat_map(|round| &round.calls);
         let handed_out = calls.map(|call| {
             let args = match &call.expected {
@@ -310,13 +368,14 @@ impl ProgramBlock {
             };
             HandedOutCall { call: call.expected.index(), tool: call.tool.clone(), args }
         });
-        handed_out.collect()
+        handed_out.chain(self.owned().filter_map(executed)).collect()
     }
 
     /// Names of the tools that the program was written for, as far as it mentions or has called them.
     pub fn tool_names(&self) -> BTreeSet<&str> {
         let called = self.rounds.iter().flat_map(|round| &round.calls).map(|call| call.tool.as_str());
-        self.state.mentioned.iter().map(String::as_str).chain(called).collect()
+        let executed = self.owned().map(|entry| entry.tool.as_str());
+        self.state.mentioned.iter().map(String::as_str).chain(called).chain(executed).collect()
     }
 
     /// Whether answers have images or files.
@@ -378,7 +437,8 @@ impl CallRound {
 
     /// A round that carries nothing, without calls so far.
     pub(crate) fn unsealed(number: u32) -> CallRound {
-        CallRound { number, answered: None, before: CallDigests::default(), calls: Vec::new() }
+        let (before, owned) = (CallDigests::default(), OwnedAnswers::default());
+        CallRound { number, answered: None, before, owned, calls: Vec::new() }
     }
 
     pub(crate) fn set_carried(&mut self, carried: &CarriedRound) {
@@ -398,26 +458,49 @@ impl CallRound {
     }
 }
 
+/// A call that the gateway executed.
+fn executed(entry: &JournalEntry, round: u32) -> SentCall<'_> {
+    SentCall { call: OwnedCall::Gateway(entry), round, outcome: SentOutcome::Answered(&entry.answer) }
+}
+
 impl SentCall<'_> {
     pub fn index(&self) -> CallIndex {
-        self.call.expected.index()
+        match self.call {
+            OwnedCall::Client(call) => call.expected.index(),
+            OwnedCall::Gateway(entry) => entry.call,
+        }
     }
 
     pub fn tool(&self) -> &str {
-        &self.call.tool
+        match self.call {
+            OwnedCall::Client(call) => &call.tool,
+            OwnedCall::Gateway(entry) => &entry.tool,
+        }
+    }
+
+    /// Whether the gateway executed it.
+    pub fn is_owned(&self) -> bool {
+        matches!(self.call, OwnedCall::Gateway(_))
     }
 
     /// The answer that the history has.
     pub fn answer(&self) -> Option<&Answer> {
-        self.call.answer.as_ref().map(|(_, answer)| answer)
+        match self.call {
+            OwnedCall::Client(call) => call.answer.as_ref().map(|(_, answer)| answer),
+            OwnedCall::Gateway(entry) => Some(&entry.answer),
+        }
     }
 
     /// The arguments; `None` if the client has changed them in its history.
     pub fn args(&self) -> Option<Value> {
-        match &self.call.expected {
+        let call = match self.call {
+            OwnedCall::Client(call) => call,
+            OwnedCall::Gateway(entry) => return entry.args(),
+        };
+        match &call.expected {
             ExpectedCall::Args(_, args) => Some(args.clone()),
             ExpectedCall::Digest(expected) => {
-                let text = self.call.arguments.trim();
+                let text = call.arguments.trim();
                 let args: Value = serde_json::from_str(if text.is_empty() { "{}" } else { text }).ok()?;
                 (ArgsDigest::of_args(&args) == expected.args).then_some(args)
             }
@@ -426,10 +509,14 @@ impl SentCall<'_> {
 
     /// The call as later programs may reuse it.
     pub fn recorded(&self, outcome: RecordedOutcome) -> CompletedCall {
-        match (self.args(), &self.call.expected) {
-            (Some(args), _) => CompletedCall::with_outcome(self.tool(), &args, outcome),
-            (None, ExpectedCall::Digest(asked)) => CompletedCall::with_args_digest(self.tool(), asked.args, outcome),
-            (None, ExpectedCall::Args(_, args)) => CompletedCall::with_outcome(self.tool(), args, outcome),
+        let digest = match self.call {
+            OwnedCall::Client(IssuedCall { expected: ExpectedCall::Digest(asked), .. }) => Some(asked.args),
+            OwnedCall::Client(_) => None,
+            OwnedCall::Gateway(entry) => entry.args_digest(),
+        };
+        match (self.args(), digest) {
+            (None, Some(args)) => CompletedCall::with_args_digest(self.tool(), args, outcome),
+            (args, _) => CompletedCall::with_outcome(self.tool(), &args.unwrap_or_default(), outcome),
         }
     }
 }

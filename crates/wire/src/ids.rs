@@ -107,7 +107,7 @@ impl UnsealedCallId {
     pub(crate) fn of(state: &RunState, round: &RoundHeader, calls: &[Call]) -> Vec<String> {
         let run = state.run();
         let carried = CarriedRound::of(state, round);
-        let is_first = round.number == 0 && carried.given == CallDigests::default();
+        let is_first = round.number == 0 && carried.given == CallDigests::default() && round.owned.is_empty();
         let mut carried = (!is_first).then_some(carried);
         let id = |call: &Call| UnsealedCallId { run, call: call.call, round: round.number, carried: carried.take() };
         calls.iter().map(id).map(|id| id.to_string()).collect()

@@ -272,8 +272,8 @@ impl<'a> RoundState<'a> {
         for answer in answers.iter().filter(|answer| !calls.iter().any(|call| call.id == answer.id)) {
             add_late_answer(conversation, &answer.id, &answer.native, answer.read);
         }
-        let RoundHeader { number, answered, before } = self.header;
-        let mut round = CallRound { number, answered: Some(answered), before, calls: Vec::new() };
+        let RoundHeader { number, answered, before, owned } = self.header;
+        let mut round = CallRound { number, answered: Some(answered), before, owned, calls: Vec::new() };
         let (mut direct, mut reminders) = (Vec::new(), Vec::new());
         for (call, expected) in calls.into_iter().zip(self.expected) {
             let Some(expected) = expected else {
@@ -312,6 +312,8 @@ impl<'a> RoundState<'a> {
             result: None,
             status: BlockStatus::Open,
             remarks: reminders,
+            owned_after: Vec::new(),
+            stored_earlier: BTreeMap::new(),
         })));
     }
 }

@@ -46,6 +46,9 @@ const MORE: &str = "More functions are not declared here. Find those that you ne
 
 const SHARED: &str = "Your other tools are functions here too, with the same arguments: ";
 
+const UNAVAILABLE: &str =
+    "Not available now, so that their functions are missing: `{servers}`. Say so to the user if the task needs them.\n";
+
 const SEARCH_DESCRIPTION: &str = "\
 Finds functions for `{execute}` by what they do, and answers with their TypeScript declarations. Ask for all that the task needs at once: one query for each step of it.";
 
@@ -67,6 +70,8 @@ pub struct ModelTools {
     direct: BTreeSet<String>,
     toolsets: Toolsets,
     later_tools: LaterTools,
+    /// Namespaces whose functions are not known now.
+    unavailable: Vec<String>,
     function_calls: FunctionCalls,
     failures: Failures,
     execute: &'static str,
@@ -131,6 +136,7 @@ impl ModelTools {
             direct,
             toolsets: Toolsets::Named,
             later_tools: LaterTools::None,
+            unavailable: Vec::new(),
             function_calls: FunctionCalls::Mistakes,
             failures: Failures::SomeAreText,
             programs: ProgramUse::Written,
@@ -148,6 +154,13 @@ impl ModelTools {
     #[must_use]
     pub(crate) fn with_later_tools(mut self, later_tools: LaterTools) -> ModelTools {
         self.later_tools = later_tools;
+        self
+    }
+
+    /// Tells the model of servers whose functions it might expect.
+    #[must_use]
+    pub(crate) fn with_unavailable(mut self, servers: &[String]) -> ModelTools {
+        self.unavailable = servers.to_vec();
         self
     }
 
@@ -183,6 +196,7 @@ impl ModelTools {
             direct: BTreeSet::new(),
             toolsets: Toolsets::Named,
             later_tools: LaterTools::None,
+            unavailable: Vec::new(),
             function_calls: FunctionCalls::Mistakes,
             failures: Failures::SomeAreText,
             programs: ProgramUse::None,
@@ -280,6 +294,10 @@ impl ModelTools {
             description.push_str(SHARED);
             description.push_str(&functions.collect::<Vec<_>>().join(", "));
             description.push('\n');
+        }
+        if !self.unavailable.is_empty() {
+            let names = self.unavailable.join("`, `");
+            description.push_str(&UNAVAILABLE.replace("{servers}", &names));
         }
         let code = json!({"type": "string", "description": "The program: the body of an async TypeScript function."});
         let execute = json!({"type": "object", "properties": {"code": code}, "required": ["code"], "additionalProperties": false});
@@ -417,6 +435,10 @@ pub fn prompt_variants() -> Vec<(&'static str, String)> {
         (
             "execute, when the model has the functions as tools too",
             [PURPOSE_BESIDE_TOOLS, &rules, EXAMPLE, SHARED, "<names>\n"].concat(),
+        ),
+        (
+            "at its end, while servers behind the gateway are not available",
+            UNAVAILABLE.replace("{servers}", "<servers>"),
         ),
         ("search, when they are not all declared", SEARCH_DESCRIPTION.replace("{execute}", EXECUTE)),
     ]

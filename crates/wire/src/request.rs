@@ -18,6 +18,7 @@ use crate::plain_mode::{StateOpener, StoredStates};
 use crate::prompt::{FunctionCalls, ModelTools};
 use crate::provider_wire::{BodyOrigin, ImageDetail, StopSequences, TextTools};
 use crate::seal::Sealer;
+use crate::server_tools::ServerTools;
 use crate::tool_lists::{BorrowedTools, RequestBody};
 use crate::turn::{ProgramMode, ToolChoice, Turn};
 use crate::unopened_states::UnopenedStates;
@@ -107,6 +108,8 @@ pub struct RequestReader<'a> {
     pub toolboxes: &'a Toolboxes,
     /// Whose request it is. What one tenant sent does not hasten a request of another.
     pub tenant: &'a str,
+    /// Tools of servers behind the gateway that the tenant may use.
+    pub servers: Option<&'a ServerTools>,
 }
 
 /// What is to be done for a request.
@@ -141,6 +144,8 @@ struct PlainRequest {
 struct ProgramTools {
     toolbox: Arc<Toolbox>,
     model_tools: ModelTools,
+    /// Tools from this position on are the gateway's own.
+    owned_from: usize,
     passed: Vec<Value>,
     search_tool: Option<String>,
 }
@@ -190,7 +195,7 @@ impl RequestReader<'_> {
             (CodeMode::Off, _) if self.header.is_some() => Some(OffReason::Header),
             (CodeMode::Off, _) => Some(OffReason::Configuration),
             (_, Some(key)) => Some(OffReason::Field(key)),
-            (_, None) if split.tools.is_empty() && !is_declared => Some(OffReason::NoTools),
+            (_, None) if split.tools.is_empty() && !is_declared && self.servers().is_none() => Some(OffReason::NoTools),
             (_, None) => None,
         };
         if has_programs && !is_declared {
@@ -261,6 +266,7 @@ impl RequestReader<'_> {
         };
         let model_tools = tools.model_tools.with_function_calls(function_calls);
         Ok(Turn {
+            owned_from: tools.owned_from,
             search_tool: tools.search_tool,
             tools_digest,
             mode,
@@ -271,16 +277,28 @@ impl RequestReader<'_> {
     /// `digest` identifies the tools for programs, if that is known without writing them.
     fn program_tools(&self, split: ToolSplit<'_>, digest: Option<[u8; 32]>) -> Result<ProgramTools, BadRequest> {
         let text = || serde_json::to_string(&split.tools).unwrap_or_default();
-        let toolbox = match digest {
-            Some(digest) => self.toolboxes.get_known(self.tenant, digest, text),
-            None => self.toolboxes.get_for(self.tenant, &text()),
+        let toolbox = match (digest, self.servers()) {
+            (Some(digest), None) => self.toolboxes.get_known(self.tenant, digest, text),
+            (None, None) => self.toolboxes.get_for(self.tenant, &text()),
+            (digest, Some(servers)) => {
+                let of_client = digest.map_or_else(|| text().into_bytes(), Vec::from);
+                let digest = servers.joined_digest(self.tenant, &of_client);
+                self.toolboxes.get_known(self.tenant, digest, || servers.joined(&split.tools))
+            }
         };
         let toolbox = toolbox.map_err(|error| BadRequest::new(split.request_path(&error.path), error.message))?;
         let tokens_max = self.defaults.declarations_tokens_max;
         let model_tools = ModelTools::new(Arc::clone(&toolbox), split.direct, &split.deferred, tokens_max)
             .with_toolsets(split.toolsets)
-            .with_later_tools(split.later_tools);
-        Ok(ProgramTools { toolbox, model_tools, passed: split.passed, search_tool: split.search_tool })
+            .with_later_tools(split.later_tools)
+            .with_unavailable(self.servers().map(ServerTools::unavailable).unwrap_or_default());
+        let owned_from = split.tools.len();
+        Ok(ProgramTools { toolbox, model_tools, owned_from, passed: split.passed, search_tool: split.search_tool })
+    }
+
+    /// Tools of servers, if there are any.
+    fn servers(&self) -> Option<&ServerTools> {
+        self.servers.filter(|servers| !servers.is_empty())
     }
 
     fn turn(
@@ -308,6 +326,7 @@ impl RequestReader<'_> {
             provider: self.provider,
             conversation,
             model_tools,
+            owned_from: usize::MAX,
             tools_digest: [0; 8],
             mode: ProgramMode::Plain,
             prefs: client.0.response_prefs(&body),
@@ -328,7 +347,7 @@ impl RequestReader<'_> {
     fn reading_programs(&self, client: ClientSide, body: Body, passed: Vec<Value>) -> Result<Turn, BadRequest> {
         let toolbox = self.toolboxes.get("[]").map_err(|error| BadRequest::new("tools", error.message))?;
         let model_tools = ModelTools::reading(Arc::clone(&toolbox));
-        let tools = ProgramTools { toolbox, model_tools, passed, search_tool: None };
+        let tools = ProgramTools { toolbox, model_tools, owned_from: usize::MAX, passed, search_tool: None };
         self.with_code_mode(client, body, ProgramMode::Plain, tools)
     }
 

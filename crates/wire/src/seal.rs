@@ -11,6 +11,7 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 use crate::call_digests::CallDigests;
 use crate::ids::RunId;
 use crate::numbers::{put, take};
+use crate::owned_answers::OwnedAnswers;
 use crate::sealing_key::{self, SealPurpose, SealingKey, UnsealError};
 use crate::state::{CallRef, RunState};
 use crate::wire::ClientSide;
@@ -21,6 +22,8 @@ const PROVIDER_PREFIXES: [&str; 2] = ["call_", "toolu_"];
 /// Decompressed. There is room for the largest program that the step function accepts, and for its reasoning.
 const STATE_BYTES_MAX: usize = 1 << 20;
 const CALLS_MAX: usize = 100_000;
+/// Stands in the place of the number of calls, and says that answers of the gateway's own calls come before it.
+const OWNED_ANSWERS: u32 = u32::MAX;
 /// Ids of this length or longer carry a state; shorter ones are siblings.
 const SIBLING_CHARS_MAX: usize = 40;
 /// Part of the format: a new dictionary needs a new version.
@@ -58,12 +61,14 @@ pub struct RoundHeader {
     pub answered: [u8; 8],
     /// The program's calls before the round. A client may cut them out of its history.
     pub before: CallDigests,
+    /// Answers to calls that the gateway has executed itself since the round before.
+    pub owned: OwnedAnswers,
 }
 
 impl RoundHeader {
     /// Of a program that has not written anything so far.
     pub fn new(number: u32, answered: [u8; 8]) -> RoundHeader {
-        RoundHeader { number, answered, before: CallDigests::default() }
+        RoundHeader { number, answered, ..RoundHeader::default() }
     }
 }
 
@@ -173,6 +178,12 @@ fn content(round: &RoundHeader, calls: &[CallRef], compressed: &[u8]) -> Vec<u8>
     put(&mut content, round.number);
     content.extend_from_slice(&round.answered);
     round.before.put_into(&mut content);
+    if !round.owned.is_empty() {
+        let owned = deflate(round.owned.to_text().as_bytes());
+        put(&mut content, OWNED_ANSWERS);
+        put(&mut content, owned.len() as u32);
+        content.extend_from_slice(&owned);
+    }
     put(&mut content, calls.len() as u32);
     let mut next = 0;
     for call in calls {
@@ -191,8 +202,16 @@ fn round(mut rest: &[u8], last: &mut LastState) -> Option<Unsealed> {
     let (&answered, after) = rest.split_first_chunk()?;
     rest = after;
     let before = CallDigests::take_from(&mut rest)?;
-    let count = take(&mut rest)? as usize;
-    if count > CALLS_MAX {
+    let mut count = take(&mut rest)?;
+    let mut owned = OwnedAnswers::default();
+    if count == OWNED_ANSWERS {
+        let bytes = take(&mut rest)? as usize;
+        let (compressed, after) = rest.split_at_checked(bytes)?;
+        owned = OwnedAnswers::from_text(&String::from_utf8(inflate(compressed)?).ok()?)?;
+        rest = after;
+        count = take(&mut rest)?;
+    }
+    if count as usize > CALLS_MAX {
         return None;
     }
     let mut calls = Vec::new();
@@ -205,7 +224,7 @@ fn round(mut rest: &[u8], last: &mut LastState) -> Option<Unsealed> {
         calls.push(CallRef { call: CallIndex(call), args: ArgsDigest(*args) });
     }
     let (run, state) = last.read(rest)?;
-    let header = RoundHeader { number, answered, before };
+    let header = RoundHeader { number, answered, before, owned };
     Some(Unsealed::Round { state: Box::new(state.clone()), run, header, calls })
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::ids::{GivenRecord, RunId, short_id};
 use crate::model_message::{ModelCall, ModelMessage};
+use crate::owned_answers::OwnedAnswers;
 use crate::prompt::EXECUTE;
 use crate::usage::ContextTokens;
 
@@ -35,6 +36,8 @@ pub struct RunState {
     /// Which call of the last message is the program.
     pub at: usize,
     pub code: String,
+    /// Answers to calls that the gateway executed for earlier programs of this turn, by the number of their message.
+    pub earlier_answers: Vec<(usize, OwnedAnswers)>,
 }
 
 /// Stands for the values that earlier programs have stored.
@@ -83,6 +86,8 @@ struct StateHeader<'a> {
     at: usize,
     #[serde(rename = "m")]
     model_messages: Vec<Cow<'a, ModelMessage>>,
+    #[serde(rename = "j", default, skip_serializing_if = "Vec::is_empty")]
+    earlier_answers: Vec<(usize, String)>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
@@ -109,6 +114,7 @@ impl RunState {
             model_messages: vec![model_message],
             at: 0,
             code: code.to_owned(),
+            earlier_answers: Vec::new(),
         }
     }
 
@@ -171,6 +177,7 @@ impl RunState {
             context: self.context,
             at: self.at,
             model_messages,
+            earlier_answers: self.earlier_answers.iter().map(|(at, answers)| (*at, answers.to_text())).collect(),
         };
         let mut bytes = serde_json::to_vec(&header).expect("it has text keys and finite numbers");
         bytes.push(0);
@@ -192,6 +199,9 @@ impl RunState {
             EXECUTE.clone_into(&mut call.name);
         }
         call.arguments = arguments(&code);
+        let earlier_answers = header.earlier_answers.into_iter();
+        let earlier_answers: Option<Vec<(usize, OwnedAnswers)>> =
+            earlier_answers.map(|(at, text)| Some((at, OwnedAnswers::from_text(&text)?))).collect();
         Some(RunState {
             seed: header.seed.into_owned(),
             started_at_ms: header.started_at_ms,
@@ -203,6 +213,7 @@ impl RunState {
             model_messages,
             at: header.at,
             code,
+            earlier_answers: earlier_answers?,
         })
     }
 }

@@ -109,6 +109,8 @@ pub struct Turn {
     pub provider: ProviderSide,
     pub conversation: Conversation,
     pub model_tools: ModelTools,
+    /// Tools from this position in the catalog on are executed by the gateway itself.
+    pub owned_from: usize,
     /// A hash of the tool list.
     pub tools_digest: [u8; 8],
     pub mode: ProgramMode,

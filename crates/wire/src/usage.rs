@@ -21,6 +21,8 @@ pub struct TurnUsage {
     pub programs: u64,
     pub rounds: u64,
     pub calls: u64,
+    /// Of these, calls that the gateway executed itself.
+    pub mcp_calls: u64,
     /// Of tool results that the model did not have to read, estimated.
     pub tokens_kept_out: u64,
 }
@@ -129,7 +131,7 @@ impl TurnUsage {
     /// Sums over all model calls of the request, and what its programs did.
     pub fn ours(&self, provider: ProviderSide) -> Value {
         let sum = provider.0.read_usage(&self.sum);
-        json!({
+        let mut ours = json!({
             "model_calls": self.model_calls,
             "input_tokens": sum.input,
             "cached_tokens": sum.cached,
@@ -139,7 +141,11 @@ impl TurnUsage {
             "rounds": self.rounds,
             "calls": self.calls,
             "tokens_kept_out": self.tokens_kept_out,
-        })
+        });
+        if self.mcp_calls > 0 {
+            ours["mcp_calls"] = json!(self.mcp_calls);
+        }
+        ours
     }
 }
 

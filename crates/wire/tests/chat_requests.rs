@@ -28,6 +28,7 @@ fn turn_of(messages: &Value, stored: &StoredStates, unopened: &UnopenedStates) -
     let (sealer, toolboxes) = (sealer(), Toolboxes::default());
     let reader = RequestReader {
         tenant: "",
+        servers: None,
         provider: ProviderSide::CHAT,
         callers: dacapo_wire::CallerRules::default(),
         header: None,
@@ -58,6 +59,7 @@ fn sealed_id() -> String {
         model_messages: vec![ModelMessage { calls: vec![call], ..ModelMessage::default() }],
         at: 0,
         code: code.to_owned(),
+        earlier_answers: Vec::new(),
     };
     sealer()
         .seal(&state, &RoundHeader::default(), &[CallRef { call: CallIndex(0), args: ArgsDigest([0; 4]) }])

@@ -73,6 +73,7 @@ fn state(code: &str) -> RunState {
         model_messages: vec![ModelMessage { calls, ..ModelMessage::default() }],
         at: 0,
         code: code.to_owned(),
+        earlier_answers: Vec::new(),
     }
 }
 

@@ -16,6 +16,8 @@ pub(crate) struct ApiClient {
     /// Any of them lets it in, so that a key can be replaced while the old one is still in use.
     keys_sha256: Vec<[u8; 32]>,
     pub requests_per_minute: Option<u32>,
+    /// MCP servers that it may use; all if absent.
+    pub servers: Option<Vec<String>>,
     bucket: Mutex<RateBucket>,
 }
 
@@ -35,7 +37,8 @@ impl ApiClient {
         let keys_sha256: Option<Vec<[u8; 32]>> = keys_sha256.iter().map(|key| unhex(key)).collect();
         let left = f64::from(requests_per_minute.unwrap_or_default());
         let bucket = Mutex::new(RateBucket { left, at: None });
-        Some(ApiClient { name: name.to_owned(), keys_sha256: keys_sha256?, requests_per_minute, bucket })
+        let name = name.to_owned();
+        Some(ApiClient { name, keys_sha256: keys_sha256?, requests_per_minute, servers: None, bucket })
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8; 32]> {

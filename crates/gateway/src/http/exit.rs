@@ -1,6 +1,7 @@
 //! The end of every request: one place makes the HTTP response and reports the outcome.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -18,11 +19,14 @@ use super::errors::TurnError;
 use super::headers;
 use crate::observe::{Event, Observer, OpenRequest, REQUEST_ID_HEADER, RequestOutcome};
 use crate::quota::QuotaShare;
+use crate::store::turn_records::{RecordedResponse, TurnRecord};
 use crate::turn::{TurnDone, TurnEnd};
 use crate::upstream::UpstreamResponse;
 
 /// A silence that proxies might take for a dead connection, while nobody waits for a model: a program runs.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
+
+const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 
 /// An upstream's body of this size, if it is no stream, is passed on when it is complete.
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
@@ -40,6 +44,8 @@ pub(super) enum Exit {
         headers: HeaderMap,
     },
     Stream(StreamingTurn),
+    /// What an earlier turn of the same request came to.
+    Recorded(RecordedResponse),
     /// The upstream's response, which is complete.
     PassThroughWhole {
         status: StatusCode,
@@ -62,12 +68,17 @@ pub(super) struct StreamingTurn {
     pub headers: HeaderMap,
 }
 
-/// A turn that runs in the background. It is cancelled if the client disconnects.
-pub(super) struct TurnTask<T = TurnDone>(pub JoinHandle<Result<T, TurnError>>);
+/// A turn that runs in the background. It is cancelled if the client disconnects, unless it has sent calls with effects.
+pub(super) struct TurnTask<T = TurnDone> {
+    pub handle: JoinHandle<Result<T, TurnError>>,
+    pub record: Option<Arc<TurnRecord>>,
+}
 
 impl<T> Drop for TurnTask<T> {
     fn drop(&mut self) {
-        self.0.abort();
+        if !self.record.as_ref().is_some_and(|record| record.has_begun()) {
+            self.handle.abort();
+        }
     }
 }
 
@@ -120,6 +131,16 @@ fn respond_to(open: OpenRequest, client: ClientSide, exit: Result<Exit, TurnErro
             response
         }
         Ok(Exit::Stream(turn)) => stream_turn(open, turn),
+        Ok(Exit::Recorded(recorded)) => {
+            let status = StatusCode::from_u16(recorded.status).unwrap_or(StatusCode::OK);
+            open.end(passed_outcome(status));
+            let mut response = json_response(recorded.body.into_bytes());
+            *response.status_mut() = status;
+            if recorded.is_stream {
+                response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
+            }
+            response
+        }
         Ok(Exit::PassThroughWhole { status, headers, body }) => {
             let observer = open.observer();
             observer.emit(&Event::ModelBegan { status });
@@ -181,7 +202,8 @@ fn stream_turn(open: OpenRequest, turn: StreamingTurn) -> Response<Body> {
             None => match tokio::time::timeout(SILENCE_MAX, receiver.recv()).await {
                 Ok(Some(piece)) => piece,
                 Ok(None) => {
-                    let done = (&mut task.0).await.unwrap_or_else(|error| Err(TurnError::Internal(error.to_string())));
+                    let done =
+                        (&mut task.handle).await.unwrap_or_else(|error| Err(TurnError::Internal(error.to_string())));
                     if let Err(error) = &done {
                         report(error, &open.observer());
                     }
@@ -196,7 +218,7 @@ fn stream_turn(open: OpenRequest, turn: StreamingTurn) -> Response<Body> {
     let mut response = Response::new(Body::from_stream(pieces));
     *response.headers_mut() = headers;
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
@@ -223,7 +245,7 @@ fn pass_through(
     let UpstreamResponse { status, headers, mut body, .. } = response;
     let (pieces, receiver) = mpsc::channel(PASSED_QUEUE_PIECES);
     let observer = open.observer();
-    let task = TurnTask(tokio::spawn(async move {
+    let handle = tokio::spawn(async move {
         let mut has_begun = false;
         let passed = deadline.limit(async {
             while let Some(piece) = body.next().await {
@@ -252,13 +274,13 @@ fn pass_through(
             drop(sent);
         }
         passed
-    }));
-    let state = (receiver, task, open);
+    });
+    let state = (receiver, TurnTask { handle, record: None }, open);
     let body = stream::unfold(state, move |(mut receiver, mut task, open)| async move {
         if let Some(piece) = receiver.recv().await {
             return Some((piece, (receiver, task, open)));
         }
-        let passed = (&mut task.0).await.unwrap_or_else(|error| Err(TurnError::Internal(error.to_string())));
+        let passed = (&mut task.handle).await.unwrap_or_else(|error| Err(TurnError::Internal(error.to_string())));
         open.end(match passed {
             Err(TurnError::ClientLeft) => RequestOutcome::Left,
             Err(error) => RequestOutcome::Error { status: error.status(), failure: error.kind() },

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use super::errors::TurnError;
 use super::{AllowedOrigins, GatewayServer, exit, headers};
 use crate::gateway::StartError;
+use crate::tool_servers::DeployedServers;
 
 /// Serves the metrics until it is dropped.
 pub(super) struct MetricsListener(JoinHandle<()>);
@@ -53,7 +54,11 @@ pub(super) async fn metrics(State(server): State<GatewayServer>, request: Reques
 
 async fn text(State(server): State<GatewayServer>) -> Response<Body> {
     let gateway = &server.gateway;
-    match gateway.metrics.text(&gateway.stepper, gateway.turns.taken()) {
+    match gateway.metrics.text(
+        &gateway.stepper,
+        gateway.turns.taken(),
+        gateway.servers.as_ref().map(DeployedServers::counts),
+    ) {
         Ok(text) => {
             let mut response = Response::new(Body::from(text));
             let format = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

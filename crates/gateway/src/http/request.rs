@@ -17,6 +17,7 @@ use super::{GatewayServer, headers, json_bytes, json_size, threads};
 use crate::observe::{Event, Observer, REQUEST_ID_HEADER};
 use crate::quota::QuotaShare;
 use crate::store::stored_responses::StoredTurn;
+use crate::store::turn_records::TurnRecord;
 use crate::turn::Tenant;
 use crate::upstream::RequestContext;
 
@@ -85,7 +86,17 @@ impl GatewayServer {
         let provider = gateway.upstreams.of(&model)?.provider_for(client);
         let sealer = gateway.config.secrets.sealer(&tenant);
         let stored = self.stored_states(client, &tenant, json, observer).await?;
-        let tenant = Tenant { name: tenant, sealer: sealer.clone(), stored_turn };
+        let offered = gateway.servers.as_ref().map(|servers| servers.offer(gateway.config.servers_of(&tenant)));
+        let record = match (&offered, &gateway.answer_store) {
+            (Some(_), Some(store)) => {
+                let key = parts.headers.get("idempotency-key").map(HeaderValue::as_bytes);
+                let ttl = gateway.config.turn_ttl;
+                Some(Arc::new(TurnRecord::new(store, &tenant, client.wire(), key, &body, ttl)))
+            }
+            _ => None,
+        };
+        let offered_tools = offered.clone();
+        let tenant = Tenant { name: tenant, sealer: sealer.clone(), stored_turn, offered: offered_tools, record };
         let defaults = gateway.defaults(&model);
         let model_name = model.clone();
         let reader = Arc::clone(gateway);
@@ -95,7 +106,9 @@ impl GatewayServer {
             let toolboxes = &reader.toolboxes;
             let (sealer, stored, unopened) = (&sealer, &stored, &*unopened);
             let callers = reader.caller_rules(&model_name);
-            RequestReader { provider, header, defaults, callers, sealer, stored, unopened, toolboxes, tenant: &name }
+            let servers = offered.as_ref().map(|offered| &offered.tools);
+            let tenant = &*name;
+            RequestReader { provider, header, defaults, callers, sealer, stored, unopened, toolboxes, tenant, servers }
                 .read_body(client, request_body)
         });
         let ReadRequest { mut parsed, mode } =

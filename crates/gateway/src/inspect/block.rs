@@ -263,6 +263,17 @@ fn recorded_program(block: &ProgramBlock) -> RecordedProgram {
             let message = format!("round {} is not in the conversation any more", number + 1);
             recorded.gap = Some((ReplayStatus::Trimmed, message));
         }
+        match round.owned.entries() {
+            Some(entries) => entries.iter().for_each(|entry| {
+                journal.push(entry.clone());
+                recorded.add_executed(entry, round.number);
+            }),
+            None if recorded.gap.is_none() => {
+                let message = "answers to calls that the gateway executed are in its store only".to_owned();
+                recorded.gap = Some((ReplayStatus::Trimmed, message));
+            }
+            None => {}
+        }
         if recorded.gap.is_none() && round.answered.is_some_and(|before| before != journal.fingerprint()) {
             let message = if number == 0 {
                 "the program was sent with other answers than the conversation has".to_owned()
@@ -305,6 +316,27 @@ fn recorded_program(block: &ProgramBlock) -> RecordedProgram {
     }
     recorded.calls.sort_by_key(|call| (call.round, call.call));
     recorded
+}
+
+impl RecordedProgram {
+    /// Adds a call that the gateway executed before this round.
+    fn add_executed(&mut self, entry: &JournalEntry, round: u32) {
+        if matches!(self.gap, Some((ReplayStatus::Trimmed, _))) {
+            return;
+        }
+        let (answer, bytes) = answered_with(&entry.answer);
+        self.entries.push(entry.clone());
+        self.calls.push(CallExplanation {
+            call: entry.call.0,
+            round: round as usize + 1,
+            tool: entry.tool.clone(),
+            args: entry.args(),
+            issued: None,
+            settled: Some(self.entries.len()),
+            answer: Some(answer),
+            bytes,
+        });
+    }
 }
 
 /// The calls that were answered, in the order of their answers.

@@ -98,6 +98,7 @@ impl Inspection<'_> {
                 unopened: &unopened,
                 toolboxes: self.toolboxes,
                 tenant,
+                servers: None,
             };
             let mut parsed = reader.read(client, body).map_err(|error| error.to_string())?.parsed;
             if let ParsedRequest::Turn(turn) = &mut parsed {
@@ -163,6 +164,7 @@ impl Inspection<'_> {
             conversation: &turn.conversation,
             stepper: self.stepper,
             model_tools: &turn.model_tools,
+            owned_from: turn.owned_from,
             tools_digest: turn.tools_digest,
             client_calls: ClientCalls::Taken,
             embeddings: None,

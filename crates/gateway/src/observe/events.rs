@@ -61,6 +61,12 @@ pub(crate) enum Event<'a> {
     CallSent {
         tool: &'a str,
     },
+    /// The gateway has executed a call itself.
+    CallExecuted {
+        tool: &'a str,
+        failed: bool,
+        took: Duration,
+    },
     /// The client's request brought answers to calls of a program.
     CallsAnswered {
         count: usize,

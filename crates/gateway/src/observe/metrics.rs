@@ -6,10 +6,12 @@ use dacapo_replay::{StepStart, Stepper};
 use dacapo_wire::{AppliedMode, UnopenedReason, UnsealError, Wire};
 use prometheus::core::Collector;
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
 
 use super::{Event, EventConsumer, RequestInfo, RequestOutcome};
+use crate::tool_servers::ServerCounts;
 use crate::turn::ReplayTrace;
 
 /// Counts what happens to requests.
@@ -23,6 +25,8 @@ pub(crate) struct Metrics {
     upstream_first_token_seconds: HistogramVec,
     programs: IntCounterVec,
     calls: IntCounterVec,
+    call_seconds: HistogramVec,
+    mcp_servers: IntGaugeVec,
     steps: IntCounterVec,
     step_seconds: HistogramVec,
     step_fuel: HistogramVec,
@@ -90,6 +94,16 @@ impl Metrics {
             )?,
             programs: counters("dacapo_programs_total", "Programs, by how they ended.", &["outcome"])?,
             calls: counters("dacapo_calls_total", "Answered calls of programs.", &["owner", "outcome"])?,
+            call_seconds: histograms(
+                "dacapo_call_seconds",
+                "How long calls took that the gateway executed itself.",
+                &["owner", "outcome"],
+                requests,
+            )?,
+            mcp_servers: add(
+                &registry,
+                IntGaugeVec::new(Opts::new("dacapo_mcp_servers", "MCP servers behind the gateway."), &["state"])?,
+            )?,
             steps: counters("dacapo_steps_total", "Steps, by what they started from.", &["start"])?,
             step_seconds: histograms("dacapo_step_seconds", "How long they took.", &["start"], steps)?,
             step_fuel: histograms(
@@ -130,12 +144,22 @@ impl Metrics {
     }
 
     /// All figures as text. Gauges are read now.
-    pub(crate) fn text(&self, stepper: &Stepper, turns_running: usize) -> Result<String, prometheus::Error> {
+    pub(crate) fn text(
+        &self,
+        stepper: &Stepper,
+        turns_running: usize,
+        servers: Option<ServerCounts>,
+    ) -> Result<String, prometheus::Error> {
         let paused = stepper.paused();
         let whole = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         self.paused_programs.set(whole(paused.count));
         self.paused_bytes.set(whole(paused.bytes));
         self.turns_running.set(whole(turns_running));
+        if let Some(ServerCounts { ready, starting, failed }) = servers {
+            for (state, count) in [("ready", ready), ("starting", starting), ("failed", failed)] {
+                self.mcp_servers.with_label_values(&[state]).set(whole(count));
+            }
+        }
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 
@@ -228,6 +252,11 @@ impl EventConsumer for MetricsEvents {
                 let calls = |outcome| metrics.calls.with_label_values(&["client", outcome]);
                 calls("ok").inc_by((count - failed) as u64);
                 calls("error").inc_by(*failed as u64);
+            }
+            Event::CallExecuted { failed, took, .. } => {
+                let labels = ["mcp", if *failed { "error" } else { "ok" }];
+                metrics.calls.with_label_values(&labels).inc();
+                metrics.call_seconds.with_label_values(&labels).observe(took.as_secs_f64());
             }
             Event::StatesOpened { count } => {
                 metrics.states.with_label_values(&["opened"]).inc_by(*count as u64);

@@ -53,14 +53,27 @@ const KEYS: &[&str] = &[
     "step.enabled",
     "store.kind",
     "store.url",
+    "store.path",
+    "store.turn_ttl_seconds",
     "store.ttl_seconds",
     "store.bytes_max",
+    "mcp.servers",
     "limits.output_bytes",
 ];
 
 /// Keys whose values are texts, also if they look like something else.
-const TEXTS: &[&str] =
-    &["listen", "metrics_listen", "secret", "log", "log_format", "code_mode.default", "store.kind", "store.url"];
+const TEXTS: &[&str] = &[
+    "listen",
+    "metrics_listen",
+    "secret",
+    "log",
+    "log_format",
+    "code_mode.default",
+    "store.kind",
+    "store.url",
+    "store.path",
+    "mcp.servers",
+];
 
 /// Keys whose values are lists of texts, with commas between them.
 const LISTS: &[&str] = &["secrets_old", "cors_origins"];

@@ -9,7 +9,7 @@ use super::Store;
 
 /// Keeps the answers to the last round of a program.
 pub(crate) async fn keep(store: &Store, tenant: &str, block: &ProgramBlock) -> Result<(), StoreError> {
-    let (Some(round), Ok(journal)) = (block.rounds.last(), block.journal()) else { return Ok(()) };
+    let (Some(round), Ok(journal)) = (block.rounds.last(), block.journal_of_rounds()) else { return Ok(()) };
     if round.calls.iter().all(|call| call.answer.is_none()) {
         return Ok(());
     }
@@ -35,7 +35,7 @@ pub(crate) async fn restore(
     let ends: Vec<String> = blocks.iter().map(|(_, block)| journal_name(block.run, last_round(block))).collect();
     let ends = store.get_texts(tenant, &ends, unopened).await?;
     for ((is_live, block), end) in blocks.iter_mut().zip(ends) {
-        let journal = block.journal();
+        let journal = block.journal_of_rounds();
         let is_as_given = match (&journal, end) {
             (Ok(journal), Some(end)) => *is_live || fingerprint(journal) == end,
             (Ok(_), None) => true,

@@ -26,6 +26,8 @@ pub(crate) struct HistoryReplay<'a> {
     pub conversation: &'a Conversation,
     pub stepper: &'a Stepper,
     pub model_tools: &'a ModelTools,
+    /// Tools from this position in the catalog on are the gateway's own.
+    pub owned_from: usize,
     /// A hash of the tool list.
     pub tools_digest: [u8; 8],
     pub client_calls: ClientCalls,
@@ -69,6 +71,8 @@ pub(crate) enum HistoryEnd {
     Waiting {
         round: RoundHeader,
         calls: Vec<Call>,
+        /// The step that it waits at.
+        request: Box<StepRequest>,
     },
 }
 
@@ -126,6 +130,7 @@ const ANSWER_BYTES_SHOWN_MAX: usize = 24 << 10;
 const NOT_RETURNED: &str = "the answers have images or files; to see one, return the object that has its `handle`";
 const GONE: &str = "no longer in the conversation";
 const TOO_SLOW: &str = "running it again took too long";
+const NOT_STORED: &str = "answers to calls that were executed here are not stored any more";
 
 impl HistoryReplay<'_> {
     /// Writes the conversation into the model's history, and says who continues.
@@ -225,7 +230,8 @@ impl HistoryReplay<'_> {
         let tools = self.tools_of(block);
         for (at, message) in before.iter().enumerate() {
             let replies = self.replies(message, |code| {
-                let shown = match self.run_with(&tools, state.program(at, code), &Journal::default(), &given, &stored) {
+                let Some(journal) = block.earlier_journal(at) else { return self.result(&abandoned(NOT_STORED)) };
+                let shown = match self.run_with(&tools, state.program(at, code), &journal, &given, &stored) {
                     Ok(ProgramRun::Finished { mut shown, record, stored: kept, shapes, end }) => {
                         (given, stored) = (record, kept);
                         show_shapes(&mut shown, &shapes, end, &mut shown_shapes);
@@ -254,23 +260,20 @@ impl HistoryReplay<'_> {
                 record,
                 "calls of an earlier program that it relied on are not in the conversation any more",
             ),
-            (None, Err(HistoryGap::Trimmed)) => {
-                let is_storing = if state.code.contains("store") { "; what it stored is gone" } else { "" };
-                let reason = format!("answers to its calls are not in the conversation any more{is_storing}");
-                self.abandoned(block, given, &reason)
-            }
-            (None, Err(HistoryGap::Edited)) => {
-                self.abandoned(block, given, "an answer to one of its calls was changed in the conversation")
-            }
+            (None, Err(gap)) => self.abandoned(block, given, &gap_reason(gap, &state.code)),
             (None, Ok(journal)) => match (self.run_with(&tools, state.waiting(), &journal, &given, &stored), position) {
                 (Ok(ProgramRun::Paused { calls, stored: kept }), Position::Last) if tools.has_withdrawn(&calls) => {
                     stored = kept;
                     self.abandoned(block, given, "the client took a tool away whose answer it waits for")
                 }
-                (Ok(ProgramRun::Paused { calls, .. }), Position::Last) if self.client_calls == ClientCalls::Taken => {
+                (Ok(ProgramRun::Paused { calls, .. }), Position::Last)
+                    if self.client_calls == ClientCalls::Taken || calls.iter().any(|call| self.owns(&call.tool)) =>
+                {
                     let before = CallDigests::of(&self.record_of_abandoned(block, Vec::new()), self.catalog());
-                    let round = RoundHeader { number: block.next_round(), answered: journal.fingerprint(), before };
-                    return Ok(HistoryEnd::Waiting { round, calls });
+                    let (number, answered) = (block.next_round(), journal.fingerprint());
+                    let round = RoundHeader { before, ..RoundHeader::new(number, answered) };
+                    let request = self.request(&tools, state.waiting(), &given, &stored).with_journal(journal);
+                    return Ok(HistoryEnd::Waiting { round, calls, request: Box::new(request) });
                 }
                 (Ok(ProgramRun::Paused { stored: kept, .. }), Position::Last) => {
                     stored = kept;
@@ -380,7 +383,10 @@ impl HistoryReplay<'_> {
         for sent in block.sent_calls() {
             let outcome = match sent.outcome {
                 SentOutcome::Answered(answer) => match answer {
-                    Answer::Ok(ok) if self.client.has_succeeded(answer) => RecordedOutcome::Ok(ok.clone()),
+                    // Where the client's wire has no mark for failures, the gateway's own calls have one.
+                    Answer::Ok(ok) if sent.is_owned() || self.client.has_succeeded(answer) => {
+                        RecordedOutcome::Ok(ok.clone())
+                    }
                     _ => continue,
                 },
                 SentOutcome::Replaced => RecordedOutcome::AnswerLost,
@@ -486,17 +492,22 @@ impl HistoryReplay<'_> {
         }
     }
 
-    /// Runs a program that the model has just written.
-    pub(super) fn run(
+    /// The request for the first step of a program that the model has just written.
+    pub(super) fn first_request(
         &self,
         program: Program,
-        journal: &Journal,
         record: &[CompletedCall],
         stored: &StoredValues,
-    ) -> Result<ProgramRun, StepError> {
+    ) -> StepRequest {
+        self.trace.program(&program, record, stored);
         let toolbox = Arc::clone(self.model_tools.toolbox());
         let tools = ReplayTools { toolbox, withdrawn: Vec::new(), handed_out: Vec::new() };
-        self.run_with(&tools, program, journal, record, stored)
+        self.request(&tools, program, record, stored)
+    }
+
+    /// Whether the gateway executes calls of the tool itself.
+    fn owns(&self, tool: &str) -> bool {
+        self.catalog().find(tool).is_some_and(|index| index.0 as usize >= self.owned_from)
     }
 
     /// The request for the first step of a program of the history.
@@ -532,9 +543,13 @@ impl HistoryReplay<'_> {
         stored: &StoredValues,
     ) -> Result<ProgramRun, StepError> {
         self.trace.program(&program, record, stored);
-        let request = self.request(tools, program, record, stored).with_journal(journal.clone());
+        self.step(&self.request(tools, program, record, stored).with_journal(journal.clone()))
+    }
+
+    /// Runs a program as far as its journal goes.
+    pub(super) fn step(&self, request: &StepRequest) -> Result<ProgramRun, StepError> {
         let started = Instant::now();
-        let (step, start) = self.stepper.step_from(&request, self.should_continue)?;
+        let (step, start) = self.stepper.step_from(request, self.should_continue)?;
         self.trace.step(start, started.elapsed(), step.usage.fuel);
         Ok(program_run(step))
     }
@@ -687,6 +702,18 @@ fn show_answer(call: &mut Value, answer: &Answer, bytes_left: &mut usize) {
         Answer::Ok(json) => serde_json::from_str(json.as_str()).unwrap_or(Value::Null),
         Answer::Error { message, .. } => Value::from(message.as_str()),
     };
+}
+
+/// Why a program with this code cannot go on.
+fn gap_reason(gap: HistoryGap, code: &str) -> String {
+    match gap {
+        HistoryGap::Trimmed => {
+            let is_storing = if code.contains("store") { "; what it stored is gone" } else { "" };
+            format!("answers to its calls are not in the conversation any more{is_storing}")
+        }
+        HistoryGap::Edited => "an answer to one of its calls was changed in the conversation".to_owned(),
+        HistoryGap::NotStored => NOT_STORED.to_owned(),
+    }
 }
 
 fn abandoned(reason: &str) -> Value {

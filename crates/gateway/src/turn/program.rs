@@ -1,16 +1,19 @@
 //! Programs that the model has just written, and calls that go to the client.
 
-use dacapo_replay::{Call, Journal};
+use dacapo_replay::{Answer, Call, CompletedCall, JournalEntry};
 use dacapo_wire::{
-    CallRef, CallsIssued, CallsPerMessage, GivenRecord, ModelCall, ModelResponse, ProgramFinished, ProgramMode,
-    ProgramName, ProgramProgress, ProgramStarted, RoundHeader, RunState, Sealer, StoredId, Turn, Wire,
+    CallDigests, CallRef, CallsIssued, CallsPerMessage, GivenRecord, ModelCall, ModelMessage, ModelResponse,
+    ProgramFinished, ProgramMode, ProgramName, ProgramProgress, ProgramStarted, RoundHeader, RunState, Sealer,
+    StoredId, Turn, Wire,
 };
 use serde_json::json;
 
 use super::history_replay::{ProgramRun, show_shapes};
-use super::{TurnEnd, TurnRunner};
+use super::owned_calls::{DrivenProgram, ProgramOrigin, answer_bytes};
+use super::{TurnEnd, TurnRunner, estimated_tokens};
 use crate::http::TurnError;
 use crate::observe::{Event, ProgramEnd, ProgramOutcome};
+use crate::store::owned_answers::AnswersBetweenRounds;
 
 /// For a program that has made no calls, although the client's `tool_choice` is `required` or `any`.
 const CALL_REQUIRED: &str =
@@ -58,34 +61,21 @@ impl TurnRunner {
             carried.calls = vec![program.clone()];
         }
         let at = carried.calls.iter().position(|call| *call == program).unwrap_or_default();
-        let mut model_messages = self.progress.model_messages.clone();
-        model_messages.push(carried.clone());
-        // Any of the turn's programs may load what earlier ones have stored.
-        let codes: String =
-            model_messages.iter().flat_map(|it| &it.calls).map(|call| call.arguments.as_str()).collect();
-        // Other states are fields that explicit clients read, and have what a replay cannot do without.
-        let is_sealed = !is_explicit || self.turn.client.wire() != Wire::Chat;
-        let state = RunState {
-            seed: self.seed(),
-            started_at_ms: self.progress.started_at_ms,
-            tools: self.turn.tools_digest,
-            mentioned: if is_sealed {
-                RunState::mentioned_in(&code, self.turn.toolbox().catalog())
-            } else {
-                Vec::new()
-            },
-            record: GivenRecord::of(&self.progress.given_record, self.turn.toolbox().catalog()),
-            stored: StoredId::of(&self.progress.given_stored, &codes),
-            context: self.usage.context(self.turn.provider),
-            model_messages,
-            at,
-            code,
-        };
+        let state = self.run_state(&carried, at, code);
         self.show_searches(&response).await?;
         self.usage.programs += 1;
         self.observer.emit(&Event::ProgramStarted);
-        let (waiting, record, stored) = (state.waiting(), self.progress.record.clone(), self.progress.stored.clone());
-        let run = self.blocking(move |replay| replay.run(waiting, &Journal::default(), &record, &stored)).await?;
+        let DrivenProgram { run, request, answered } =
+            self.drive(self.first_request(state.waiting()), ProgramOrigin::ThisTurn).await?;
+        let answers = AnswersBetweenRounds {
+            program: &state.waiting().id,
+            round: 0,
+            after: RoundHeader::default().answered,
+            entries: &answered,
+        };
+        // In explicit mode the client's history holds the program, and no id goes with it.
+        let may_ride = !is_explicit;
+        let owned = self.keep_answers(&answers, may_ride).await?;
         self.sink.meta(&response.meta);
         self.sink.preamble(&response).await?;
         if is_explicit {
@@ -99,18 +89,27 @@ impl TurnRunner {
         let (mut shown, end) = match run {
             ProgramRun::Paused { calls, .. } => {
                 let program = ProgramName::New;
-                let waiting = WaitingProgram { program, state: &state, round: RoundHeader::default(), calls };
+                let record: Vec<CompletedCall> = answered.iter().filter_map(completed).collect();
+                let before = CallDigests::of(&record, self.turn.toolbox().catalog());
+                let round = RoundHeader { before, owned, ..RoundHeader::new(0, request.journal.fingerprint()) };
+                let waiting = WaitingProgram { program, state: &state, round, calls };
                 self.issue_calls(Some(&response), waiting, &direct).await?;
                 return Ok(NextStep::Client);
             }
             ProgramRun::Finished { mut shown, end, record, stored, shapes } => {
+                let bytes: usize = answered.iter().map(|entry| answer_bytes(&entry.answer)).sum();
+                self.usage.tokens_kept_out += estimated_tokens(bytes.saturating_sub(shown.to_string().len()));
                 let progress = &mut self.progress;
+                if !is_explicit && !answered.is_empty() {
+                    progress.earlier_answers.push((progress.model_messages.len(), owned));
+                }
                 show_shapes(&mut shown, &shapes, end, &mut progress.shapes);
                 (progress.record, progress.stored) = (record, stored);
                 if is_explicit {
                     // From here on the client's history holds the program, so the next one starts afresh.
                     progress.programs_shown += 1;
                     progress.model_messages.clear();
+                    progress.earlier_answers.clear();
                     progress.given_record.clone_from(&progress.record);
                     progress.given_stored.clone_from(&progress.stored);
                     let finished = ProgramFinished { program: ProgramName::New, state: &state, shown: &shown };
@@ -142,6 +141,34 @@ impl TurnRunner {
         Ok(NextStep::Model)
     }
 
+    /// The state of a new program: the call at position `at` of a message of the model.
+    fn run_state(&self, carried: &ModelMessage, at: usize, code: String) -> RunState {
+        let mut model_messages = self.progress.model_messages.clone();
+        model_messages.push(carried.clone());
+        // Any of the turn's programs may load what earlier ones have stored.
+        let codes: String =
+            model_messages.iter().flat_map(|it| &it.calls).map(|call| call.arguments.as_str()).collect();
+        // Other states are fields that explicit clients read, and have what a replay cannot do without.
+        let is_sealed = self.turn.mode == ProgramMode::Plain || self.turn.client.wire() != Wire::Chat;
+        RunState {
+            seed: self.seed(),
+            started_at_ms: self.progress.started_at_ms,
+            tools: self.turn.tools_digest,
+            mentioned: if is_sealed {
+                RunState::mentioned_in(&code, self.turn.toolbox().catalog())
+            } else {
+                Vec::new()
+            },
+            record: GivenRecord::of(&self.progress.given_record, self.turn.toolbox().catalog()),
+            stored: StoredId::of(&self.progress.given_stored, &codes),
+            context: self.usage.context(self.turn.provider),
+            model_messages,
+            at,
+            code,
+            earlier_answers: self.progress.earlier_answers.clone(),
+        }
+    }
+
     /// Programs of explicit clients each have a seed of their own; those of plain clients differ by their position.
     fn seed(&self) -> String {
         let progress = &self.progress;
@@ -151,7 +178,7 @@ impl TurnRunner {
         }
     }
 
-    /// Gives the client the calls that the program waits for.
+    /// Gives the client the calls that the program waits for, which are all its own.
     pub(super) async fn issue_calls(
         &mut self,
         response: Option<&ModelResponse>,
@@ -183,5 +210,13 @@ impl TurnRunner {
         }
         let issued = CallsIssued { response, state, program, ids: &ids, calls: &calls, direct };
         self.sink.calls_issued(&issued).await
+    }
+}
+
+/// A call that the gateway executed, as later programs may reuse it.
+fn completed(entry: &JournalEntry) -> Option<CompletedCall> {
+    match &entry.answer {
+        Answer::Ok(ok) => Some(CompletedCall::new(&entry.tool, &entry.args()?, ok.clone())),
+        Answer::Error { .. } => None,
     }
 }

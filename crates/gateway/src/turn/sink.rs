@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::http::TurnError;
+use crate::store::turn_records::TurnRecord;
 
 /// Where the events of a streamed response go.
 #[derive(Debug)]
@@ -36,6 +37,9 @@ pub(crate) struct ResponseSink {
     keep_alive: Duration,
     /// When something has to be sent, so that nobody takes the connection for dead.
     silent_until: Instant,
+    /// Set if the turn may have to go on without its client. Then all that is streamed is kept.
+    record: Option<Arc<TurnRecord>>,
+    streamed: String,
 }
 
 /// What every stream may hold at any place, and all clients skip.
@@ -52,9 +56,11 @@ impl ResponseSink {
         stream: Option<EventStream>,
         encoder: Box<dyn ResponseEncoder>,
         keep_alive: Duration,
+        record: Option<Arc<TurnRecord>>,
     ) -> ResponseSink {
         let silent_until = Instant::now() + keep_alive;
-        ResponseSink { stream, encoder, has_sent: false, has_meta: false, keep_alive, silent_until }
+        let (has_sent, has_meta, streamed) = (false, false, String::new());
+        ResponseSink { stream, encoder, has_sent, has_meta, keep_alive, silent_until, record, streamed }
     }
 
     pub(crate) fn has_sent(&self) -> bool {
@@ -184,6 +190,19 @@ impl ResponseSink {
         let Some(stream) = &self.stream else { return Ok(()) };
         self.has_sent = true;
         self.silent_until = Instant::now() + self.keep_alive;
-        stream.pieces.send(piece).await.map_err(|_closed| TurnError::ClientLeft)
+        if self.record.is_some() {
+            self.streamed.push_str(&String::from_utf8_lossy(&piece));
+        }
+        let sent = stream.pieces.send(piece).await;
+        // What was done with effects is to be known when the client asks again.
+        if sent.is_err() && !self.record.as_ref().is_some_and(|record| record.has_begun()) {
+            return Err(TurnError::ClientLeft);
+        }
+        Ok(())
+    }
+
+    /// All that was streamed, if it was kept.
+    pub(crate) fn recorded(&mut self) -> Option<String> {
+        (self.record.is_some() && self.has_sent).then(|| std::mem::take(&mut self.streamed))
     }
 }

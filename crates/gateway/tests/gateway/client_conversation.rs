@@ -5,6 +5,7 @@ use dacapo_wire::Wire;
 use serde_json::{Map, Value, json};
 
 /// The history of one conversation.
+#[derive(Clone)]
 pub(crate) struct ClientConversation {
     pub(crate) wire: Wire,
     pub(crate) history: Vec<Value>,
@@ -25,6 +26,7 @@ pub(crate) struct ClientResponse {
 }
 
 /// A function of the client.
+#[derive(Clone)]
 pub(crate) struct Tool {
     name: String,
     description: String,

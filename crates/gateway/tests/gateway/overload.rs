@@ -35,6 +35,7 @@ fn clients() -> Vec<ClientOptions> {
         name: name.to_owned(),
         key_sha256: vec![key_sha256(name)],
         requests_per_minute: None,
+        servers: None,
     };
     vec![client("ann"), client("bob")]
 }

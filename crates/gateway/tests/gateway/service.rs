@@ -44,7 +44,7 @@ fn client(name: &str, key: &str, requests_per_minute: Option<u32>) -> dacapo_gat
 
 fn client_with(name: &str, keys: &[&str], requests_per_minute: Option<u32>) -> dacapo_gateway::ClientOptions {
     let key_sha256 = keys.iter().map(|key| key_sha256(key)).collect();
-    dacapo_gateway::ClientOptions { name: name.to_owned(), key_sha256, requests_per_minute }
+    dacapo_gateway::ClientOptions { name: name.to_owned(), key_sha256, requests_per_minute, servers: None }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
@@ -37,6 +37,10 @@ pub(super) struct StdioTransport {
     line_bytes_max: usize,
     /// Looks for the id in a line that is too long, while the rest of the line is read.
     too_long: Option<ResponseId>,
+    /// The last request that rmcp sent.
+    last_request: Option<RequestId>,
+    /// `server/discover`, if rmcp has not waited for its answer any longer and sent `initialize`.
+    given_up: Option<RequestId>,
     shutdown_grace: Duration,
 }
 
@@ -65,6 +69,8 @@ impl StdioTransport {
             line_bytes: 0,
             line_bytes_max,
             too_long: None,
+            last_request: None,
+            given_up: None,
             shutdown_grace,
         }
     }
@@ -109,7 +115,8 @@ impl StdioTransport {
             [] => None,
             line if self.calls.take_response(line) => None,
             line => match serde_json::from_slice(line) {
-                Ok(message) => Some(message),
+                // To rmcp the late answer of a server that takes long to start would be the wrong answer to `initialize`.
+                Ok(message) => Some(message).filter(|message| !self.is_given_up(message)),
                 Err(_invalid) => {
                     let mut id = ResponseId::default();
                     id.read(line);
@@ -127,6 +134,15 @@ impl StdioTransport {
         message
     }
 
+    fn is_given_up(&self, message: &ServerJsonRpcMessage) -> bool {
+        let answered = match message {
+            ServerJsonRpcMessage::Response(response) => Some(&response.id),
+            ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
+            _ => None,
+        };
+        answered.is_some() && answered == self.given_up.as_ref()
+    }
+
     /// Responds with an error in the server's place. Returns the response if it was rmcp that sent the request.
     fn fail(&self, id: RequestId, error: ErrorData) -> Option<ServerJsonRpcMessage> {
         let error = self.calls.fail(&id, error).err()?;
@@ -138,6 +154,12 @@ impl Transport<RoleClient> for StdioTransport {
     type Error = io::Error;
 
     fn send(&mut self, message: ClientJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        if let ClientJsonRpcMessage::Request(request) = &message {
+            let before = self.last_request.replace(request.id.clone());
+            if matches!(request.request, ClientRequest::InitializeRequest(_)) {
+                self.given_up = before;
+            }
+        }
         let pushed = self.outbox.push(&message).map_err(|Closed| io::ErrorKind::NotConnected.into());
         std::future::ready(pushed)
     }

@@ -8,9 +8,11 @@ mod desk;
 
 use std::sync::Arc;
 
-use dacapo_mcp::ToolServers;
 use dacapo_replay::Toolbox;
-use dacapo_runner::{BoxFuture, CallError, CancellationToken, ToolCall, ToolDigest, ToolHost, ToolOutput};
+use dacapo_runner::{
+    Availability, BoxFuture, CallError, CancellationToken, ServerStatus, ToolCall, ToolDigest, ToolHost, ToolOutput,
+    ToolServers,
+};
 use serde_json::{Map, Value};
 
 pub(crate) use desk::Desk;
@@ -41,15 +43,17 @@ impl ToolHost for Room {
 }
 
 impl ToolServers for Room {
-    fn names(&self) -> Vec<String> {
-        vec!["desk".to_owned()]
+    fn statuses(&self) -> Vec<ServerStatus> {
+        let status = |name: &str, availability| ServerStatus { name: name.to_owned(), availability };
+        vec![status("desk", Availability::Ready), status("attic", Availability::Failed("no such file".to_owned()))]
     }
 
     fn ready(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    fn unavailable(&self) -> Vec<String> {
-        vec!["attic (no such file)".to_owned()]
+    /// Nobody is told of the attic, unless it is asked for.
+    fn names(&self) -> Vec<String> {
+        vec!["desk".to_owned()]
     }
 }

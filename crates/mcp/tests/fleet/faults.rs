@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dacapo_mcp::{Fleet, FleetOptions, ServerPhase, ServersFile, TransportKind, parse_json};
-use dacapo_runner::{ToolCall, ToolHost};
+use dacapo_runner::{ToolCall, ToolHost, ToolServers};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -53,6 +53,28 @@ async fn what_a_server_must_not_do_costs_one_call() {
     let line = "at most 8388608 bytes are taken and it has 50000083 bytes";
     assert_eq!(refusal, refused(&format!("`a.big` was executed, but its answer was not taken: {line}; {advice}")));
     assert_eq!(call(&fleet, "a", "echo", json!({"content": []})).await, ok(&Value::Null));
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_while_it_starts_delays_only_programs_that_may_need_it() {
+    let servers = json!({"fine": fake("modern"), "my-attic": fake("silent")});
+    let fleet = Fleet::start(
+        ServersFile::parse(&json!({"mcpServers": servers}).to_string(), &environment()).unwrap(),
+        options(),
+    );
+    until("the other server", || fleet.states()[0].phase == ServerPhase::Ready).await;
+    let is_waited_for =
+        async |program: &str| tokio::time::timeout(Duration::from_millis(200), fleet.ready_for(program)).await.is_err();
+    for program in
+        ["return await fine.echo({})", "return [1, 2].map(String)", "const { echo } = fine; return await echo({})"]
+    {
+        assert!(!is_waited_for(program).await, "{program}");
+    }
+    for program in
+        ["return await my_attic.look({})", "myAttic.look()", "return await look({})", "return await tools[name]({})"]
+    {
+        assert!(is_waited_for(program).await, "{program}");
+    }
 }
 
 #[tokio::test]

@@ -160,6 +160,7 @@ impl ChatProgramReader {
             model_messages,
             at: 0,
             code,
+            earlier_answers: Vec::new(),
         };
         Ok(ProgramBlock::new(&id, state))
     }

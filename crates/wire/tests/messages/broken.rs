@@ -61,6 +61,7 @@ fn nothing_that_is_broken_breaks_us() {
     for provider in [ProviderSide::MESSAGES, ProviderSide::CHAT] {
         let reader = RequestReader {
             tenant: "",
+            servers: None,
             provider,
             callers: dacapo_wire::CallerRules::default(),
             header: None,

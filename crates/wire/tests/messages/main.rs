@@ -29,6 +29,7 @@ fn read_for(provider: ProviderSide, body: Value) -> ParsedRequest {
     let (sealer, stored, toolboxes) = (sealer(), StoredStates::default(), Toolboxes::default());
     let reader = RequestReader {
         tenant: "",
+        servers: None,
         provider,
         callers: dacapo_wire::CallerRules::default(),
         header: None,
@@ -79,6 +80,7 @@ fn state(reasoning: &Value) -> RunState {
         model_messages: vec![ModelMessage { text, reasoning, calls: vec![call], ..ModelMessage::default() }],
         at: 0,
         code: CODE.to_owned(),
+        earlier_answers: Vec::new(),
     }
 }
 

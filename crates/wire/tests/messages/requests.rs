@@ -121,6 +121,7 @@ fn a_history_goes_to_another_wire_and_one_from_there_comes_here() {
     let (sealer, stored, toolboxes) = (sealer(), StoredStates::default(), Toolboxes::default());
     let reader = RequestReader {
         tenant: "",
+        servers: None,
         provider: ProviderSide::MESSAGES,
         callers: dacapo_wire::CallerRules::default(),
         header: None,

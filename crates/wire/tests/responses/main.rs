@@ -37,6 +37,7 @@ fn read_with(
     let (sealer, toolboxes) = (sealer(), Toolboxes::default());
     RequestReader {
         tenant: "",
+        servers: None,
         provider,
         callers: dacapo_wire::CallerRules::default(),
         header: None,
@@ -109,6 +110,7 @@ fn state(model_response: &ModelResponse) -> RunState {
         model_messages: vec![message],
         at: 0,
         code: CODE.to_owned(),
+        earlier_answers: Vec::new(),
     }
 }
 

@@ -1,0 +1,104 @@
+//! A ledger that counts what is executed, gateways with it behind them, and a Redis.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::common::Served;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
+}
+
+/// A ledger that outlives its servers, and the file that names them.
+pub(crate) struct Office {
+    directory: TempDir,
+}
+
+impl Office {
+    /// With one server, `ledger`, which counts what it executes.
+    pub(crate) fn new() -> Office {
+        let office = Office { directory: tempfile::tempdir().expect("a directory") };
+        let server = json!({
+            "command": "python3",
+            "args": [root().join("tests-tools/mcp/ledger_server.py")],
+            "env": {"LEDGER": office.ledger()},
+        });
+        office.set_servers(&json!({"ledger": server}));
+        office
+    }
+
+    pub(crate) fn set_servers(&self, servers: &Value) {
+        std::fs::write(self.file("mcp.json"), json!({"mcpServers": servers}).to_string()).expect("a file");
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn ledger(&self) -> PathBuf {
+        self.file("ledger.jsonl")
+    }
+
+    /// A gateway with the servers of this office.
+    pub(crate) fn gateway(&self, environment: &[(&str, &str)]) -> Served {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/owners.toml");
+        let servers = self.file("mcp.json");
+        let cache = self.file("cache");
+        let mut all = vec![
+            ("DACAPO_MCP_SERVERS", servers.to_str().expect("UTF-8")),
+            ("DACAPO_CACHE_DIR", cache.to_str().expect("UTF-8")),
+        ];
+        all.extend(environment);
+        Served::start(&["--script", script.to_str().expect("UTF-8")], &all)
+    }
+
+    /// How often each call was executed.
+    pub(crate) fn executed(&self) -> BTreeMap<String, usize> {
+        let mut executed = BTreeMap::new();
+        let text = std::fs::read_to_string(self.ledger()).unwrap_or_default();
+        for line in text.lines() {
+            let call: Value = serde_json::from_str(line).expect("JSON");
+            assert!(call["key"].is_string(), "every call has a key: {call}");
+            let call = format!("{} {}", call["tool"].as_str().expect("a tool"), call["args"]);
+            *executed.entry(call).or_default() += 1;
+        }
+        executed
+    }
+
+    pub(crate) fn forget(&self) {
+        std::fs::remove_file(self.ledger()).expect("calls were executed");
+    }
+}
+
+/// A Redis of its own.
+pub(crate) struct Redis {
+    child: std::process::Child,
+    pub(crate) url: String,
+}
+
+impl Redis {
+    pub(crate) fn start() -> Redis {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+        let child = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("run scripts/test-tools first: redis-server is missing");
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Redis { child, url: format!("redis://127.0.0.1:{port}/0") }
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it was killed");
+    }
+}

@@ -1,0 +1,338 @@
+//! MCP servers behind the gateway: their tools join the client's own in programs, and the gateway executes their calls.
+
+#[path = "../../gateway/tests/gateway/client_conversation.rs"]
+#[expect(clippy::unwrap_used, reason = "a client that is answered wrongly cannot go on")]
+mod client_conversation;
+mod common;
+#[expect(dead_code, reason = "other tests use more of it")]
+mod mcp_world;
+mod office;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use client_conversation::{ClientConversation, ClientResponse};
+use common::Served;
+use dacapo_wire::Wire;
+use mcp_world::{World, installed, root};
+use office::{Office, Redis};
+use serde_json::{Value, json};
+
+fn ask(url: &str, talk: &mut ClientConversation) -> ClientResponse {
+    let (path, body) = talk.request();
+    let agent = ureq::Agent::new_with_defaults();
+    let request = agent.post(format!("{url}{path}")).header("content-type", "application/json");
+    let text = request.send(body.to_string()).expect("an answer").body_mut().read_to_string().expect("a body");
+    talk.read_response(&text)
+}
+
+/// Asks until there is an answer, each time at another address; the client's own tool counts letters. Returns the answer
+/// and the names of the calls that the client got.
+fn converse(mut url: impl FnMut() -> String, talk: &mut ClientConversation, question: &str) -> (String, Vec<String>) {
+    talk.user(question);
+    let mut called = Vec::new();
+    for _ in 0..10 {
+        let response = ask(&url(), talk);
+        if response.calls.is_empty() {
+            return (response.text, called);
+        }
+        for call in &response.calls {
+            called.push(format!("{} {}", call.name, call.args));
+            let letters = call.args["part"].as_str().unwrap_or_default().len();
+            talk.answer(call, &letters.to_string(), false);
+        }
+    }
+    panic!("no end: {called:?}");
+}
+
+fn talk(wire: Wire, has_tool: bool, is_streamed: bool) -> ClientConversation {
+    let tools: &[(&str, &[&str])] = if has_tool { &[("stock_of", &["part"])] } else { &[] };
+    let mut talk = ClientConversation::new(wire, tools);
+    if is_streamed {
+        talk.extra = json!({"stream": true});
+    }
+    talk
+}
+
+#[test]
+fn a_client_without_tools_gets_those_of_the_servers_and_sees_nothing_but_the_answer() {
+    let office = Office::new();
+    let gateway = office.gateway(&[]);
+    for wire in Wire::ALL {
+        for is_streamed in [false, true] {
+            let mut talk = talk(wire, false, is_streamed);
+            let started = Instant::now();
+            let (answer, calls) = converse(|| gateway.url.clone(), &mut talk, "Please pay and report.");
+            assert!(started.elapsed().as_millis() < 5_000, "both payments at the same time, {:?}", started.elapsed());
+            assert!(answer.ends_with("Paid 3 to ann and 4 to bob; bob has 4."), "{wire} {is_streamed}: {answer}");
+            assert!(calls.is_empty(), "{calls:?}");
+            let pay = |to: &str, amount: u32| format!(r#"pay {{"to":"{to}","amount":{amount},"after_ms":300}}"#);
+            let expected =
+                BTreeMap::from([(r#"get_balance {"of":"bob"}"#.to_owned(), 1), (pay("ann", 3), 1), (pay("bob", 4), 1)]);
+            assert_eq!(office.executed(), expected);
+            office.forget();
+            let usage = ask(&gateway.url, &mut {
+                talk.user("Hello");
+                talk
+            });
+            assert!(usage.text.ends_with("You said: Hello"), "{}", usage.text);
+        }
+    }
+}
+
+#[test]
+fn a_program_may_mix_the_tools_of_client_and_servers_and_any_replica_goes_on_with_it() {
+    let redis = Redis::start();
+    for wire in Wire::ALL {
+        // With and without a store for everything; plain, streamed, and explicit.
+        for (store, is_streamed, is_explicit) in
+            [("redis", false, false), ("redis", true, false), ("memory", false, false), ("redis", false, true)]
+        {
+            let office = Office::new();
+            let environment = [("DACAPO_STORE_KIND", store), ("DACAPO_STORE_URL", redis.url.as_str())];
+            let replicas = [office.gateway(&environment), office.gateway(&environment)];
+            let mut turn = 0;
+            let url = || {
+                turn += usize::from(store == "redis");
+                replicas[turn % 2].url.clone()
+            };
+            let mut talk = talk(wire, true, is_streamed);
+            talk.explicit = is_explicit;
+            let (answer, calls) = converse(url, &mut talk, "mixed");
+            assert_eq!(answer, r#"Mixed: [2000,8,8,"5 to cem"]"#, "{wire} {store} {is_streamed} {is_explicit}");
+            assert_eq!(calls, [r#"stock_of {"part":"1 to ann"}"#, r#"stock_of {"part":"2 to bob"}"#]);
+            let expected = [
+                r#"get_balance {"of":"ann"}"#,
+                r#"get_statement {"of":"ann"}"#,
+                r#"pay {"to":"ann","amount":1}"#,
+                r#"pay {"to":"bob","amount":2}"#,
+                r#"pay {"to":"cem","amount":5}"#,
+            ];
+            assert_eq!(office.executed(), expected.map(|call| (call.to_owned(), 1)).into());
+            // The program stands in the history of the next question, and is not executed again for it.
+            let (answer, calls) = converse(|| replicas[0].url.clone(), &mut talk, "go on");
+            assert_eq!((answer.as_str(), calls.len()), ("Then 49 to dan", 1), "{wire} {store}");
+            assert_eq!(office.executed().values().sum::<usize>(), 6);
+        }
+    }
+}
+
+#[test]
+fn small_answers_ride_in_the_id_and_large_ones_that_are_gone_are_said_to_be_gone() {
+    let office = Office::new();
+    for wire in Wire::ALL {
+        for (question, expected) in [
+            ("twice, small", "Twice: [2,3] <nothing at error/message>"),
+            (
+                "twice, large",
+                "Twice: <nothing at data> the program did not finish: answers to calls that were executed here are not \
+                 stored any more",
+            ),
+        ] {
+            let mut talk = talk(wire, true, false);
+            talk.user(question);
+            let first = office.gateway(&[]);
+            let response = ask(&first.url, &mut talk);
+            talk.answer(&response.calls[0], "3", false);
+            // What it keeps in memory is gone with it.
+            drop(first);
+            assert_eq!(ask(&office.gateway(&[]).url, &mut talk).text, expected, "{wire}");
+            assert_eq!(office.executed()[r#"pay {"to":"eve","amount":2}"#], 1);
+            office.forget();
+        }
+    }
+}
+
+#[test]
+fn what_the_policy_asks_for_is_denied_with_its_reason_and_denied_servers_are_not_offered() {
+    let office = Office::new();
+    let config = office.file("dacapo.toml");
+    let key = "0".repeat(32);
+    let sha256 = dacapo_gateway::key_sha256(&key);
+    let text = format!("[[client]]\nname = \"a\"\nkey_sha256 = \"{sha256}\"\nservers = []\n");
+    let gateway = office.gateway(&[]);
+    let (answer, _) = converse(|| gateway.url.clone(), &mut talk(Wire::Chat, false, false), "close");
+    let reason = "not allowed: `ledger.close_account` needs the user's approval, and this client has no way to ask";
+    assert!(answer.starts_with(reason), "{answer}");
+    assert!(office.executed().is_empty());
+    std::fs::write(&config, text).expect("a file");
+    let restricted = office.gateway(&[("DACAPO_CONFIG", config.to_str().expect("UTF-8"))]);
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "close"}]}).to_string();
+    let agent = ureq::Agent::new_with_defaults();
+    let request =
+        agent.post(format!("{}/chat/completions", restricted.url)).header("authorization", format!("Bearer {key}"));
+    let mut response = request.send(body).expect("an answer");
+    assert_eq!(response.headers()["x-dacapo-mode"], "off; reason=no-tools");
+    let text = response.body_mut().read_to_string().expect("a body");
+    assert!(text.contains("You said: close"), "{text}");
+    std::fs::write(&config, format!("[[client]]\nname = \"a\"\nkey_sha256 = \"{sha256}\"\nservers = [\"github\"]\n"))
+        .expect("a file");
+    let output = Command::new(env!("CARGO_BIN_EXE_dacapo"))
+        .args(["serve", "--config"])
+        .arg(&config)
+        .env("DACAPO_MCP_SERVERS", office.file("mcp.json"))
+        .output()
+        .expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("client[0].servers: there is no server `github`; there are ledger"), "{said}");
+}
+
+#[test]
+fn a_server_that_is_down_costs_its_own_tools_and_the_model_is_told() {
+    let office = Office::new();
+    let ledger: Value = serde_json::from_slice(&std::fs::read(office.file("mcp.json")).expect("a file")).expect("JSON");
+    office.set_servers(&json!({"ledger": ledger["mcpServers"]["ledger"], "attic": {"command": "no-such-command"}}));
+    let gateway = office.gateway(&[]);
+    let (answer, _) = converse(|| gateway.url.clone(), &mut talk(Wire::Messages, false, false), "pay and report");
+    assert!(answer.ends_with("bob has 4."), "{answer}");
+    let body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}).to_string();
+    let agent = ureq::Agent::new_with_defaults();
+    let counted = agent.post(format!("{}/messages/count_tokens", gateway.url)).send(body).expect("an answer");
+    assert_eq!(counted.status(), 200);
+    let metrics = metrics(&gateway);
+    for line in [
+        r#"dacapo_mcp_servers{state="ready"} 1"#,
+        r#"dacapo_mcp_servers{state="failed"} 1"#,
+        r#"dacapo_calls_total{outcome="ok",owner="mcp"} 3"#,
+        r#"dacapo_call_seconds_count{outcome="ok",owner="mcp"} 3"#,
+    ] {
+        assert!(metrics.lines().any(|known| known == line), "{line} is not in\n{metrics}");
+    }
+}
+
+fn metrics(gateway: &Served) -> String {
+    let figures =
+        ureq::Agent::new_with_defaults().get(format!("{}/metrics", gateway.url.trim_end_matches("/v1"))).call();
+    figures.expect("figures").into_body().read_to_string().expect("text")
+}
+
+/// Waits until so many servers can be called. On a busy machine they take longer than the gateway waits for them.
+fn until_ready(gateway: &Served, servers: usize) {
+    let (line, started) = (format!(r#"dacapo_mcp_servers{{state="ready"}} {servers}"#), Instant::now());
+    while !metrics(gateway).lines().any(|known| known == line) {
+        assert!(started.elapsed() < Duration::from_mins(1), "{}", metrics(gateway));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Such as one that `npx` has to download first. It is asked in the newest version of MCP, then in an older one, and answers
+/// both at last.
+#[test]
+fn a_server_that_takes_long_to_start_is_there_in_the_end() {
+    let office = Office::new();
+    let mut file: Value =
+        serde_json::from_slice(&std::fs::read(office.file("mcp.json")).expect("a file")).expect("JSON");
+    file["mcpServers"]["ledger"]["env"]["START_DELAY"] = json!("11");
+    office.set_servers(&file["mcpServers"]);
+    let gateway = office.gateway(&[]);
+    until_ready(&gateway, 1);
+    let (answer, _) = converse(|| gateway.url.clone(), &mut talk(Wire::Chat, false, false), "pay and report");
+    assert!(answer.ends_with("bob has 4."), "{answer}");
+}
+
+/// Sends a request and hangs up after a while.
+fn hang_up(url: &str, talk: &ClientConversation, after: Duration) {
+    let (path, body) = talk.request();
+    let (address, base) = url.trim_start_matches("http://").split_once('/').expect("a path");
+    let mut connection = TcpStream::connect(address).expect("it listens");
+    let body = body.to_string();
+    let head = format!("POST /{base}{path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n");
+    write!(connection, "{head}content-length: {}\r\n\r\n{body}", body.len()).expect("it reads");
+    std::thread::sleep(after);
+}
+
+#[test]
+fn a_client_that_repeats_its_request_gets_what_came_of_the_first_one() {
+    let office = Office::new();
+    let gateway = office.gateway(&[]);
+    for wire in Wire::ALL {
+        for is_streamed in [false, true] {
+            let mut talk = talk(wire, false, is_streamed);
+            talk.user("pay and report");
+            // Its connection breaks while the payments are made; they go on.
+            hang_up(&gateway.url, &talk, Duration::from_millis(200));
+            let mut again = talk.clone();
+            let expected = "Paid 3 to ann and 4 to bob; bob has 4.";
+            assert!(ask(&gateway.url, &mut talk).text.ends_with(expected), "while it runs: {wire} {is_streamed}");
+            assert!(ask(&gateway.url, &mut again).text.ends_with(expected), "after its end: {wire} {is_streamed}");
+            assert!(office.executed().values().all(|count| *count == 1), "{:?}", office.executed());
+            office.forget();
+        }
+    }
+}
+
+#[test]
+fn a_payment_whose_gateway_was_killed_is_said_to_be_unknown_and_not_made_again() {
+    let redis = Redis::start();
+    let office = Office::new();
+    let file = office.file("store.redb");
+    let environments = [
+        vec![("DACAPO_STORE_KIND", "file"), ("DACAPO_STORE_PATH", file.to_str().expect("UTF-8"))],
+        vec![("DACAPO_STORE_KIND", "redis"), ("DACAPO_STORE_URL", redis.url.as_str())],
+    ];
+    for (environment, wire) in environments.iter().zip([Wire::Chat, Wire::Messages]) {
+        let mut talk = talk(wire, true, false);
+        talk.user("slowly");
+        let gateway = office.gateway(environment);
+        let response = ask(&gateway.url, &mut talk);
+        talk.answer(&response.calls[0], "3", false);
+        hang_up(&gateway.url, &talk, Duration::from_millis(700));
+        drop(gateway);
+        let gateway = office.gateway(environment);
+        let text = ask(&gateway.url, &mut talk.clone()).text;
+        assert!(text.contains("it is not known whether it took effect"), "{wire}: {text}");
+        assert!(office.executed().values().sum::<usize>() <= 1, "{:?}", office.executed());
+        // The same is said once more, and at once.
+        assert_eq!(ask(&gateway.url, &mut talk).text, text);
+    }
+}
+
+#[test]
+fn nothing_with_effects_is_sent_that_cannot_be_recorded() {
+    let office = Office::new();
+    let redis = Redis::start();
+    let environment = [("DACAPO_STORE_KIND", "redis"), ("DACAPO_STORE_URL", redis.url.as_str())];
+    let gateway = office.gateway(&environment);
+    drop(redis);
+    let mut talk = talk(Wire::Chat, false, false);
+    talk.user("pay and report");
+    let text = ask(&gateway.url, &mut talk).text;
+    assert!(text.contains("<nothing at data"), "the program failed: {text}");
+    assert!(office.executed().is_empty(), "{:?}", office.executed());
+}
+
+/// Three servers from npm and from Python, and the SDKs of two providers.
+#[test]
+fn real_clients_use_real_servers_by_base_url_alone() {
+    let wanted: BTreeSet<String> = ["everything", "time", "memory"].map(str::to_owned).into();
+    let world = World::new(Some(&wanted));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/owners.toml");
+    let file = world.servers_file();
+    let mut environment = world.environment();
+    environment.push(("DACAPO_MCP_SERVERS", file.display().to_string()));
+    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let gateway = Served::start(&["--script", script.to_str().expect("UTF-8")], &environment);
+    until_ready(&gateway, wanted.len());
+    let python = installed("python/bin/python");
+    for (client, arguments) in [
+        ("openai_no_tools.py", &["--wire", "chat"][..]),
+        ("openai_no_tools.py", &["--wire", "chat", "--stream"]),
+        ("openai_no_tools.py", &["--wire", "responses"]),
+        ("anthropic_no_tools.py", &[]),
+        ("anthropic_no_tools.py", &["--stream"]),
+    ] {
+        let output = Command::new(&python)
+            .arg(root().join("tests-tools/clients").join(client))
+            .args(["--base-url", &gateway.url, "--question", "real servers"])
+            .args(arguments)
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said.trim(), "42 at 21:00, known: 42", "{client} {}", String::from_utf8_lossy(&output.stderr));
+    }
+}

@@ -1,0 +1,77 @@
+//! Calls with effects, before and after they are sent. Whoever finds one here does not send it again.
+
+use std::sync::Arc;
+
+use dacapo_replay::{Answer, Call, Journal, JournalEntry};
+use dacapo_runner::StoreError;
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::Store;
+use super::live_record::{LiveRecord, Outcome};
+
+/// One call of one program.
+pub(crate) struct CallRecord(LiveRecord);
+
+/// What is to be done about a call.
+pub(crate) enum Claim {
+    /// Nobody has sent it: it is to be sent, and recorded.
+    Send,
+    /// It was executed.
+    Answered(Answer),
+    /// It was sent, and whoever sent it is gone.
+    Unknown,
+}
+
+#[derive(Deserialize)]
+struct Answered<'a> {
+    #[serde(borrow)]
+    answer: &'a RawValue,
+}
+
+impl CallRecord {
+    pub(crate) fn new(store: &Arc<Store>, tenant: &Arc<str>, call: &Call) -> CallRecord {
+        // The key is the same for another call of a program that has got other answers.
+        let digest = crate::http::hex(&call.args_digest().0);
+        CallRecord(LiveRecord::new(store, tenant, format!("call:{}:{}:{digest}", call.key, call.tool)))
+    }
+
+    /// Records that the call is about to be sent, unless somebody has done so: then waits for the answer.
+    pub(crate) async fn claim(&self) -> Result<Claim, StoreError> {
+        if self.0.claim().await?.is_none() {
+            return Ok(Claim::Send);
+        }
+        Ok(match self.0.outcome(answer).await? {
+            Some(Outcome::Known(answer)) => Claim::Answered(answer),
+            // A record that is gone says nothing of the call.
+            Some(Outcome::Unknown) | None => Claim::Unknown,
+        })
+    }
+
+    /// Says that the call is being executed, until it is dropped. Never returns.
+    pub(crate) async fn keep_alive(&self) {
+        self.0.keep_alive().await;
+    }
+
+    /// Records what came of the call.
+    pub(crate) async fn answered(&self, call: &Call, answer: &Answer) -> Result<(), StoreError> {
+        let journal: Journal = [JournalEntry::answering(call, answer.clone())].into_iter().collect();
+        self.0.put(&format!(r#"{{"answer":{}}}"#, journal.to_json())).await
+    }
+}
+
+fn answer(text: &str) -> Option<Answer> {
+    let answered: Answered<'_> = serde_json::from_str(text).ok()?;
+    let journal = Journal::from_json(answered.answer.get()).ok()?;
+    journal.entries().first().map(|entry| entry.answer.clone())
+}
+
+/// For the program, about a call that may have been executed.
+pub(crate) fn unknown(tool: &str) -> Answer {
+    let message = format!(
+        "`{tool}` was sent before, and whoever waited for its answer is gone: it is not known whether it took effect; look \
+         before you call it again"
+    );
+    Answer::Error { message, data: Some(json!({"outcome": "unknown"}).into()) }
+}

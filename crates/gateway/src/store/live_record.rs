@@ -1,0 +1,97 @@
+//! Records of work that is in progress. Whoever is at it says so again and again, so that others know whether to wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dacapo_runner::StoreError;
+use dacapo_wire::UnopenedStates;
+use serde_json::json;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::Store;
+
+/// Whoever is at it says so this often.
+const BEAT: Duration = Duration::from_secs(2);
+/// Whoever has not said so for this long is taken for dead.
+const DEAD_AFTER: Duration = Duration::from_secs(7);
+/// How often somebody who waits looks.
+const POLL: Duration = Duration::from_millis(200);
+
+/// A text under a name: at first that somebody is at it, and then what came of it.
+#[derive(Debug, Clone)]
+pub(super) struct LiveRecord {
+    store: Arc<Store>,
+    tenant: Arc<str>,
+    name: String,
+    /// Held while something is written: what was written first must not arrive last.
+    writing: Arc<Mutex<()>>,
+}
+
+impl LiveRecord {
+    pub(super) fn new(store: &Arc<Store>, tenant: &Arc<str>, name: String) -> LiveRecord {
+        LiveRecord { store: Arc::clone(store), tenant: Arc::clone(tenant), name, writing: Arc::default() }
+    }
+
+    /// Says that somebody is at it, unless there is a record already, which is returned.
+    pub(super) async fn claim(&self) -> Result<Option<String>, StoreError> {
+        self.store.put_new_text(&self.tenant, &self.name, &running(0)).await
+    }
+
+    /// Puts another text in the place of what is recorded.
+    pub(super) async fn put(&self, text: &str) -> Result<(), StoreError> {
+        let _writing = self.writing.lock().await;
+        self.store.put_text(&self.tenant, &self.name, text).await
+    }
+
+    /// Says so that somebody is at it, again.
+    pub(super) async fn put_running(&self) -> Result<(), StoreError> {
+        self.put(&running(0)).await
+    }
+
+    /// Says again and again that somebody is at it, until it is dropped. Never returns.
+    pub(super) async fn keep_alive(&self) {
+        for beat in 1_u64.. {
+            tokio::time::sleep(BEAT).await;
+            let (record, writing) = (self.clone(), Arc::clone(&self.writing).lock_owned().await);
+            // In a task of its own, which is not dropped in the middle of it.
+            let written = tokio::spawn(async move {
+                let put = record.store.put_text(&record.tenant, &record.name, &running(beat)).await;
+                drop(writing);
+                put
+            });
+            // One that fails is followed by others.
+            drop(written.await);
+        }
+    }
+
+    /// What came of it, as `read` finds it in the text, if somebody is at it or was. `None` if there is no record.
+    pub(super) async fn outcome<T>(&self, read: impl Fn(&str) -> Option<T>) -> Result<Option<Outcome<T>>, StoreError> {
+        let (mut last, mut changed_at) = (None, Instant::now());
+        loop {
+            let names = std::slice::from_ref(&self.name);
+            let found = self.store.get_texts(&self.tenant, names, &UnopenedStates::default()).await?.pop().flatten();
+            let Some(text) = found else { return Ok(None) };
+            if let Some(outcome) = read(&text) {
+                return Ok(Some(Outcome::Known(outcome)));
+            }
+            if last.as_ref() != Some(&text) {
+                (last, changed_at) = (Some(text), Instant::now());
+            } else if changed_at.elapsed() > DEAD_AFTER {
+                return Ok(Some(Outcome::Unknown));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+/// What came of recorded work.
+pub(super) enum Outcome<T> {
+    Known(T),
+    /// Whoever was at it is gone.
+    Unknown,
+}
+
+fn running(beat: u64) -> String {
+    json!({"running": beat}).to_string()
+}

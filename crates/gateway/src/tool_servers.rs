@@ -1,0 +1,137 @@
+//! MCP servers of the deployment: the gateway offers their tools to programs, and executes the calls itself.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dacapo_replay::{Answer, Call, Effect, Tool, Toolbox};
+use dacapo_runner::{
+    Approval, Availability, CallError, CallGate, CancellationToken, Decision, Policy, ToolCall, ToolServers,
+};
+use dacapo_wire::ServerTools;
+use serde_json::Value;
+
+/// The servers, and the policy for calls of their tools.
+pub(crate) struct DeployedServers {
+    host: Arc<dyn ToolServers>,
+    gate: CallGate,
+    /// What was offered last, by the servers that clients may use. There are as many as there are different lists in the
+    /// configuration.
+    offers: Mutex<Vec<Offer>>,
+}
+
+/// Tools of servers that some clients may use.
+#[derive(Debug)]
+pub(crate) struct OfferedTools {
+    pub tools: ServerTools,
+    /// By server and tool, when they were offered.
+    decisions: BTreeMap<(String, String), Decision>,
+}
+
+/// What was offered, and what it was made of.
+struct Offer {
+    servers: Option<Vec<String>>,
+    toolbox: Arc<Toolbox>,
+    unavailable: Vec<String>,
+    offered: Arc<OfferedTools>,
+}
+
+/// How many servers there are, by whether their tools can be called.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ServerCounts {
+    pub ready: usize,
+    pub starting: usize,
+    pub failed: usize,
+}
+
+impl DeployedServers {
+    pub(crate) fn new(host: Arc<dyn ToolServers>, policy: Policy) -> DeployedServers {
+        DeployedServers { host, gate: CallGate::new(policy), offers: Mutex::default() }
+    }
+
+    /// The tools of these servers, or of all, as they are now.
+    pub(crate) fn offer(&self, servers: Option<&[String]>) -> Arc<OfferedTools> {
+        let is_offered = |name: &str| servers.is_none_or(|servers| servers.iter().any(|server| server == name));
+        let toolbox = self.host.toolbox();
+        let unavailable: Vec<String> = (self.host.statuses().into_iter())
+            .filter(|server| is_offered(&server.name))
+            .filter(|server| matches!(server.availability, Availability::Starting | Availability::Failed(_)))
+            .map(|server| server.name)
+            // Tools of a server that has failed stay known. Their calls say what is wrong with it.
+            .filter(|name| !toolbox.catalog().tools().iter().any(|tool| tool.server.as_ref() == Some(name)))
+            .collect();
+        let mut offers = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = offers.iter().position(|offer| offer.servers.as_deref() == servers);
+        if let Some(offer) = known.map(|at| &offers[at])
+            && Arc::ptr_eq(&offer.toolbox, &toolbox)
+            && offer.unavailable == unavailable
+        {
+            return Arc::clone(&offer.offered);
+        }
+        let tools = || toolbox.catalog().tools().iter().filter(|tool| tool.server.as_deref().is_some_and(is_offered));
+        let decision = |tool: &Tool| {
+            let server = tool.server.clone().unwrap_or_default();
+            let decision = self.gate.decide(&server, &tool.name, &*self.host);
+            ((server, tool.name.clone()), decision)
+        };
+        let decisions = tools().map(decision).collect();
+        let offered = Arc::new(OfferedTools { tools: ServerTools::new(tools(), unavailable.clone()), decisions });
+        let servers = servers.map(<[String]>::to_vec);
+        let offer = Offer { servers, toolbox: Arc::clone(&toolbox), unavailable, offered: Arc::clone(&offered) };
+        match known {
+            Some(at) => offers[at] = offer,
+            None => offers.push(offer),
+        }
+        offered
+    }
+
+    /// Executes a call of an offered tool, if the policy allows it. Nobody can be asked.
+    pub(crate) async fn call(&self, tool: &Tool, call: &Call, offered: &OfferedTools) -> Answer {
+        let Value::Object(args) = &call.args else {
+            return Answer::error(format!("`{}` takes an object", call.tool));
+        };
+        let server = tool.server.clone().unwrap_or_default();
+        let earlier = offered.decisions.get(&(server.clone(), tool.name.clone())).copied().unwrap_or(Decision::Deny);
+        let mut call = ToolCall {
+            server,
+            tool: tool.name.clone(),
+            args: args.clone(),
+            idempotency_key: call.key.clone(),
+            approved: None,
+        };
+        // Whoever drops this future cancels the call.
+        let cancel = CancellationToken::new();
+        let allowed = self.gate.authorise(&mut call, earlier, &*self.host, &Approval::Unavailable, &cancel).await;
+        let output = match allowed {
+            Ok(()) => self.host.call(&call, &cancel).await,
+            Err(denied) => Err(denied),
+        };
+        match output {
+            Ok(output) => output.answer,
+            Err(CallError(message)) => Answer::Error { message, data: None },
+        }
+    }
+
+    pub(crate) fn counts(&self) -> ServerCounts {
+        let mut counts = ServerCounts::default();
+        for server in self.host.statuses() {
+            match server.availability {
+                Availability::Ready => counts.ready += 1,
+                Availability::Starting | Availability::StartingKnown => counts.starting += 1,
+                Availability::Failed(_) => counts.failed += 1,
+            }
+        }
+        counts
+    }
+}
+
+/// Whether a call of the tool must not be sent twice.
+pub(crate) fn is_write(tool: &Tool) -> bool {
+    tool.effect() == Effect::Write
+}
+
+impl fmt::Debug for DeployedServers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeployedServers").field("names", &self.host.names()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,75 @@
+//! Tools of servers behind the gateway. They join the client's tools in programs, and the gateway executes their calls.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use dacapo_catalog::{Effect, Tool};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+/// The tools of servers that one client may use.
+#[derive(Debug, Default)]
+pub struct ServerTools {
+    /// As they would stand in a tool list; each has a `server`.
+    entries: Vec<Value>,
+    digest: [u8; 32],
+    unavailable: Vec<String>,
+}
+
+impl ServerTools {
+    /// `unavailable` are the names of servers that may be used, and whose tools are not known now.
+    pub fn new<'a>(tools: impl IntoIterator<Item = &'a Tool>, unavailable: Vec<String>) -> ServerTools {
+        let entries: Vec<Value> = tools.into_iter().map(entry).collect();
+        let digest = Sha256::digest(json!([entries, unavailable]).to_string()).into();
+        ServerTools { entries, digest, unavailable }
+    }
+
+    /// Whether there is nothing that the model could be told of.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.unavailable.is_empty()
+    }
+
+    pub(crate) fn unavailable(&self) -> &[String] {
+        &self.unavailable
+    }
+
+    /// The client's tools and these, as JSON. A client may have a namespace of the same name: then its own tools go first.
+    pub(crate) fn joined(&self, of_client: &[Cow<'_, Value>]) -> String {
+        let name = |entry: &Value| {
+            let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
+            let function = entry.get("function").and_then(|function| function.get("name")).and_then(Value::as_str);
+            Some((text("server")?, text("name").or_else(|| function.map(str::to_owned))?))
+        };
+        let taken: BTreeSet<(String, String)> = of_client.iter().filter_map(|entry| name(entry)).collect();
+        let is_free = |entry: &&Value| taken.is_empty() || name(entry).is_none_or(|name| !taken.contains(&name));
+        let all: Vec<&Value> =
+            of_client.iter().map(|entry| &**entry).chain(self.entries.iter().filter(is_free)).collect();
+        serde_json::to_string(&all).unwrap_or_default()
+    }
+
+    /// Identifies the joined tools, where `of_client` identifies the client's.
+    pub(crate) fn joined_digest(&self, tenant: &str, of_client: &[u8]) -> [u8; 32] {
+        let hash = Sha256::new_with_prefix(b"dacapo tools with servers\0").chain_update(Sha256::digest(tenant));
+        hash.chain_update(Sha256::digest(of_client)).chain_update(self.digest).finalize().into()
+    }
+}
+
+fn entry(tool: &Tool) -> Value {
+    let mut entry = Map::new();
+    entry.insert("name".to_owned(), json!(tool.name));
+    entry.insert("server".to_owned(), json!(tool.server));
+    if let Some(description) = &tool.description {
+        entry.insert("description".to_owned(), json!(description));
+    }
+    entry.insert("inputSchema".to_owned(), tool.input_schema.clone());
+    if let Some(output) = &tool.output_schema {
+        entry.insert("outputSchema".to_owned(), output.clone());
+    }
+    let annotations = tool.effect.map(|effect| match effect {
+        Effect::Read => json!({"readOnlyHint": true}),
+        Effect::Idempotent => json!({"idempotentHint": true}),
+        Effect::Write => json!({"readOnlyHint": false}),
+    });
+    entry.extend(annotations.map(|annotations| ("annotations".to_owned(), annotations)));
+    Value::Object(entry)
+}
