@@ -8,6 +8,7 @@ pub(crate) mod client_conversation;
 mod conversation;
 mod cost;
 mod first_token;
+mod observing;
 mod pairs;
 mod servers;
 
@@ -43,6 +44,7 @@ pub(crate) fn run(quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
     latency(&servers, if quick { 60 } else { 2_000 })?;
     pairs::run(&servers, if quick { 40 } else { 400 })?;
     throughput(&servers, Duration::from_secs(if quick { 2 } else { 10 }))?;
+    observing::run(&servers, if quick { 60 } else { 2_000 }, Duration::from_secs(if quick { 4 } else { 20 }))?;
     flat_memory(&servers, if quick { 10_000 } else { 100_000 })
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Servers {
     pub gateway: SocketAddr,
     /// The same without warm programs.
     pub cold: SocketAddr,
+    /// The same, with all observing on.
+    pub observing: SocketAddr,
     /// The same, asking the model on this wire.
     pub by_wire: Vec<(Wire, SocketAddr)>,
     /// They run until it is dropped.
@@ -48,12 +50,20 @@ impl Servers {
         // Like providers: otherwise every stream waits for a delayed acknowledgement.
         let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap_or_default());
         models.spawn(async move { axum::serve(listener, model_routes()).await });
-        let gateway = start_gateway(&gateways, model, Wire::Chat, None)?;
-        let cold = start_gateway(&gateways, model, Wire::Chat, Some(0))?;
-        let start = |wire| anyhow::Ok((wire, start_gateway(&gateways, model, wire, None)?));
+        let gateway = start_gateway(&gateways, model, Wire::Chat, None, Observing::Off)?;
+        let cold = start_gateway(&gateways, model, Wire::Chat, Some(0), Observing::Off)?;
+        let observing = start_gateway(&gateways, model, Wire::Chat, None, Observing::On)?;
+        let start = |wire| anyhow::Ok((wire, start_gateway(&gateways, model, wire, None, Observing::Off)?));
         let by_wire = Wire::ALL.into_iter().map(start).collect::<Result<_, _>>()?;
-        Ok(Servers { model, gateway, cold, by_wire, _runtimes: [models, gateways] })
+        Ok(Servers { model, gateway, cold, observing, by_wire, _runtimes: [models, gateways] })
     }
+}
+
+/// Whether a gateway records conversations and exports traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Observing {
+    On,
+    Off,
 }
 
 fn start_gateway(
@@ -61,6 +71,7 @@ fn start_gateway(
     model: SocketAddr,
     wire: Wire,
     programs_max: Option<u32>,
+    observing: Observing,
 ) -> anyhow::Result<SocketAddr> {
     let mut options =
         GatewayOptions { secret: Some("a secret for this run only".to_owned()), ..GatewayOptions::default() };
@@ -72,7 +83,18 @@ fn start_gateway(
         base_url: Some(format!("http://{model}/v1")),
         ..UpstreamOptions::default()
     });
-    let gateway = Gateway::new(options.resolve(&Environment::default())?)?;
+    options.inspector.enabled = Some(observing == Observing::On);
+    let collector = format!("http://{model}");
+    let traces = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.as_str()),
+        ("OTEL_TRACES_SAMPLER", "traceidratio"),
+        ("OTEL_TRACES_SAMPLER_ARG", "0.01"),
+    ];
+    let environment = match observing {
+        Observing::On => Environment::from(traces),
+        Observing::Off => Environment::default(),
+    };
+    let gateway = Gateway::new(options.resolve(&environment)?)?;
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
     let address = listener.local_addr()?;
     runtime.spawn(dacapo_gateway::serve(gateway, listener, std::future::pending()));
@@ -80,7 +102,9 @@ fn start_gateway(
 }
 
 fn model_routes() -> Router {
-    ProviderSide::ALL.into_iter().fold(Router::new(), |routes, provider| {
+    // It takes traces too.
+    let routes = Router::new().route("/v1/traces", post(|| async {}));
+    ProviderSide::ALL.into_iter().fold(routes, |routes, provider| {
         let path = format!("/v1{}", provider.endpoint("", Delivery::Whole));
         routes.route(&path, model(provider.wire()))
     })
