@@ -128,7 +128,7 @@ const OUTPUT_CHARS_MAX: usize = 100_000;
 /// How much of the answers of an abandoned program the model reads.
 const ANSWER_BYTES_SHOWN_MAX: usize = 24 << 10;
 const NOT_RETURNED: &str = "the answers have images or files; to see one, return the object that has its `handle`";
-const GONE: &str = "no longer in the conversation";
+const GONE: &str = "cannot be shown, because the conversation does not have it";
 const TOO_SLOW: &str = "running it again took too long";
 const NOT_STORED: &str = "answers to calls that were executed here are not stored any more";
 

@@ -498,7 +498,10 @@ async fn an_image_that_a_client_has_thrown_away_is_said_to_be_gone() {
         conversation.user("Thanks.");
         pair.send(&mut conversation).await;
         let shown = pair.shown();
-        assert!(shown.contains("/0: no longer in the conversation)") && !shown.contains(PNG), "{pair}: {shown}");
+        assert!(
+            shown.contains("/0: cannot be shown, because the conversation does not have it)") && !shown.contains(PNG),
+            "{pair}: {shown}"
+        );
     })
     .await;
 }
