@@ -1,9 +1,11 @@
 //! The command line. Data goes to stdout, everything else to stderr.
 
 mod answers;
+mod completions;
 mod demo;
 mod eval;
 mod key;
+mod man;
 mod mcp;
 mod replay;
 mod run;
@@ -15,11 +17,12 @@ mod stop;
 mod text_style;
 mod tools;
 mod types;
+mod version;
 mod wrong_usage;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Requests are many small allocations, which the system's allocator takes a fifth of their time for.
 #[global_allocator]
@@ -27,7 +30,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Code mode for any model and any client.
 #[derive(Debug, Parser)]
-#[command(name = "dacapo", version, propagate_version = true)]
+#[command(name = "dacapo", version = version::version(), propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -45,6 +48,8 @@ enum Command {
     Replay(replay::ReplayOptions),
     Eval(eval::EvalOptions),
     Key(key::KeyOptions),
+    Completions(completions::CompletionsOptions),
+    Man(man::ManOptions),
 }
 
 fn main() -> ExitCode {
@@ -59,6 +64,8 @@ fn main() -> ExitCode {
         Command::Replay(options) => replay::replay(&options),
         Command::Eval(options) => eval::eval(&options),
         Command::Key(options) => key::key(&options),
+        Command::Completions(options) => completions::completions(&options, &mut Cli::command()),
+        Command::Man(options) => man::man(&options, Cli::command()),
     };
     outcome.unwrap_or_else(|error| {
         #[expect(clippy::print_stderr, reason = "the one place where the command says why it failed")]

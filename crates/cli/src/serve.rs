@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use dacapo_gateway::{
-    Config, ConfigError, Environment, Gateway, GatewayOptions as Settings, LogFormat, UpstreamOptions,
+    Config, ConfigError, Environment, Gateway, GatewayOptions as Settings, LogFormat, StopRequest, UpstreamOptions,
 };
 use dacapo_mcp::Fleet;
-use dacapo_runner::ToolServers;
+use dacapo_runner::{CancellationToken, ToolServers};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use self::live_view::LiveView;
 use crate::servers::{CacheOptions, ConfiguredServers};
-use crate::stop::stop_request;
+use crate::stop::{Hangup, Hangups, stop_request};
 
 const EXAMPLE: &str = "Examples:
   dacapo serve                                    forwards to api.openai.com, and claude-* to api.anthropic.com
@@ -30,7 +30,7 @@ Then set the base URL of any OpenAI client to http://127.0.0.1:8787/v1, and of a
 http://127.0.0.1:8787. The model `demo` needs no key.";
 
 /// Serve the gateway: Chat Completions, Responses and Messages in code mode
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLE)]
 #[expect(clippy::struct_excessive_bools, reason = "they are flags")]
 pub(crate) struct ServeOptions {
@@ -109,11 +109,15 @@ pub(crate) fn serve(options: &ServeOptions) -> anyhow::Result<ExitCode> {
     let is_wanted = !options.no_live && config.log_format == LogFormat::Text;
     let live_view = if is_wanted { LiveView::of_stderr() } else { None };
     start_log(&config, live_view.as_ref());
+    let reload = {
+        let options = options.clone();
+        move || configuration(&options, &environment).0
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(async {
-        let Some(view) = &live_view else { return listen(config, servers).await };
+        let Some(view) = &live_view else { return listen(config, servers, reload).await };
         let served = tokio::select! {
-            served = listen(config.with_running_requests(view.requests()), servers) => served,
+            served = listen(config.with_running_requests(view.requests()), servers, reload) => served,
             () = view.run() => Ok(()),
         };
         view.clear();
@@ -194,7 +198,12 @@ fn configuration(options: &ServeOptions, environment: &Environment) -> (Result<C
 /// For MCP servers to start, before the first request is taken. The tools of one that takes longer come later.
 const SERVERS_START: Duration = Duration::from_secs(10);
 
-async fn listen(config: Config, servers: Option<ConfiguredServers>) -> anyhow::Result<()> {
+async fn listen(
+    config: Config,
+    servers: Option<ConfiguredServers>,
+    reload: impl Fn() -> Result<Config, ConfigError> + Send + 'static,
+) -> anyhow::Result<()> {
+    let scheme = if config.has_tls() { "https" } else { "http" };
     let listener = tokio::net::TcpListener::bind(config.listen).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", config.listen))?;
     if config.secret_is_random {
@@ -204,7 +213,29 @@ async fn listen(config: Config, servers: Option<ConfiguredServers>) -> anyhow::R
     }
     raise_open_files_limit();
     // Whoever reads that we listen may send a signal.
-    let stop = stop_request()?;
+    let mut hangups = Hangups::new()?;
+    let (stop, terminal_closed) = (stop_request()?, CancellationToken::new());
+    let closed = terminal_closed.clone();
+    let stop = async move {
+        tokio::select! {
+            request = stop => request,
+            () = closed.cancelled() => StopRequest::Now,
+        }
+    };
+    let (configs, new_configs) = tokio::sync::mpsc::channel(1);
+    tokio::spawn(async move {
+        while hangups.next().await == Hangup::Reload {
+            match reload() {
+                Ok(config) => _ = configs.send(config).await,
+                Err(error) => {
+                    for mistake in error.to_string().lines() {
+                        tracing::error!(mistake, "the configuration was not read again, and stays as it was");
+                    }
+                }
+            }
+        }
+        terminal_closed.cancel();
+    });
     let address = listener.local_addr()?;
     let mut gateway = Gateway::new(config)?;
     let mut fleet = None;
@@ -218,10 +249,10 @@ async fn listen(config: Config, servers: Option<ConfiguredServers>) -> anyhow::R
         fleet = Some(started);
     }
     if let Some(token) = gateway.inspector_token() {
-        writeln!(io::stderr(), "dacapo records conversations; see them at http://{address}/#token={token}")?;
+        writeln!(io::stderr(), "dacapo records conversations; see them at {scheme}://{address}/#token={token}")?;
     }
-    writeln!(io::stderr(), "dacapo listens on http://{address}/v1")?;
-    let served = dacapo_gateway::serve(gateway, listener, stop).await;
+    writeln!(io::stderr(), "dacapo listens on {scheme}://{address}/v1")?;
+    let served = dacapo_gateway::serve_with_reloads(gateway, listener, stop, new_configs).await;
     if let Some(fleet) = fleet {
         fleet.shutdown().await;
     }

@@ -1,7 +1,7 @@
 //! Signals that ask the process to stop.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::task::Poll;
 
 use dacapo_gateway::StopRequest;
@@ -71,4 +71,36 @@ pub(crate) fn stop_request() -> io::Result<impl Future<Output = StopRequest>> {
         });
         request
     })
+}
+
+/// Signals to read the configuration again.
+pub(crate) struct Hangups {
+    /// `None` if they are ignored.
+    signal: Option<Signal>,
+    has_terminal: bool,
+}
+
+/// What a hangup means for a gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hangup {
+    Reload,
+    /// The terminal that it was started from is gone.
+    TerminalClosed,
+}
+
+impl Hangups {
+    /// Needs a Tokio runtime.
+    pub(crate) fn new() -> io::Result<Hangups> {
+        let signal = if is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) };
+        Ok(Hangups { signal, has_terminal: io::stderr().is_terminal() })
+    }
+
+    pub(crate) async fn next(&mut self) -> Hangup {
+        match &mut self.signal {
+            Some(signal) => _ = signal.recv().await,
+            None => std::future::pending().await,
+        }
+        // The kernel sends the same signal when a terminal is closed.
+        if self.has_terminal && !io::stderr().is_terminal() { Hangup::TerminalClosed } else { Hangup::Reload }
+    }
 }

@@ -1,7 +1,8 @@
-//! How `dacapo serve` ends when it gets a signal.
+//! What `dacapo serve` does when it gets a signal.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 /// A gateway that would drain for this long, and its address.
 fn start(drain_seconds: u32) -> (Child, String) {
@@ -54,4 +55,50 @@ fn an_interrupt_ends_a_gateway_without_waiting_and_so_does_a_second_signal() {
     while status(&format!("{url}/readyz")) == 200 {}
     signal(&child, "TERM");
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
+}
+
+/// A gateway with this file, and its log, which begins when it listens.
+fn start_with(file: &Path) -> (Child, String, impl Iterator<Item = String> + use<>) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dacapo"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--config"])
+        .arg(file)
+        .env("NO_COLOR", "1")
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("dacapo starts");
+    let lines = |stderr: ChildStderr| BufReader::new(stderr).lines().map(|line| line.expect("UTF-8"));
+    let mut lines = lines(child.stderr.take().expect("stderr"));
+    let listens = |line: String| Some(line.strip_prefix("dacapo listens on ")?.to_owned());
+    let url = lines.by_ref().find_map(listens).expect("dacapo listens");
+    (child, url, lines)
+}
+
+#[test]
+fn a_hangup_reads_the_file_again_and_a_wrong_one_changes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("dacapo.toml");
+    let write = |text: &str| std::fs::write(&file, text).expect("it is written");
+    write("demo_model = true");
+    let (mut child, url, mut log) = start_with(&file);
+    let mut logged = |part: &str| log.find(|line| line.contains(part)).expect("the log goes on");
+    let has_demo = || {
+        let models = ureq::get(format!("{url}/models")).call().expect("the gateway answers");
+        models.into_body().read_to_string().expect("text").contains("\"demo\"")
+    };
+    assert!(has_demo());
+
+    write("demo_model = false\nturns_max = 0\nlisten = 5");
+    signal(&child, "HUP");
+    let mistake = logged("stays as it was");
+    assert!(mistake.contains("listen: is of type integer"), "{mistake}");
+    assert!(logged("stays as it was").contains("turns_max: must be at least 1"));
+    assert!(has_demo());
+
+    write("demo_model = false\nlog = \"debug\"");
+    signal(&child, "HUP");
+    assert!(logged("hold after a restart only").contains("settings=\"log\""));
+    logged("the configuration was read again");
+    assert!(!has_demo());
+    signal(&child, "INT");
+    assert!(child.wait().expect("it ends").success());
 }

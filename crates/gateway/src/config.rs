@@ -1,5 +1,13 @@
 //! What is true of the gateway: everything that was written, checked once.
 
+mod clients;
+mod code_mode;
+mod models;
+mod print;
+mod upstreams;
+
+pub(crate) use code_mode::CodeModeConfig;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,25 +15,25 @@ use std::time::Duration;
 
 use dacapo_replay::{Effect, EffectRules, Limit, Limits, WarmPrograms};
 use dacapo_scripted::ScriptedModel;
-use dacapo_wire::{CodeMode, DefaultCallers, ErrorTexts, ProviderSide, SealingSecrets, TextTools, Wire};
+use dacapo_wire::{ErrorTexts, SealingSecrets};
 use tracing::level_filters::LevelFilter;
 
 use crate::embeddings::EmbeddingsConfig;
-use crate::http::{self, AllowedOrigins, ApiClient, ApiClients};
+use crate::http::{self, AllowedOrigins, ApiClients};
 use crate::memory;
+use crate::model_routes::ModelRule;
 use crate::observe::{RecorderLimits, RunningRequests, TraceSettings};
-use crate::options::{
-    ClientOptions, CodeModeOptions, ConfigError, EmbeddingsOptions, Environment, ErrorTextsOptions, GatewayOptions,
-    InspectorOptions, McpOptions, SearchOptions, StepOptions, StoreOptions, TimeoutOptions, ToolsOptions,
-    UpstreamOptions, WarmOptions,
-};
+use crate::options::{ConfigError, Environment, ErrorTextsOptions, GatewayOptions, InspectorOptions};
+use crate::step_slots::Tenancy;
 use crate::store::StoreConfig;
-use crate::upstream::{Secret, Upstream, UpstreamKind, UpstreamSource};
+use crate::tls::Tls;
+use crate::upstream::{Upstream, UpstreamKind};
 
 /// What is in force.
 #[derive(Debug)]
 pub struct Config {
     pub listen: SocketAddr,
+    pub(crate) tls: Option<Tls>,
     /// Where metrics are served, if not on the main listener.
     pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) secrets: SealingSecrets,
@@ -34,7 +42,10 @@ pub struct Config {
     pub secret_is_random: bool,
     pub(crate) clients: ApiClients,
     pub(crate) cors_origins: AllowedOrigins,
+    /// Patterns of paths that pass to an upstream although the gateway has no such route.
+    pub(crate) other_routes: Vec<String>,
     pub(crate) upstreams: Vec<Upstream>,
+    pub(crate) models: Vec<ModelRule>,
     pub(crate) code_mode: CodeModeConfig,
     pub(crate) store: Option<StoreConfig>,
     /// How long the repetition of a request gets the response of the first.
@@ -90,26 +101,10 @@ pub(crate) enum StepEndpoint {
     Off,
 }
 
-#[derive(Debug)]
-pub(crate) struct CodeModeConfig {
-    pub default: CodeMode,
-    pub models: Vec<(String, CodeMode)>,
-    pub declarations_tokens_max: usize,
-    pub hold_text_chars: usize,
-    pub attempts_max: u32,
-    pub model_calls_max: u64,
-    /// Who calls tools whose callers a client does not name; by model first.
-    pub(crate) callers: DefaultCallers,
-    pub(crate) model_callers: Vec<(String, DefaultCallers)>,
-    pub(crate) direct_tools: Vec<String>,
-    pub(crate) text_models: Vec<String>,
-}
-
 const BODY_BYTES_MAX: usize = 64 << 20;
 const BODIES_BYTES_MAX: usize = 256 << 20;
 const TURNS_MAX: usize = 1_024;
 const SECRET_BYTES_MIN: usize = 16;
-const HIDDEN: &str = "(hidden)";
 /// Conversations that the inspector keeps by default.
 const CONVERSATIONS_MAX: usize = 100;
 const RECORDED_BYTES_MAX: usize = 64 << 20;
@@ -132,7 +127,9 @@ impl GatewayOptions {
             }
             parsed
         });
-        let clients = self.clients(&mut errors);
+        let tls = self.tls(&mut errors);
+        let limits = self.limits(&mut errors);
+        let clients = self.clients(&limits, &mut errors);
         if !listen.ip().is_loopback() && self.clients.is_empty() && self.allow_unauthenticated != Some(true) {
             errors.push(format!(
                 "listen: {listen} can be reached by others, and no [[client]] is configured, so anybody could use your models; add clients (`dacapo key` makes one), or set allow_unauthenticated = true"
@@ -159,12 +156,15 @@ impl GatewayOptions {
         let upstreams = self.upstreams(environment, clients.is_empty(), &mut errors);
         let config = Config {
             listen,
+            tls,
             metrics_listen,
             secrets: SealingSecrets::new(&secret, self.secrets_old.iter().map(String::as_str)),
             secrets_old: self.secrets_old.len(),
             secret_is_random,
             embeddings: self.embeddings(&upstreams, &mut errors),
+            models: self.model_rules(&upstreams, &mut errors),
             upstreams,
+            other_routes: self.other_routes(&mut errors),
             turns_max_per_client: self.turns_max_per_client(turns_max, &clients, &mut errors),
             cors_origins: self.cors_origins(clients.is_empty(), &mut errors),
             clients,
@@ -172,7 +172,7 @@ impl GatewayOptions {
             store: self.store(&mut errors),
             turn_ttl: seconds("store.turn_ttl_seconds", self.store.turn_ttl_seconds, 300, &mut errors),
             mcp_servers: self.mcp_servers(&mut errors),
-            limits: self.limits(&mut errors),
+            limits,
             effects: self.effects(&mut errors),
             error_texts: self.error_texts(&mut errors),
             warm: WarmPrograms {
@@ -206,6 +206,24 @@ impl GatewayOptions {
             allow_unauthenticated: self.allow_unauthenticated == Some(true),
         };
         if errors.is_empty() { Ok(config) } else { Err(ConfigError(errors)) }
+    }
+
+    fn tls(&self, errors: &mut Vec<String>) -> Option<Tls> {
+        let read = match (&self.tls_cert, &self.tls_key) {
+            (None, None) => return None,
+            (Some(cert), Some(key)) => Tls::read(cert, key),
+            (Some(_), None) => Err("tls_key: is missing; tls_cert needs it".to_owned()),
+            (None, Some(_)) => Err("tls_cert: is missing; tls_key needs it".to_owned()),
+        };
+        read.map_err(|mistake| errors.push(mistake)).ok()
+    }
+
+    fn other_routes(&self, errors: &mut Vec<String>) -> Vec<String> {
+        let Some(patterns) = &self.other_routes else { return vec!["/v1/*".to_owned()] };
+        for pattern in patterns.iter().filter(|pattern| !pattern.starts_with("/v1/")) {
+            errors.push(format!("other_routes: `{pattern}` is not below /v1/; write it like /v1/audio/*"));
+        }
+        patterns.clone()
     }
 
     fn cors_origins(&self, lets_everybody_in: bool, errors: &mut Vec<String>) -> AllowedOrigins {
@@ -286,209 +304,6 @@ impl GatewayOptions {
         }
     }
 
-    fn clients(&self, errors: &mut Vec<String>) -> ApiClients {
-        let mut clients: Vec<ApiClient> = Vec::new();
-        for (at, client) in self.clients.iter().enumerate() {
-            if client.name.is_empty() {
-                errors.push(format!("client[{at}].name: is missing"));
-            }
-            if clients.iter().any(|known| known.name == client.name) {
-                errors.push(format!(
-                    "client[{at}].name: `{}` is there twice; a client with several keys has a list in key_sha256",
-                    client.name
-                ));
-            }
-            if client.key_sha256.is_empty() {
-                errors.push(format!("client[{at}].key_sha256: is missing; `dacapo key` prints it"));
-            }
-            match ApiClient::new(&client.name, &client.key_sha256, client.requests_per_minute) {
-                Some(mut known) => {
-                    known.servers.clone_from(&client.servers);
-                    let client = known;
-                    for known in clients.iter().filter(|known| known.shares_a_key(&client)) {
-                        errors.push(format!(
-                            "client[{at}].key_sha256: `{}` has the same key, so it is not known whose requests they are",
-                            known.name
-                        ));
-                    }
-                    clients.push(client);
-                }
-                None => errors.push(format!(
-                    "client[{at}].key_sha256: must be the SHA-256 of the key in 64 hex digits; `dacapo key` prints it"
-                )),
-            }
-        }
-        ApiClients::new(clients)
-    }
-
-    fn upstreams(
-        &mut self,
-        environment: &Environment,
-        pass_client_key: bool,
-        errors: &mut Vec<String>,
-    ) -> Vec<Upstream> {
-        let mut upstreams = Vec::new();
-        let has_demo = self.upstreams.iter().any(|upstream| upstream.models.iter().any(|model| model == "demo"));
-        let is_default = self.upstreams.is_empty();
-        for (at, options) in std::mem::take(&mut self.upstreams).into_iter().enumerate() {
-            let kind = match (&options.base_url, &options.script) {
-                (Some(url), None) => http(url, &format!("upstream[{at}].base_url"), errors).map(|base_url| {
-                    let name = options.api_key_env.as_ref();
-                    let key = name.and_then(|name| key(environment, name, errors));
-                    if let (Some(name), None) = (name.filter(|name| !environment.is_unreadable(name)), &key) {
-                        errors.push(format!("upstream[{at}].api_key_env: the variable {name} is not set"));
-                    }
-                    UpstreamKind::Http { base_url, key, pass_client_key }
-                }),
-                (None, Some(script)) => match read_script(script) {
-                    Ok(script) => Some(UpstreamKind::Scripted(script)),
-                    Err(error) => {
-                        errors.push(format!("upstream[{at}].script: {error}"));
-                        None
-                    }
-                },
-                _ => {
-                    errors.push(format!("upstream[{at}]: needs `base_url`, or `script` instead"));
-                    None
-                }
-            };
-            if options.name.is_empty() {
-                errors.push(format!("upstream[{at}].name: is missing"));
-            }
-            if options.models.is_empty() {
-                errors.push(format!("upstream[{at}].models: is empty; [\"*\"] means all"));
-            }
-            let providers = providers(at, &options, errors);
-            upstreams.extend(kind.map(|kind| {
-                let default = Upstream::new(&options.name, "", kind);
-                Upstream {
-                    providers: providers.unwrap_or(default.providers),
-                    models: options.models,
-                    execute_input: match options.custom_execute {
-                        Some(true) => TextTools::ForPrograms,
-                        _ => TextTools::No,
-                    },
-                    hold_text_chars: options.hold_text_chars,
-                    key_from: options.api_key_env,
-                    script_from: options.script,
-                    retries_max: options.retries_max.unwrap_or(default.retries_max),
-                    retry_wait_max: options.retry_wait_seconds_max.map_or(default.retry_wait_max, Duration::from_secs),
-                    ..default
-                }
-            }));
-        }
-        if !has_demo && self.demo_model != Some(false) {
-            let script_from = Some("demo".to_owned());
-            upstreams.insert(
-                0,
-                Upstream {
-                    script_from,
-                    ..Upstream::new("demo", "demo", UpstreamKind::Scripted(ScriptedModel::demo()))
-                },
-            );
-        }
-        if is_default {
-            let url = environment.get("ANTHROPIC_BASE_URL", errors).unwrap_or("https://api.anthropic.com");
-            if let Some(base_url) = http(&format!("{}/v1", url.trim_end_matches('/')), "ANTHROPIC_BASE_URL", errors) {
-                let key = key(environment, "ANTHROPIC_API_KEY", errors);
-                let key_from = key.as_ref().map(|_| "ANTHROPIC_API_KEY".to_owned());
-                let kind = UpstreamKind::Http { base_url, key, pass_client_key };
-                let providers = vec![ProviderSide::MESSAGES];
-                upstreams.push(Upstream {
-                    providers,
-                    key_from,
-                    source: UpstreamSource::Default,
-                    ..Upstream::new("anthropic", "claude-*", kind)
-                });
-            }
-            let url = environment.get("OPENAI_BASE_URL", errors).unwrap_or("https://api.openai.com/v1");
-            if let Some(base_url) = http(url, "OPENAI_BASE_URL", errors) {
-                let key = key(environment, "OPENAI_API_KEY", errors);
-                let key_from = key.as_ref().map(|_| "OPENAI_API_KEY".to_owned());
-                let kind = UpstreamKind::Http { base_url, key, pass_client_key };
-                let providers = vec![ProviderSide::CHAT, ProviderSide::RESPONSES];
-                upstreams.push(Upstream {
-                    providers,
-                    key_from,
-                    source: UpstreamSource::Default,
-                    ..Upstream::new("openai", "*", kind)
-                });
-            }
-        }
-        upstreams
-    }
-
-    fn embeddings(&self, upstreams: &[Upstream], errors: &mut Vec<String>) -> Option<EmbeddingsConfig> {
-        let EmbeddingsOptions { upstream: name, model } = self.search.embeddings.as_ref()?;
-        if model.is_empty() {
-            errors.push("search.embeddings.model: is missing".to_owned());
-        }
-        let upstream = upstreams.iter().find(|upstream| upstream.name == *name);
-        match upstream.map(|upstream| &upstream.kind) {
-            Some(UpstreamKind::Http { base_url, key, .. }) => Some(EmbeddingsConfig {
-                upstream: name.clone(),
-                base_url: base_url.clone(),
-                key: key.clone(),
-                model: model.clone(),
-            }),
-            Some(UpstreamKind::Scripted(_)) => {
-                errors.push(format!("search.embeddings.upstream: `{name}` is a script, which has no embeddings"));
-                None
-            }
-            None => {
-                errors.push(format!(
-                    "search.embeddings.upstream: there is no upstream `{name}`; name one of [[upstream]]"
-                ));
-                None
-            }
-        }
-    }
-
-    fn code_mode(&self, errors: &mut Vec<String>) -> CodeModeConfig {
-        let options = &self.code_mode;
-        let mut parse = |key: &str, text: &str| {
-            CodeMode::parse(text).unwrap_or_else(|| {
-                errors.push(format!("{key}: `{text}` is not known; use plain, explicit, native or off"));
-                CodeMode::Plain
-            })
-        };
-        let default = options.default.as_deref().map_or(CodeMode::Plain, |text| parse("code_mode.default", text));
-        let models = options
-            .models
-            .iter()
-            .map(|(model, text)| (model.clone(), parse(&format!("code_mode.models.\"{model}\""), text)));
-        let mut models: Vec<(String, CodeMode)> = models.collect();
-        // The most particular pattern is asked first.
-        let particularity =
-            |pattern: &String| std::cmp::Reverse(pattern.chars().filter(|letter| *letter != '*').count());
-        models.sort_by_key(|(pattern, _)| particularity(pattern));
-        let mut parse = |key: &str, text: &str| {
-            DefaultCallers::parse(text).unwrap_or_else(|| {
-                errors.push(format!("{key}: `{text}` is not known; use programs or both"));
-                DefaultCallers::Programs
-            })
-        };
-        let callers =
-            options.callers.as_deref().map_or(DefaultCallers::Programs, |text| parse("code_mode.callers", text));
-        let model_callers = options.model_callers.iter();
-        let model_callers = model_callers
-            .map(|(model, text)| (model.clone(), parse(&format!("code_mode.model_callers.\"{model}\""), text)));
-        let mut model_callers: Vec<(String, DefaultCallers)> = model_callers.collect();
-        model_callers.sort_by_key(|(pattern, _)| particularity(pattern));
-        CodeModeConfig {
-            default,
-            models,
-            callers,
-            model_callers,
-            direct_tools: options.direct_tools.clone(),
-            text_models: options.text_models.clone(),
-            declarations_tokens_max: options.declarations_tokens_max.unwrap_or(16_000),
-            hold_text_chars: options.hold_text_chars.unwrap_or(0),
-            attempts_max: options.attempts_max.unwrap_or(5),
-            model_calls_max: options.model_calls_max.unwrap_or(20),
-        }
-    }
-
     pub(crate) fn store(&self, errors: &mut Vec<String>) -> Option<StoreConfig> {
         let ttl = self.store.ttl_seconds.map_or(StoreConfig::TTL, |seconds| Duration::from_secs(seconds.max(1)));
         match (self.store.kind.as_deref().unwrap_or("off"), &self.store.url) {
@@ -566,43 +381,72 @@ impl GatewayOptions {
     pub(crate) fn limits(&self, errors: &mut Vec<String>) -> Limits {
         let mut limits = Limits::default();
         limits.set(Limit::OutputBytes, OUTPUT_BYTES).expect("it is within its range");
-        for (name, value) in &self.limits {
-            let Some(limit) = Limit::ALL.into_iter().find(|limit| limit.name() == name) else {
-                let known: Vec<&str> = Limit::ALL.iter().map(|limit| limit.name()).collect();
-                errors.push(format!("limits.{name}: no limit has this name; there are {}", known.join(", ")));
-                continue;
-            };
-            if let Err(range) = limits.set(limit, *value) {
-                errors.push(format!("limits.{name}: must be from {} to {}", range.start(), range.end()));
-            }
-        }
+        set_limits(&mut limits, &self.limits, "limits", errors);
         limits
     }
 }
 
 impl Config {
-    /// Plays all models from a script, whatever else is configured.
-    #[must_use]
-    pub fn with_script(self, script: ScriptedModel) -> Config {
-        Config { upstreams: vec![Upstream::new("script", "*", UpstreamKind::Scripted(script))], ..self }
+    /// Whether connections of clients are encrypted.
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
     }
 
-    fn error_texts_options(&self) -> ErrorTextsOptions {
-        if self.error_texts.iter().all(|(tools, _)| tools == "*") {
-            let expressions = self.error_texts.iter().map(|(_, expression)| expression.to_owned());
-            return ErrorTextsOptions::AllTools(expressions.collect());
-        }
-        let mut by_tool: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (tools, expression) in self.error_texts.iter() {
-            by_tool.entry(tools.to_owned()).or_default().push(expression.to_owned());
-        }
-        ErrorTextsOptions::ByTool(by_tool)
+    /// Whether several clients share the gateway.
+    pub(crate) fn tenancy(&self) -> Tenancy {
+        if self.clients.list().count() > 1 { Tenancy::Several } else { Tenancy::Single }
     }
 
-    /// Keeps a list of the requests that run.
-    #[must_use]
-    pub fn with_running_requests(self, running: RunningRequests) -> Config {
-        Config { running: Some(running), ..self }
+    /// Takes over from a running gateway what holds as long as its process runs, and names the settings that would have
+    /// been others.
+    pub(crate) fn keep_of_process(&mut self, running: &Config) -> Vec<&'static str> {
+        if self.secret_is_random && running.secret_is_random {
+            self.secrets = running.secrets.clone();
+        }
+        let same_store = format!("{:?}", self.store) == format!("{:?}", running.store);
+        let differ = [
+            ("listen", self.listen != running.listen),
+            ("tls_cert", self.tls.is_some() != running.tls.is_some()),
+            ("metrics_listen", self.metrics_listen != running.metrics_listen),
+            ("memory_bytes_max", self.memory_bytes_max != running.memory_bytes_max),
+            ("turns_max", self.turns_max != running.turns_max),
+            ("bodies_bytes_max", self.bodies_bytes_max != running.bodies_bytes_max),
+            ("drain_seconds", self.drain != running.drain),
+            ("shutdown_seconds", self.shutdown != running.shutdown),
+            ("log", self.log != running.log),
+            ("log_format", self.log_format != running.log_format),
+            ("warm", self.warm != running.warm),
+            ("timeouts.header_seconds", self.header_timeout != running.header_timeout),
+            ("store", !same_store),
+            ("inspector", self.recorder != running.recorder),
+            ("mcp.servers", self.mcp_servers != running.mcp_servers),
+        ];
+        (self.listen, self.metrics_listen) = (running.listen, running.metrics_listen);
+        if self.tls.is_some() != running.tls.is_some() {
+            self.tls.clone_from(&running.tls);
+        }
+        (self.memory_bytes_max, self.turns_max) = (running.memory_bytes_max, running.turns_max);
+        (self.bodies_bytes_max, self.warm) = (running.bodies_bytes_max, running.warm);
+        (self.drain, self.shutdown, self.header_timeout) = (running.drain, running.shutdown, running.header_timeout);
+        (self.log, self.log_format) = (running.log, running.log_format);
+        self.store.clone_from(&running.store);
+        self.recorder = running.recorder;
+        self.mcp_servers.clone_from(&running.mcp_servers);
+        differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+    }
+
+    /// What would be open to others although nobody said so: the file was checked with the settings that it has, not with
+    /// those that hold.
+    pub(crate) fn exposes(&self) -> Option<&'static str> {
+        let is_reachable = !self.listen.ip().is_loopback();
+        if is_reachable && self.clients.is_empty() && !self.allow_unauthenticated {
+            return Some("others can reach this gateway, and the new file has no [[client]]");
+        }
+        let is_recording = self.recorder.is_some_and(|recorder| !recorder.is_forced);
+        if is_recording && !self.clients.is_empty() {
+            return Some("conversations are being recorded, and the new file has clients; restart without --inspect");
+        }
+        None
     }
 
     /// What is wrong with the servers that clients may use, of those that there are.
@@ -624,202 +468,18 @@ impl Config {
         self.clients.list().find(|known| known.name == client)?.servers.as_deref()
     }
 
-    fn inspector_options(&self) -> InspectorOptions {
-        InspectorOptions {
-            enabled: Some(self.recorder.is_some()),
-            conversations_max: self.recorder.map(|limits| limits.conversations_max),
-            bytes_max: self.recorder.map(|limits| limits.bytes_max),
-            force: self.recorder.filter(|limits| limits.is_forced).map(|_| true),
-        }
+    /// Keeps a list of the requests that run.
+    #[must_use]
+    pub fn with_running_requests(self, running: RunningRequests) -> Config {
+        Config { running: Some(running), ..self }
     }
 
-    fn store_options(&self) -> StoreOptions {
-        let options = match &self.store {
-            None => StoreOptions { kind: Some("off".to_owned()), ..StoreOptions::default() },
-            Some(StoreConfig::Memory { bytes_max, ttl }) => StoreOptions {
-                kind: Some("memory".to_owned()),
-                ttl_seconds: Some(ttl.as_secs()),
-                bytes_max: Some(*bytes_max),
-                ..StoreOptions::default()
-            },
-            Some(StoreConfig::File { path, ttl }) => StoreOptions {
-                kind: Some("file".to_owned()),
-                path: Some(path.display().to_string()),
-                ttl_seconds: Some(ttl.as_secs()),
-                ..StoreOptions::default()
-            },
-            Some(StoreConfig::Redis { ttl, .. }) => StoreOptions {
-                kind: Some("redis".to_owned()),
-                url: Some(HIDDEN.to_owned()),
-                ttl_seconds: Some(ttl.as_secs()),
-                ..StoreOptions::default()
-            },
-        };
-        StoreOptions { turn_ttl_seconds: Some(self.turn_ttl.as_secs()), ..options }
+    /// Plays all models from a script, whatever else is configured.
+    #[must_use]
+    pub fn with_script(self, script: ScriptedModel) -> Config {
+        let upstreams = vec![Upstream::new("script", "*", UpstreamKind::Scripted(script))];
+        Config { upstreams, models: Vec::new(), ..self }
     }
-
-    /// What is in force, as a file would say it, with the secrets hidden.
-    pub fn to_toml(&self) -> String {
-        let options = GatewayOptions {
-            listen: Some(self.listen.to_string()),
-            metrics_listen: self.metrics_listen.map(|address| address.to_string()),
-            secret: Some(if self.secret_is_random { "(random)" } else { HIDDEN }.to_owned()),
-            secrets_old: vec![HIDDEN.to_owned(); self.secrets_old],
-            allow_unauthenticated: self.allow_unauthenticated.then_some(true),
-            cors_origins: self.cors_origins.list().to_vec(),
-            body_bytes_max: Some(self.body_bytes_max),
-            body_values_max: Some(self.body_values_max),
-            memory_bytes_max: self.memory_bytes_max,
-            turns_max: Some(self.turns_max),
-            turns_max_per_client: Some(self.turns_max_per_client),
-            bodies_bytes_max: Some(self.bodies_bytes_max),
-            drain_seconds: Some(self.drain.as_secs()),
-            shutdown_seconds: Some(self.shutdown.as_secs()),
-            step_seconds_max: Some(self.step_timeout.as_secs()),
-            demo_model: Some(self.has_demo_model),
-            log: Some(self.log.to_string()),
-            log_format: Some(if self.log_format == LogFormat::Json { "json" } else { "text" }.to_owned()),
-            code_mode: CodeModeOptions {
-                default: Some(self.code_mode.default.name().to_owned()),
-                declarations_tokens_max: Some(self.code_mode.declarations_tokens_max),
-                hold_text_chars: Some(self.code_mode.hold_text_chars),
-                attempts_max: Some(self.code_mode.attempts_max),
-                model_calls_max: Some(self.code_mode.model_calls_max),
-                models: self
-                    .code_mode
-                    .models
-                    .iter()
-                    .map(|(model, mode)| (model.clone(), mode.name().to_owned()))
-                    .collect(),
-                callers: Some(self.code_mode.callers.name().to_owned()),
-                model_callers: self
-                    .code_mode
-                    .model_callers
-                    .iter()
-                    .map(|(model, callers)| (model.clone(), callers.name().to_owned()))
-                    .collect(),
-                direct_tools: self.code_mode.direct_tools.clone(),
-                text_models: self.code_mode.text_models.clone(),
-            },
-            warm: WarmOptions { programs_max: Some(self.warm.count_max), bytes_max: Some(self.warm.bytes_max) },
-            timeouts: TimeoutOptions {
-                header_seconds: Some(self.header_timeout.as_secs()),
-                body_seconds: Some(self.body_timeout.as_secs()),
-                turn_seconds: Some(self.turn_timeout.as_secs()),
-                connect_seconds: Some(self.connect_timeout.as_secs()),
-                idle_seconds: Some(self.idle_timeout.as_secs()),
-                keep_alive_seconds: Some(self.keep_alive.as_secs()),
-            },
-            inspector: self.inspector_options(),
-            step: StepOptions { enabled: Some(self.step_endpoint == StepEndpoint::Served) },
-            search: SearchOptions {
-                embeddings: self.embeddings.as_ref().map(|embeddings| EmbeddingsOptions {
-                    upstream: embeddings.upstream.clone(),
-                    model: embeddings.model.clone(),
-                }),
-            },
-            store: self.store_options(),
-            mcp: McpOptions { servers: self.mcp_servers.as_ref().map(|file| file.display().to_string()) },
-            tools: ToolsOptions {
-                effects: self
-                    .effects
-                    .iter()
-                    .map(|(pattern, effect)| (pattern.to_owned(), effect.name().to_owned()))
-                    .collect(),
-                errors: self.error_texts_options(),
-            },
-            limits: Limit::ALL.iter().map(|limit| (limit.name().to_owned(), self.limits.get(*limit))).collect(),
-            clients: self
-                .clients
-                .list()
-                .map(|client| ClientOptions {
-                    name: client.name.clone(),
-                    key_sha256: client.keys().map(|_| HIDDEN.to_owned()).collect(),
-                    requests_per_minute: client.requests_per_minute,
-                    servers: client.servers.clone(),
-                })
-                .collect(),
-            upstreams: self
-                .upstreams
-                .iter()
-                .map(|upstream| UpstreamOptions {
-                    custom_execute: (upstream.execute_input == TextTools::ForPrograms).then_some(true),
-                    hold_text_chars: upstream.hold_text_chars,
-                    wires: Some(upstream.providers.iter().map(|provider| provider.wire().name().to_owned()).collect()),
-                    name: upstream.name.clone(),
-                    models: upstream.models.clone(),
-                    base_url: match &upstream.kind {
-                        UpstreamKind::Http { base_url, .. } => Some(without_secrets(base_url)),
-                        UpstreamKind::Scripted(_) => None,
-                    },
-                    api_key_env: upstream.key_from.clone(),
-                    script: upstream.script_from.clone(),
-                    retries_max: Some(upstream.retries_max),
-                    retry_wait_seconds_max: Some(upstream.retry_wait_max.as_secs()),
-                })
-                .collect(),
-        };
-        toml::to_string(&options).expect("it is made of tables and plain values")
-    }
-}
-
-/// A key from the environment; an empty one is none.
-fn key(environment: &Environment, name: &str, errors: &mut Vec<String>) -> Option<Secret> {
-    let key = environment.get(name, errors)?.trim();
-    if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        errors.push(format!("{name}: has characters that no key can have"));
-    }
-    (!key.is_empty()).then(|| Secret(key.to_owned()))
-}
-
-fn http(url: &str, key: &str, errors: &mut Vec<String>) -> Option<String> {
-    let is_usable =
-        reqwest::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    if !is_usable {
-        errors.push(format!("{key}: `{url}` is not an http(s) address; write it like https://api.openai.com/v1"));
-        return None;
-    }
-    Some(url.trim_end_matches('/').to_owned())
-}
-
-/// The wires that an upstream speaks, if they were written.
-fn providers(at: usize, options: &UpstreamOptions, errors: &mut Vec<String>) -> Option<Vec<ProviderSide>> {
-    let names = options.wires.as_ref()?;
-    if names.is_empty() {
-        errors.push(format!("upstream[{at}].wires: is empty; leave it out, or name chat, responses or messages"));
-    }
-    let mut providers = Vec::new();
-    for name in names {
-        match Wire::parse(name).and_then(ProviderSide::of) {
-            Some(provider) => providers.push(provider),
-            None => {
-                errors.push(format!("upstream[{at}].wires: `{name}` is not known; use chat, responses or messages"));
-            }
-        }
-    }
-    Some(providers)
-}
-
-/// An address may hold a password, or a key in its query.
-fn without_secrets(url: &str) -> String {
-    let Ok(mut url) = reqwest::Url::parse(url) else { return HIDDEN.to_owned() };
-    let is_plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
-    if is_plain {
-        return url.as_str().trim_end_matches('/').to_owned();
-    }
-    url.set_query(None);
-    // Neither can fail for http.
-    url.set_username("").unwrap_or_default();
-    url.set_password(None).unwrap_or_default();
-    format!("{url} {HIDDEN}")
-}
-
-fn read_script(path: &str) -> Result<ScriptedModel, String> {
-    if path == "demo" {
-        return Ok(ScriptedModel::demo());
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    ScriptedModel::parse(&text).map_err(|error| format!("{path}: {error}"))
 }
 
 fn seconds(key: &str, value: Option<u64>, default: u64, errors: &mut Vec<String>) -> Duration {
@@ -850,4 +510,18 @@ fn positive(key: &str, value: usize, errors: &mut Vec<String>) -> usize {
         errors.push(format!("{key}: must be at least 1"));
     }
     value
+}
+
+/// Lays limits over others; `key` is the table that they stand in.
+fn set_limits(limits: &mut Limits, written: &BTreeMap<String, u64>, key: &str, errors: &mut Vec<String>) {
+    for (name, value) in written {
+        let Some(limit) = Limit::ALL.into_iter().find(|limit| limit.name() == name) else {
+            let known: Vec<&str> = Limit::ALL.iter().map(|limit| limit.name()).collect();
+            errors.push(format!("{key}.{name}: no limit has this name; there are {}", known.join(", ")));
+            continue;
+        };
+        if let Err(range) = limits.set(limit, *value) {
+            errors.push(format!("{key}.{name}: must be from {} to {}", range.start(), range.end()));
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
-use dacapo_replay::{SandboxError, ShouldContinue, Stepper, Toolboxes, matches_pattern};
+use dacapo_replay::{Limits, SandboxError, ShouldContinue, Stepper, Toolboxes, matches_pattern};
 use dacapo_runner::{Policy, ToolServers};
 use dacapo_wire::{CallerRules, CodeModeDefaults, TextTools, ToolLists, ToolMedia};
 
@@ -13,8 +13,10 @@ use crate::config::Config;
 use crate::embeddings::Embeddings;
 use crate::http::TurnError;
 use crate::memory::{MemoryBudget, MemoryVerdict};
+use crate::model_routes::Route;
 use crate::observe::{EventConsumer, Log, Metrics, MetricsEvents, Recorder, RecorderEvents, TraceExporter, Traces};
 use crate::quota::SharedQuota;
+use crate::rate_limit::RateCounters;
 use crate::step_slots::{StepSlots, Tenancy};
 use crate::store::{FileStoreError, Store, StoreConfig};
 use crate::tool_servers::DeployedServers;
@@ -24,8 +26,8 @@ use crate::upstream::Upstreams;
 #[derive(Debug)]
 pub struct Gateway {
     pub(crate) config: Config,
-    pub(crate) stepper: Stepper,
-    pub(crate) toolboxes: Toolboxes,
+    pub(crate) stepper: Arc<Stepper>,
+    pub(crate) toolboxes: Arc<Toolboxes>,
     pub(crate) tool_lists: Arc<ToolLists>,
     pub(crate) upstreams: Upstreams,
     /// A second opinion for searches, if one is configured.
@@ -35,7 +37,7 @@ pub struct Gateway {
     /// For answers to calls that are executed here: the same store, or one in memory.
     pub(crate) answer_store: Option<Arc<Store>>,
     /// MCP servers of the deployment.
-    pub(crate) servers: Option<DeployedServers>,
+    pub(crate) servers: Option<Arc<DeployedServers>>,
     /// Programs that run at the same moment.
     pub(crate) steps: Arc<StepSlots>,
     /// Turns that run at the same moment.
@@ -44,7 +46,9 @@ pub struct Gateway {
     pub(crate) bodies: Arc<SharedQuota>,
     /// What has arrived of them.
     pub(crate) body_bytes: Arc<SharedQuota>,
-    pub(crate) memory: MemoryBudget,
+    pub(crate) memory: Arc<MemoryBudget>,
+    /// Requests per minute.
+    pub(crate) rates: Arc<RateCounters>,
     pub(crate) metrics: Arc<Metrics>,
     /// Set if conversations are recorded for the inspector page.
     pub(crate) recorder: Option<Arc<Recorder>>,
@@ -74,18 +78,13 @@ pub enum StartError {
     Store(#[from] FileStoreError),
     #[error("cannot listen: {0}")]
     Listen(#[from] std::io::Error),
+    /// A new configuration that would be unsafe beside what stays as it was started.
+    #[error("{0}")]
+    Unsafe(&'static str),
 }
 
 impl Gateway {
     pub fn new(config: Config) -> Result<Gateway, StartError> {
-        // More than there are cores: a program that is large should not keep small ones waiting.
-        let steps = std::thread::available_parallelism().map_or(2, std::num::NonZero::get) * 2;
-        let tenancy = if config.clients.list().count() > 1 { Tenancy::Several } else { Tenancy::Single };
-        let (turns_max, per_client_max) = (config.turns_max, config.turns_max_per_client);
-        let body_bytes_per_client_max = match tenancy {
-            Tenancy::Single => config.bodies_bytes_max,
-            Tenancy::Several => (config.bodies_bytes_max / 2).max(config.body_bytes_max),
-        };
         let stepper = Stepper::new(config.warm)?;
         if stepper.programs_max() < config.warm.count_max {
             let programs_max = stepper.programs_max();
@@ -109,30 +108,76 @@ impl Gateway {
         if let Some(exporter) = &traces {
             consumers.push(Box::new(Traces(Arc::clone(exporter))));
         }
-        let upstreams = Upstreams::new(config.upstreams.clone(), config.connect_timeout, config.idle_timeout)?;
+        let upstreams = upstreams(&config, None)?;
+        let quotas = ClientQuotas::new(&config);
         let new_store = |store: &StoreConfig| Store::new(store, config.secrets.clone(), Arc::clone(&metrics));
         let store = config.store.as_ref().map(new_store).transpose()?.map(Arc::new);
         let embeddings = config.embeddings.clone().map(|config| Embeddings::new(config, upstreams.client().clone()));
         Ok(Gateway {
-            stepper,
-            toolboxes: Toolboxes::default().with_effects(config.effects.clone()),
+            stepper: Arc::new(stepper),
+            toolboxes: toolboxes(&config),
             tool_lists: Arc::default(),
             upstreams,
             embeddings,
             store,
             answer_store: None,
             servers: None,
-            steps: StepSlots::new(steps, tenancy),
-            turns: SharedQuota::new(turns_max, per_client_max),
-            bodies: SharedQuota::new(turns_max * BODIES_PER_TURN, per_client_max * BODIES_PER_TURN),
-            body_bytes: SharedQuota::new(config.bodies_bytes_max, body_bytes_per_client_max),
-            memory: MemoryBudget::new(config.memory_bytes_max),
+            steps: quotas.steps,
+            turns: SharedQuota::new(config.turns_max, config.turns_max_per_client),
+            bodies: quotas.bodies,
+            body_bytes: quotas.body_bytes,
+            memory: Arc::new(MemoryBudget::new(config.memory_bytes_max)),
+            rates: Arc::new(RateCounters::shared(config.store.as_ref().and_then(StoreConfig::redis))),
             consumers: consumers.into(),
             metrics: Arc::clone(&metrics),
             recorder,
             traces,
             config,
         })
+    }
+
+    /// A gateway with another configuration, which shares with this one what holds for the whole process: programs in
+    /// memory, connections, counters, the store. Settings of these stay as they are; those that would differ are named.
+    pub(crate) fn with_config(&self, mut config: Config) -> Result<(Gateway, Vec<&'static str>), StartError> {
+        let unchanged = config.keep_of_process(&self.config);
+        if let Some(reason) = config.exposes() {
+            return Err(StartError::Unsafe(reason));
+        }
+        let upstreams = upstreams(&config, Some(&self.upstreams))?;
+        let embeddings = config.embeddings.clone().map(|config| Embeddings::new(config, upstreams.client().clone()));
+        let is_same_tenancy = config.tenancy() == self.config.tenancy();
+        let quotas = if is_same_tenancy {
+            ClientQuotas {
+                steps: Arc::clone(&self.steps),
+                bodies: Arc::clone(&self.bodies),
+                body_bytes: Arc::clone(&self.body_bytes),
+            }
+        } else {
+            ClientQuotas::new(&config)
+        };
+        let has_same_effects = config.effects == self.config.effects;
+        let gateway = Gateway {
+            stepper: Arc::clone(&self.stepper),
+            toolboxes: if has_same_effects { Arc::clone(&self.toolboxes) } else { toolboxes(&config) },
+            tool_lists: Arc::clone(&self.tool_lists),
+            upstreams,
+            embeddings,
+            store: self.store.as_ref().map(|store| Arc::new(store.with_secrets(config.secrets.clone()))),
+            answer_store: self.answer_store.as_ref().map(|store| Arc::new(store.with_secrets(config.secrets.clone()))),
+            servers: self.servers.clone(),
+            steps: quotas.steps,
+            turns: Arc::clone(&self.turns),
+            bodies: quotas.bodies,
+            body_bytes: quotas.body_bytes,
+            memory: Arc::clone(&self.memory),
+            rates: Arc::clone(&self.rates),
+            metrics: Arc::clone(&self.metrics),
+            recorder: self.recorder.clone(),
+            traces: self.traces.clone(),
+            consumers: Arc::clone(&self.consumers),
+            config,
+        };
+        Ok((gateway, unchanged))
     }
 
     /// Offers the tools of these servers to clients, beside their own. The gateway executes their calls, as far as the
@@ -149,7 +194,7 @@ impl Gateway {
             store.map(Arc::new).ok()
         };
         self.answer_store = self.store.clone().or_else(in_memory);
-        self.servers = Some(DeployedServers::new(servers, policy));
+        self.servers = Some(Arc::new(DeployedServers::new(servers, policy)));
         self
     }
 
@@ -221,9 +266,8 @@ impl Gateway {
     }
 
     /// How much text of a model's stream is held back until it is known that no program follows.
-    pub(crate) fn hold_text_chars(&self, model: &str) -> usize {
-        let of_upstream = self.upstreams.of(model).ok().and_then(|upstream| upstream.hold_text_chars);
-        of_upstream.unwrap_or(self.config.code_mode.hold_text_chars)
+    pub(crate) fn hold_text_chars(&self, route: &Route) -> usize {
+        route.upstream().hold_text_chars.unwrap_or(self.config.code_mode.hold_text_chars)
     }
 
     /// Whether a model takes images and files of tools.
@@ -232,17 +276,57 @@ impl Gateway {
         if text_models.any(|pattern| matches_pattern(pattern, model)) { ToolMedia::Refused } else { ToolMedia::Taken }
     }
 
-    /// What holds for a model where a request says nothing.
-    pub(crate) fn defaults(&self, model: &str) -> CodeModeDefaults {
+    /// The limits of a client's programs.
+    pub(crate) fn limits(&self, client: &str) -> &Limits {
+        self.config.clients.rules(client).limits.as_ref().unwrap_or(&self.config.limits)
+    }
+
+    /// What holds for a model where a request says nothing. It depends on the name that the client asks for, not on who
+    /// answers, so that a conversation stays the same when another upstream takes over.
+    pub(crate) fn defaults(&self, client: &str, model: &str) -> CodeModeDefaults {
         let code_mode = &self.config.code_mode;
+        let of_client = self.config.clients.rules(client).mode;
         let of_model =
             code_mode.models.iter().find(|(pattern, _)| matches_pattern(pattern, model)).map(|(_, mode)| *mode);
         CodeModeDefaults {
-            mode: of_model.unwrap_or(code_mode.default),
+            mode: of_client.or(of_model).unwrap_or(code_mode.default),
             declarations_tokens_max: code_mode.declarations_tokens_max,
-            execute_input: self.upstreams.of(model).map_or(TextTools::No, |upstream| upstream.execute_input),
+            execute_input: TextTools::No,
         }
     }
+}
+
+/// What is shared out differently among one and several clients.
+struct ClientQuotas {
+    steps: Arc<StepSlots>,
+    bodies: Arc<SharedQuota>,
+    body_bytes: Arc<SharedQuota>,
+}
+
+impl ClientQuotas {
+    fn new(config: &Config) -> ClientQuotas {
+        // More than there are cores: a program that is large should not keep small ones waiting.
+        let steps = std::thread::available_parallelism().map_or(2, std::num::NonZero::get) * 2;
+        let tenancy = config.tenancy();
+        let body_bytes_per_client_max = match tenancy {
+            Tenancy::Single => config.bodies_bytes_max,
+            Tenancy::Several => (config.bodies_bytes_max / 2).max(config.body_bytes_max),
+        };
+        ClientQuotas {
+            steps: StepSlots::new(steps, tenancy),
+            bodies: SharedQuota::new(config.turns_max * BODIES_PER_TURN, config.turns_max_per_client * BODIES_PER_TURN),
+            body_bytes: SharedQuota::new(config.bodies_bytes_max, body_bytes_per_client_max),
+        }
+    }
+}
+
+fn upstreams(config: &Config, before: Option<&Upstreams>) -> Result<Upstreams, StartError> {
+    let timeouts = (config.connect_timeout, config.idle_timeout);
+    Upstreams::new(config.upstreams.clone(), config.models.clone(), timeouts, before)
+}
+
+fn toolboxes(config: &Config) -> Arc<Toolboxes> {
+    Arc::new(Toolboxes::default().with_effects(config.effects.clone()))
 }
 
 /// A paused program stays in memory for once to twice this time after its last step.

@@ -7,20 +7,23 @@ mod content_encoding;
 mod deadline;
 mod errors;
 mod exit;
-mod headers;
+pub(crate) mod headers;
 mod inspector;
 pub(crate) mod json_size;
 mod metrics;
+mod model_name;
 mod other_routes;
+mod passed_routes;
 mod recordings;
 mod request;
+mod running;
 mod threads;
 mod web_pages;
 
-pub(crate) use auth::{ApiClient, ApiClients, hex};
+pub(crate) use auth::{ApiClient, ApiClients, ClientRules, hex};
 pub use auth::{key_sha256, random_hex};
 pub(crate) use deadline::TurnDeadline;
-pub(crate) use errors::TurnError;
+pub(crate) use errors::{TurnError, UPSTREAM};
 pub(crate) use exit::json_bytes;
 pub(crate) use headers::{forwarded, returned};
 pub(crate) use web_pages::AllowedOrigins;
@@ -28,7 +31,6 @@ pub(crate) use web_pages::AllowedOrigins;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use axum::Router;
@@ -45,14 +47,17 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use self::exit::{Exit, StreamingTurn, TurnTask};
-use self::request::{ClientRequest, bad_request};
-use crate::config::StepEndpoint;
+use self::model_name::with_model;
+use self::request::{ClientRequest, RequestSource, bad_request};
+use self::running::RunningGateway;
+use crate::config::{Config, StepEndpoint};
 use crate::gateway::{Gateway, StartError};
+use crate::model_routes::{Route, RouteTarget, is_failure};
 use crate::observe::{Event, Observer, OpenRequest};
-use crate::quota::{QuotaShare, SpentBy};
+use crate::quota::QuotaShare;
 use crate::store::turn_records::{EarlierTurn, RecordedResponse};
-use crate::turn::{EventStream, Tenant, TurnRunner};
-use crate::upstream::{Endpoint, RequestContext};
+use crate::turn::{EventStream, Tenant, TurnParts, TurnRunner};
+use crate::upstream::{Endpoint, RequestContext, Upstream, UpstreamResponse};
 
 /// The largest response to a request that counts tokens.
 const TOKEN_COUNT_BYTES_MAX: usize = 1 << 20;
@@ -61,8 +66,9 @@ const STREAM_QUEUE_PIECES: usize = 64;
 
 #[derive(Debug, Clone)]
 pub(crate) struct GatewayServer {
+    /// As it was when the request came.
     pub gateway: Arc<Gateway>,
-    is_stopping: Arc<AtomicBool>,
+    running: RunningGateway,
 }
 
 const INTERRUPTED: &str = "an earlier attempt of this same request was cut off after it had called functions with effects, and it is not \
@@ -84,15 +90,26 @@ pub async fn serve(
     listener: TcpListener,
     stop: impl Future<Output = StopRequest> + Send + 'static,
 ) -> Result<(), StartError> {
-    let (drain, deadline, header_timeout) =
-        (gateway.config.drain, gateway.config.shutdown, gateway.config.header_timeout);
-    let is_stopping = Arc::new(AtomicBool::new(false));
+    let (_, no_configs) = mpsc::channel(1);
+    serve_with_reloads(gateway, listener, stop, no_configs).await
+}
+
+/// The same, with configurations that replace the gateway's as they come. Requests that run keep what they began with.
+pub async fn serve_with_reloads(
+    gateway: Gateway,
+    listener: TcpListener,
+    stop: impl Future<Output = StopRequest> + Send + 'static,
+    configs: mpsc::Receiver<Config>,
+) -> Result<(), StartError> {
+    let (drain, deadline, metrics_listen) =
+        (gateway.config.drain, gateway.config.shutdown, gateway.config.metrics_listen);
     let gateway = Arc::new(gateway);
-    let server = GatewayServer { gateway: Arc::clone(&gateway), is_stopping: Arc::clone(&is_stopping) };
+    let running = RunningGateway::new(Arc::clone(&gateway));
     let (stopped, mut was_stopped) = tokio::sync::watch::channel(());
+    let stopping = running.clone();
     let stop = async move {
         let request = stop.await;
-        is_stopping.store(true, Ordering::Relaxed);
+        stopping.stop();
         if request == StopRequest::AfterDrain {
             tracing::info!(seconds = drain.as_secs(), "stopping: /readyz says so, and requests are still taken");
             tokio::time::sleep(drain).await;
@@ -100,11 +117,11 @@ pub async fn serve(
         tracing::info!("stopping: requests that run may finish");
         drop(stopped);
     };
-    let _metrics = match server.gateway.config.metrics_listen {
-        Some(address) => Some(metrics::listen(server.clone(), address).await?),
+    let _metrics = match metrics_listen {
+        Some(address) => Some(metrics::listen(running.clone(), address).await?),
         None => None,
     };
-    let serving = connections::serve_connections(listener, routes(server), header_timeout, stop);
+    let serving = connections::serve_connections(listener, routes(&running), &running, stop);
     let overdue = async {
         // Ends when the sender is dropped.
         while was_stopped.changed().await.is_ok() {}
@@ -119,6 +136,7 @@ pub async fn serve(
     tokio::select! {
         () = serving => {}
         () = gateway.release_unused_programs() => {}
+        () = running.follow(configs) => {}
         () = overdue => tracing::warn!(seconds = deadline.as_secs(), "requests that still run are cut off"),
     }
     drop(ended);
@@ -129,8 +147,8 @@ pub async fn serve(
     Ok(())
 }
 
-fn routes(server: GatewayServer) -> Router {
-    let routes = Router::new()
+fn routes(running: &RunningGateway) -> Router {
+    Router::new()
         .route("/v1/chat/completions", post(|state, request| complete(ClientSide::CHAT, state, request)))
         .route(
             "/v1/responses",
@@ -140,7 +158,6 @@ fn routes(server: GatewayServer) -> Router {
         .route("/v1/responses/{id}/cancel", post(other_routes::cancel_response))
         .route("/v1/messages", post(|state, request| complete(ClientSide::MESSAGES, state, request)))
         .route("/v1/messages/count_tokens", post(count_tokens))
-        .route("/v1/completions", post(other_routes::legacy_completion))
         .route("/v1/models", get(other_routes::models))
         .route("/v1/models/{*id}", get(other_routes::model))
         .route("/v1/step", post(step))
@@ -154,13 +171,11 @@ fn routes(server: GatewayServer) -> Router {
         .route("/metrics", get(metrics::metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
-        .fallback(not_found)
+        .fallback(passed_routes::pass_on)
         .method_not_allowed_fallback(not_allowed)
-        .layer(axum::middleware::map_response_with_state(server.clone(), close_while_stopping));
-    if server.gateway.config.cors_origins.is_empty() {
-        return routes.with_state(server);
-    }
-    routes.layer(axum::middleware::from_fn_with_state(server.clone(), web_pages::let_in)).with_state(server)
+        .layer(axum::middleware::map_response_with_state(running.clone(), close_while_stopping))
+        .layer(axum::middleware::from_fn_with_state(running.clone(), web_pages::let_in))
+        .with_state(running.clone())
 }
 
 async fn complete(client: ClientSide, State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
@@ -188,7 +203,7 @@ async fn step(State(server): State<GatewayServer>, request: Request<Body>) -> Re
 }
 
 async fn readyz(State(server): State<GatewayServer>, headers: HeaderMap) -> Response<Body> {
-    let not_ready = if server.is_stopping.load(Ordering::Relaxed) {
+    let not_ready = if server.running.is_stopping() {
         TurnError::Refused {
             status: StatusCode::SERVICE_UNAVAILABLE,
             kind: "server_error",
@@ -197,7 +212,7 @@ async fn readyz(State(server): State<GatewayServer>, headers: HeaderMap) -> Resp
             retry_after_s: Some(server.gateway.config.drain.as_secs().max(1)),
         }
     } else if server.gateway.turns.is_spent() {
-        server.too_many_turns(SpentBy::AllClients)
+        server.too_many_turns()
     } else if let Err(short) = server.gateway.check_memory() {
         short
     } else {
@@ -208,17 +223,10 @@ async fn readyz(State(server): State<GatewayServer>, headers: HeaderMap) -> Resp
 
 /// Makes clients open another connection, which goes to a gateway that is not stopping.
 async fn close_while_stopping(State(server): State<GatewayServer>, mut response: Response<Body>) -> Response<Body> {
-    if server.is_stopping.load(Ordering::Relaxed) {
+    if server.running.is_stopping() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
-}
-
-async fn not_found(State(server): State<GatewayServer>, uri: Uri, headers: HeaderMap) -> Response<Body> {
-    let message =
-        format!("there is nothing at {}; see POST /v1/chat/completions, /v1/responses and /v1/messages", uri.path());
-    let error = TurnError::refused(StatusCode::NOT_FOUND, "not_found_error", message);
-    exit::respond(server.open_request(None, &headers), client_of(&uri), Err(error))
 }
 
 /// The router says in `allow` which methods there are.
@@ -235,12 +243,7 @@ async fn not_allowed(
     }
     let message = format!("{} does not take this method", uri.path());
     let error = TurnError::refused(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", message);
-    exit::respond(server.open_request(None, &headers), client_of(&uri), Err(error))
-}
-
-/// The wire whose errors a client expects at an address.
-fn client_of(uri: &Uri) -> ClientSide {
-    if uri.path().starts_with("/v1/messages") { ClientSide::MESSAGES } else { ClientSide::CHAT }
+    exit::respond(server.open_request(None, &headers), passed_routes::client_of(&uri, &headers), Err(error))
 }
 
 impl GatewayServer {
@@ -260,28 +263,77 @@ impl GatewayServer {
         request: Request<Body>,
         observer: Observer,
     ) -> Result<Exit, TurnError> {
-        let ClientRequest { parsed, body, model, context, tenant, permit } =
+        let ClientRequest { parsed, body, source, mut route, context, tenant, permit } =
             self.read(client, request, &observer).await?;
         if let Some(recorder) = &self.gateway.recorder {
             recorder.request(observer.request_id(), &tenant.name, client.wire(), &body);
         }
         let deadline = self.turn_deadline();
-        match parsed {
+        let turn = match parsed {
+            ParsedRequest::Turn(turn) => turn,
             ParsedRequest::PassThrough(changed) => {
-                let body = changed.map_or(body, |body| Bytes::from(json_bytes(&body)));
-                let upstreams = &self.gateway.upstreams;
-                let upstream = upstreams.of(&model)?;
-                let endpoint = Endpoint::same_wire(client, &model)?;
-                let response = deadline.limit(upstreams.post(upstream, &endpoint, &context, body, &observer)).await?;
-                Exit::pass_through(response, permit, deadline).await
-            }
-            ParsedRequest::Turn(turn) => {
-                if let Some(earlier) = self.earlier_turn(&tenant, deadline, &observer).await? {
-                    return Ok(Exit::Recorded(earlier));
+                let passed = changed.map_or_else(|| body.clone(), |body| Bytes::from(json_bytes(&body)));
+                let passing = self.pass_through(&passed, &source, &mut route, &context, &observer);
+                let response = deadline.limit(passing).await;
+                let turn = match failure(&response) {
+                    Some(failure) => self.turn_of_other_wire(&failure, &body, &source, &mut route, &observer).await,
+                    None => None,
+                };
+                match turn {
+                    Some(turn) => turn,
+                    None => return Exit::pass_through(response?, permit, deadline).await,
                 }
-                Box::pin(self.turn(*turn, context, tenant, permit, deadline, observer)).await
+            }
+        };
+        if let Some(earlier) = self.earlier_turn(&tenant, deadline, &observer).await? {
+            return Ok(Exit::Recorded(earlier));
+        }
+        let parts = TurnParts { turn: *turn, route, context, tenant };
+        Box::pin(self.turn(parts, permit, deadline, observer)).await
+    }
+
+    /// Asks the upstreams on the client's own wire that come next on the route, until one can answer. The last response is
+    /// returned, whatever it is.
+    async fn pass_through(
+        &self,
+        body: &Bytes,
+        source: &RequestSource,
+        route: &mut Route,
+        context: &RequestContext,
+        observer: &Observer,
+    ) -> Result<UpstreamResponse, TurnError> {
+        loop {
+            let RouteTarget { model, .. } = route.target();
+            let endpoint = Endpoint::same_wire(source.client, model)?;
+            let body = with_model(body, &source.model, model);
+            let responded = self.gateway.upstreams.send(route, &endpoint, context, body, observer).await;
+            let next = route.next().map(|next| next.upstream.provider_for(source.client));
+            let next = next.filter(|next| next.wire() == source.client.wire());
+            let (Some(failure), Some(_)) = (failure(&responded), next) else { return responded };
+            let from = Arc::clone(&route.target().upstream);
+            route.advance();
+            failure.note(&from, route.upstream(), observer);
+        }
+    }
+
+    /// If no upstream on the client's own wire could answer, and one on another wire comes next: the request for that one.
+    async fn turn_of_other_wire(
+        &self,
+        failure: &UpstreamFailure,
+        body: &Bytes,
+        source: &Arc<RequestSource>,
+        route: &mut Route,
+        observer: &Observer,
+    ) -> Option<Box<Turn>> {
+        let from = Arc::clone(&route.target().upstream);
+        while route.advance() {
+            // One that cannot be asked for the same is left out.
+            if let Ok(ParsedRequest::Turn(turn)) = source.read_again(route, body).await {
+                failure.note(&from, route.upstream(), observer);
+                return Some(turn);
             }
         }
+        None
     }
 
     /// What came of an earlier turn of the same request that has sent calls with effects.
@@ -309,19 +361,16 @@ impl GatewayServer {
 
     async fn turn(
         &self,
-        turn: Turn,
-        context: RequestContext,
-        tenant: Tenant,
+        parts: TurnParts,
         permit: QuotaShare,
         deadline: TurnDeadline,
         observer: Observer,
     ) -> Result<Exit, TurnError> {
-        if turn.prefs.delivery == Delivery::Streamed {
-            return self.stream(turn, context, tenant, permit, deadline, observer).await;
+        if parts.turn.prefs.delivery == Delivery::Streamed {
+            return self.stream(parts, permit, deadline, observer).await;
         }
-        let headers = headers::dropped_params(&turn, &observer);
-        let (gateway, record) = (Arc::clone(&self.gateway), tenant.record.clone());
-        let runner = TurnRunner::new(gateway, turn, context, tenant, None, deadline, observer);
+        let record = parts.tenant.record.clone();
+        let runner = TurnRunner::new(Arc::clone(&self.gateway), parts, None, deadline, observer);
         let run = async move {
             let done = runner.run().await;
             drop(permit);
@@ -333,7 +382,7 @@ impl GatewayServer {
             let mut task = TurnTask { handle: tokio::spawn(run), record };
             (&mut task.handle).await.map_err(|error| TurnError::Internal(error.to_string()))??
         };
-        Ok(Exit::Turn { done: Box::new(done), headers })
+        Ok(Exit::Turn(Box::new(done)))
     }
 
     /// How many tokens the model would read.
@@ -350,20 +399,22 @@ impl GatewayServer {
         observer: Observer,
     ) -> Result<Value, TurnError> {
         let client = ClientSide::MESSAGES;
-        let ClientRequest { parsed, body, model, context, tenant, permit } = read;
+        let ClientRequest { parsed, body, source, route, context, tenant, permit } = read;
         let upstreams = &self.gateway.upstreams;
-        let upstream = upstreams.of(&model)?;
         let request = match parsed {
             ParsedRequest::PassThrough(changed) => changed.map_or(body, |body| Bytes::from(json_bytes(&body))),
             ParsedRequest::Turn(turn) => {
                 let (gateway, observer) = (Arc::clone(&self.gateway), observer.clone());
-                let runner = TurnRunner::new(gateway, *turn, context.clone(), tenant, None, deadline, observer);
+                let parts = TurnParts { turn: *turn, route: route.clone(), context: context.clone(), tenant };
+                let runner = TurnRunner::new(gateway, parts, None, deadline, observer);
                 Bytes::from(json_bytes(&runner.model_request().await?))
             }
         };
+        let RouteTarget { upstream, model } = route.target();
+        let request = with_model(&request, &source.model, model);
         let counted = match Endpoint::token_count(upstream.provider_for(client)) {
             Some(endpoint) => {
-                let response = upstreams.post(upstream, &endpoint, &context, request, &observer).await?;
+                let response = upstreams.send(&route, &endpoint, &context, request, &observer).await?;
                 if !response.status.is_success() {
                     return Err(response.into_error().await);
                 }
@@ -380,19 +431,17 @@ impl GatewayServer {
     /// The status is known with the first piece: before it, an error is an HTTP error; after it, an event.
     async fn stream(
         &self,
-        turn: Turn,
-        context: RequestContext,
-        tenant: Tenant,
+        parts: TurnParts,
         permit: QuotaShare,
         deadline: TurnDeadline,
         observer: Observer,
     ) -> Result<Exit, TurnError> {
         let (pieces, mut receiver) = mpsc::channel(STREAM_QUEUE_PIECES);
-        let upstream_headers = Arc::new(OnceLock::new());
-        let stream = EventStream { pieces, headers: Arc::clone(&upstream_headers) };
-        let mut response_headers = headers::dropped_params(&turn, &observer);
-        let (gateway, record) = (Arc::clone(&self.gateway), tenant.record.clone());
-        let runner = TurnRunner::new(gateway, turn, context, tenant, Some(stream), deadline, observer);
+        let headers = Arc::new(OnceLock::new());
+        let stream = EventStream { pieces, headers: Arc::clone(&headers) };
+        let record = parts.tenant.record.clone();
+        let runner = TurnRunner::new(Arc::clone(&self.gateway), parts, Some(stream), deadline, observer);
+        let first_headers = runner.first_headers();
         let handle = tokio::spawn(async move {
             let done = runner.run().await;
             drop(permit);
@@ -406,17 +455,13 @@ impl GatewayServer {
                 Err(error) => TurnError::Internal(error.to_string()),
             });
         };
-        if let Some(upstream) = upstream_headers.get() {
-            let mut kept = headers::about_request(upstream);
-            kept.extend(response_headers);
-            response_headers = kept;
-        }
-        Ok(Exit::Stream(StreamingTurn { first, receiver, task, headers: response_headers }))
+        let headers = headers.get().cloned().unwrap_or(first_headers);
+        Ok(Exit::Stream(StreamingTurn { first, receiver, task, headers }))
     }
 
     async fn step(&self, request: Request<Body>) -> Result<Step, TurnError> {
         let (parts, body) = request.into_parts();
-        let client = self.admit(&parts)?;
+        let client = self.admit(&parts).await?;
         if self.gateway.config.step_endpoint == StepEndpoint::Off {
             let message = "the step function is switched off here (step.enabled of the gateway); `dacapo step` runs it";
             return Err(TurnError::refused(StatusCode::NOT_FOUND, "not_found_error", message));
@@ -428,7 +473,8 @@ impl GatewayServer {
             json_size::check_values(&body, gateway.config.body_values_max)?;
             let text =
                 std::str::from_utf8(&body).map_err(|error| bad_request("body", format!("is not UTF-8: {error}")))?;
-            let rules = ServiceRules { toolboxes: &gateway.toolboxes, tenant: &tenant, limits: &gateway.config.limits };
+            let rules =
+                ServiceRules { toolboxes: &gateway.toolboxes, tenant: &tenant, limits: gateway.limits(&tenant) };
             let request =
                 StepRequest::parse_for(text, rules).map_err(|error| bad_request(&error.path, error.message))?;
             let started = Instant::now();
@@ -441,5 +487,28 @@ impl GatewayServer {
 
     fn turn_deadline(&self) -> TurnDeadline {
         TurnDeadline::after(self.gateway.config.turn_timeout)
+    }
+}
+
+/// An upstream that could not answer, where another one may be able to.
+struct UpstreamFailure {
+    /// `None` if it did not respond.
+    status: Option<StatusCode>,
+}
+
+impl UpstreamFailure {
+    /// Reports that another upstream is asked.
+    fn note(&self, from: &Upstream, to: &Upstream, observer: &Observer) {
+        if let Some(status) = self.status {
+            observer.emit(&Event::ModelFinished { status, tokens: None });
+        }
+        observer.emit(&Event::FellBack { from: &from.name, to: &to.name });
+    }
+}
+
+fn failure(responded: &Result<UpstreamResponse, TurnError>) -> Option<UpstreamFailure> {
+    match responded {
+        Ok(response) => is_failure(response.status).then_some(UpstreamFailure { status: Some(response.status) }),
+        Err(error) => error.may_fall_back().then_some(UpstreamFailure { status: None }),
     }
 }

@@ -13,11 +13,15 @@ mod http;
 mod inspect;
 mod key_mask;
 mod memory;
+mod model_routes;
 mod observe;
 mod options;
 mod quota;
+mod rate_limit;
+mod redis_connection;
 mod step_slots;
 mod store;
+mod tls;
 mod tool_servers;
 mod turn;
 mod upstream;
@@ -25,7 +29,7 @@ mod upstream;
 pub use config::{Config, LogFormat};
 pub use dacapo_wire::{PROMPT_VERSION, prompt_variants};
 pub use gateway::{Gateway, StartError};
-pub use http::{StopRequest, key_sha256, random_hex, serve};
+pub use http::{StopRequest, key_sha256, random_hex, serve, serve_with_reloads};
 pub use inspect::{
     AnsweredWith, Attempt, BlockExplanation, CallExplanation, ContextTokens, ConversationExplanation, Explanation,
     Inspection, InspectionSettings, ItemExplanation, ItemKind, ModelCalls, ModelReads, Point, ProgramText,
@@ -34,6 +38,6 @@ pub use inspect::{
 pub use observe::{RequestStage, RunningRequest, RunningRequests};
 pub use options::{
     ClientOptions, ConfigError, EmbeddingsOptions, Environment, ErrorTextsOptions, GatewayOptions, LoadedOptions,
-    McpOptions, UpstreamOptions,
+    McpOptions, ModelOptions, TargetOptions, UpstreamOptions,
 };
 pub use store::FileStoreError;

@@ -18,7 +18,12 @@ use table::SettingMistake;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GatewayOptions {
+    /// The address to listen on. One that others can reach needs clients, or `allow_unauthenticated`.
     pub listen: Option<String>,
+    /// A file with the certificate and its chain, in PEM: connections are encrypted then.
+    pub tls_cert: Option<String>,
+    /// The key of that certificate, in PEM.
+    pub tls_key: Option<String>,
     /// Where metrics are served, if not on the main listener.
     pub metrics_listen: Option<String>,
     /// Shared by replicas: seals ids and what is stored.
@@ -29,20 +34,29 @@ pub struct GatewayOptions {
     pub allow_unauthenticated: Option<bool>,
     /// Whose web pages may use it; `*` stands for all.
     pub cors_origins: Vec<String>,
+    /// Patterns of paths below `/v1/` that pass to an upstream although the gateway has no such route; all if absent.
+    pub other_routes: Option<Vec<String>>,
+    /// Of one body when it is decoded, in bytes; also of all that a Responses client refers to.
     pub body_bytes_max: Option<usize>,
     /// JSON values in a body: a tree takes more memory than its text.
     pub body_values_max: Option<usize>,
     /// Of the whole process; above it requests are refused.
     pub memory_bytes_max: Option<u64>,
+    /// Turns at the same moment; more are refused with 503, and `/readyz` says so.
     pub turns_max: Option<usize>,
+    /// Turns of one client at the same moment; more are refused with 429. Of several clients each has half of `turns_max` if absent.
     pub turns_max_per_client: Option<usize>,
     /// Of bodies that are being read, together.
     pub bodies_bytes_max: Option<usize>,
+    /// On SIGTERM: how long requests are still taken while `/readyz` says 503.
     pub drain_seconds: Option<u64>,
+    /// Then: how long running turns may take to finish.
     pub shutdown_seconds: Option<u64>,
+    /// Wall clock for one program on a busy machine. Its own limit is fuel.
     pub step_seconds_max: Option<u64>,
     /// Whether the built-in scripted model is served as `demo`.
     pub demo_model: Option<bool>,
+    /// `off`, `error`, `warn`, `info`, `debug` or `trace`.
     pub log: Option<String>,
     /// `text` or `json`.
     pub log_format: Option<String>,
@@ -55,21 +69,29 @@ pub struct GatewayOptions {
     pub inspector: InspectorOptions,
     pub search: SearchOptions,
     pub tools: ToolsOptions,
+    /// Of a program, by the name of the limit.
     pub limits: BTreeMap<String, u64>,
     #[serde(rename = "client")]
     pub clients: Vec<ClientOptions>,
     #[serde(rename = "upstream")]
     pub upstreams: Vec<UpstreamOptions>,
+    #[serde(rename = "model")]
+    pub models: Vec<ModelOptions>,
 }
 
+/// When and how models write programs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CodeModeOptions {
     /// `plain`, `explicit`, `native` or `off`.
     pub default: Option<String>,
+    /// Tokens of function declarations in the prompt. Beyond it as many are declared as fit, and the model searches the rest.
     pub declarations_tokens_max: Option<usize>,
+    /// Characters of a streamed answer that are held back until it is known that no program follows.
     pub hold_text_chars: Option<usize>,
+    /// Failed programs and mistakes of the model in one request.
     pub attempts_max: Option<u32>,
+    /// Model calls in one request.
     pub model_calls_max: Option<u64>,
     /// The same choice, by model name pattern.
     pub models: BTreeMap<String, String>,
@@ -83,25 +105,36 @@ pub struct CodeModeOptions {
     pub text_models: Vec<String>,
 }
 
+/// Paused programs that stay in memory.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WarmOptions {
+    /// Paused programs that are kept in memory, to go on without a replay.
     pub programs_max: Option<u32>,
+    /// Their memory, arguments of their calls included; at most half of `memory_bytes_max` if absent.
     pub bytes_max: Option<usize>,
 }
 
+/// How long things may take.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_field_names, reason = "they are keys of the file, and name their unit")]
 pub struct TimeoutOptions {
+    /// For the headers of a request to arrive. Idle connections are closed after it too.
     pub header_seconds: Option<u64>,
+    /// For its body; 408 after it.
     pub body_seconds: Option<u64>,
+    /// For a turn with all its model calls; then 504, or an error event in a stream.
     pub turn_seconds: Option<u64>,
+    /// For a connection to an upstream.
     pub connect_seconds: Option<u64>,
+    /// Between two pieces of an upstream's response.
     pub idle_seconds: Option<u64>,
+    /// Of silence in a stream, until the client gets a sign of life.
     pub keep_alive_seconds: Option<u64>,
 }
 
+/// The step function over HTTP.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StepOptions {
@@ -117,25 +150,31 @@ pub struct SearchOptions {
     pub embeddings: Option<EmbeddingsOptions>,
 }
 
+/// A second opinion in searches.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EmbeddingsOptions {
     /// The name of an upstream that has `/embeddings`.
     pub upstream: String,
+    /// The embeddings model there.
     pub model: String,
 }
 
+/// The inspector page.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct InspectorOptions {
     /// Whether conversations are recorded, in memory, for the inspector page.
     pub enabled: Option<bool>,
+    /// Conversations that are kept.
     pub conversations_max: Option<usize>,
+    /// Bytes of them that are kept.
     pub bytes_max: Option<usize>,
     /// Record also where clients are configured, or others can reach the gateway.
     pub force: Option<bool>,
 }
 
+/// What calls of tools may do.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolsOptions {
@@ -159,17 +198,21 @@ impl Default for ErrorTextsOptions {
     }
 }
 
+/// What is kept for clients that do not send it back.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoreOptions {
     /// `off`, `memory`, `file` or `redis`.
     pub kind: Option<String>,
+    /// The address of a server that speaks the protocol of Redis.
     pub url: Option<String>,
     /// Of the file.
     pub path: Option<String>,
     /// How long a request that called tools with effects is known, so that its repetition gets the same response.
     pub turn_ttl_seconds: Option<u64>,
+    /// How long something is kept that nobody reads.
     pub ttl_seconds: Option<u64>,
+    /// In memory; the oldest is given up first.
     pub bytes_max: Option<usize>,
 }
 
@@ -181,22 +224,36 @@ pub struct McpOptions {
     pub servers: Option<String>,
 }
 
+/// Who may ask. Without any, everybody who reaches the gateway may.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientOptions {
+    /// Conversations are bound to this name.
     pub name: String,
     /// SHA-256 of each of its keys, in hex. A file may have one text instead of a list.
     #[serde(deserialize_with = "one_or_more")]
     pub key_sha256: Vec<String>,
+    /// No limit if absent. Replicas with the same Redis count together.
     pub requests_per_minute: Option<u32>,
     /// MCP servers that it may use, by name; all if absent.
     pub servers: Option<Vec<String>>,
+    /// Patterns of the models that it may ask for; all if empty.
+    pub models: Vec<String>,
+    /// Replaces `code_mode.default` and `code_mode.models` for it.
+    pub mode: Option<String>,
+    /// Replaces `turns_max_per_client` for it.
+    pub turns_max: Option<usize>,
+    /// Laid over `[limits]` for its programs.
+    pub limits: BTreeMap<String, u64>,
 }
 
+/// Who has models. The first whose pattern fits is asked.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpstreamOptions {
+    /// In the log, in metrics, and for `[[model]]`.
     pub name: String,
+    /// Patterns of the models that are here; `*` stands for any characters.
     pub models: Vec<String>,
     /// What it speaks: `chat`, `responses`, `messages`. A client on another wire is translated for the first.
     pub wires: Option<Vec<String>>,
@@ -204,13 +261,36 @@ pub struct UpstreamOptions {
     pub custom_execute: Option<bool>,
     /// Replaces `code_mode.hold_text_chars` for its models.
     pub hold_text_chars: Option<usize>,
+    /// With `/v1`.
     pub base_url: Option<String>,
     /// The environment variable that holds the key.
     pub api_key_env: Option<String>,
     /// A file of scripted turns, or `demo`.
     pub script: Option<String>,
+    /// How often a request is sent again if the upstream says when to come back.
     pub retries_max: Option<u32>,
+    /// How long that may be.
     pub retry_wait_seconds_max: Option<u64>,
+}
+
+/// A name that clients may ask for, and who is asked then.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ModelOptions {
+    /// `*` stands for any characters.
+    pub name: String,
+    /// The first is asked, and the next if it cannot be reached or answers 429 or 5xx.
+    pub ask: Vec<TargetOptions>,
+}
+
+/// One of those who are asked.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TargetOptions {
+    /// The model's name there; the one that was asked for if absent.
+    pub model: Option<String>,
+    /// The name of an upstream; the first that has the model if absent.
+    pub upstream: Option<String>,
 }
 
 /// What is wrong with a configuration: all of it, one line each.

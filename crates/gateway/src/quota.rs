@@ -29,6 +29,8 @@ pub(crate) enum SpentBy {
 pub(crate) struct QuotaShare {
     quota: Arc<SharedQuota>,
     client: Arc<str>,
+    /// What its client may take, all together.
+    client_max: usize,
     amount: usize,
 }
 
@@ -38,7 +40,17 @@ impl SharedQuota {
     }
 
     pub(crate) fn take(self: &Arc<Self>, client: &Arc<str>, amount: usize) -> Result<QuotaShare, SpentBy> {
-        let mut share = QuotaShare { quota: Arc::clone(self), client: Arc::clone(client), amount: 0 };
+        self.take_within(self.per_client_max, client, amount)
+    }
+
+    /// The same, for a client that may have more or less than others.
+    pub(crate) fn take_within(
+        self: &Arc<Self>,
+        client_max: usize,
+        client: &Arc<str>,
+        amount: usize,
+    ) -> Result<QuotaShare, SpentBy> {
+        let mut share = QuotaShare { quota: Arc::clone(self), client: Arc::clone(client), client_max, amount: 0 };
         share.grow(amount)?;
         Ok(share)
     }
@@ -66,7 +78,7 @@ impl QuotaShare {
         if used.all.saturating_add(amount) > self.quota.max {
             return Err(SpentBy::AllClients);
         }
-        if of_client.saturating_add(amount) > self.quota.per_client_max {
+        if of_client.saturating_add(amount) > self.client_max {
             return Err(SpentBy::ThisClient);
         }
         used.all += amount;

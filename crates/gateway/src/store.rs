@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 use dacapo_runner::{BoxFuture, JournalStore, MemoryStore, StoreError, StoreKey};
 use dacapo_wire::{RunId, SealingSecrets, UnopenedReason, UnopenedStates};
 use redis::AsyncCommands;
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use tokio::sync::OnceCell;
 
 use self::file_store::FileStore;
 use crate::observe::{Metrics, StoreOperation};
+use crate::redis_connection::RedisConnection;
 
 pub(crate) mod call_records;
 mod file_store;
@@ -28,7 +27,7 @@ pub use file_store::FileStoreError;
 /// A store of texts, by tenant and name.
 #[derive(Debug)]
 pub(crate) struct Store {
-    sealed: Box<dyn JournalStore>,
+    sealed: Arc<dyn JournalStore>,
     secrets: SealingSecrets,
     metrics: Arc<Metrics>,
 }
@@ -45,6 +44,14 @@ pub(crate) enum StoreConfig {
 }
 
 impl StoreConfig {
+    /// A connection of its own to the store, if all replicas have it.
+    pub(crate) fn redis(&self) -> Option<RedisConnection> {
+        match self {
+            StoreConfig::Memory { .. } | StoreConfig::File { .. } => None,
+            StoreConfig::Redis { client, .. } => Some(RedisConnection::new(client.clone())),
+        }
+    }
+
     /// Conversations rest for a night in the middle of a program, not for a week.
     pub(crate) const TTL: Duration = Duration::from_hours(24);
     pub(crate) const BYTES_MAX: usize = 256 << 20;
@@ -61,14 +68,19 @@ impl Store {
         secrets: SealingSecrets,
         metrics: Arc<Metrics>,
     ) -> Result<Store, FileStoreError> {
-        let sealed: Box<dyn JournalStore> = match config {
-            StoreConfig::Memory { bytes_max, ttl } => Box::new(MemoryStore::new(*bytes_max, *ttl)),
-            StoreConfig::File { path, ttl } => Box::new(FileStore::open(path, *ttl)?),
+        let sealed: Arc<dyn JournalStore> = match config {
+            StoreConfig::Memory { bytes_max, ttl } => Arc::new(MemoryStore::new(*bytes_max, *ttl)),
+            StoreConfig::File { path, ttl } => Arc::new(FileStore::open(path, *ttl)?),
             StoreConfig::Redis { client, ttl } => {
-                Box::new(RedisStore { client: client.clone(), connection: OnceCell::new(), ttl: *ttl })
+                Arc::new(RedisStore { connection: RedisConnection::new(client.clone()), ttl: *ttl })
             }
         };
         Ok(Store { sealed, secrets, metrics })
+    }
+
+    /// The same store, for a gateway with other secrets.
+    pub(crate) fn with_secrets(&self, secrets: SealingSecrets) -> Store {
+        Store { sealed: Arc::clone(&self.sealed), secrets, metrics: Arc::clone(&self.metrics) }
     }
 
     /// Stores the state of a program: the id that would carry it. That is sealed already, and names its run and round.
@@ -168,39 +180,26 @@ fn state_key(tenant: &str, run: RunId, round: u32) -> StoreKey {
 }
 
 /// A store that speaks the protocol of Redis.
+#[derive(Debug)]
 struct RedisStore {
-    client: redis::Client,
-    connection: OnceCell<ConnectionManager>,
+    connection: RedisConnection,
     ttl: Duration,
 }
 
 /// How often a key is tried that expires while it is looked at.
 const PUT_NEW_TRIES: usize = 3;
-/// A store that does not answer must not delay a request for longer.
-const REDIS_TIMEOUT: Duration = Duration::from_secs(5);
-
-impl RedisStore {
-    async fn connection(&self) -> Result<ConnectionManager, StoreError> {
-        let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(REDIS_TIMEOUT))
-            .set_response_timeout(Some(REDIS_TIMEOUT))
-            .set_number_of_retries(1);
-        let connect = || self.client.get_connection_manager_with_config(config);
-        self.connection.get_or_try_init(connect).await.cloned().map_err(unreachable)
-    }
-}
 
 impl JournalStore for RedisStore {
     fn put<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            let mut connection = self.connection().await?;
+            let mut connection = self.connection.get().await.map_err(unreachable)?;
             connection.set_ex::<_, _, ()>(key.as_str(), text, self.ttl.as_secs()).await.map_err(unreachable)
         })
     }
 
     fn put_new<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
         Box::pin(async move {
-            let mut connection = self.connection().await?;
+            let mut connection = self.connection.get().await.map_err(unreachable)?;
             let options = redis::SetOptions::default()
                 .conditional_set(redis::ExistenceCheck::NX)
                 .with_expiration(redis::SetExpiry::EX(self.ttl.as_secs()));
@@ -229,16 +228,9 @@ impl JournalStore for RedisStore {
             for key in keys {
                 all.get_ex(key.as_str(), redis::Expiry::EX(self.ttl.as_secs()));
             }
-            let mut connection = self.connection().await?;
+            let mut connection = self.connection.get().await.map_err(unreachable)?;
             all.query_async(&mut connection).await.map_err(unreachable)
         })
-    }
-}
-
-impl std::fmt::Debug for RedisStore {
-    /// The client's address may hold a password.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RedisStore").field("ttl", &self.ttl).finish_non_exhaustive()
     }
 }
 

@@ -27,7 +27,8 @@ use self::history_replay::HistoryEnd;
 use self::program::{NextStep, WaitingProgram};
 use self::sink::{ResponseSink, call_deltas};
 use crate::gateway::{Gateway, now_ms};
-use crate::http::{TurnDeadline, TurnError, random_hex};
+use crate::http::{TurnDeadline, TurnError, headers, random_hex};
+use crate::model_routes::Route;
 use crate::observe::{Event, Observer, ProgramOutcome};
 use crate::store::stored_responses::StoredTurn;
 use crate::store::turn_records::{RecordedResponse, TurnRecord};
@@ -39,6 +40,8 @@ use crate::upstream::RequestContext;
 pub(crate) struct TurnRunner {
     gateway: Arc<Gateway>,
     turn: Arc<Turn>,
+    /// Who is asked.
+    route: Route,
     context: RequestContext,
     tenant: Tenant,
     sink: ResponseSink,
@@ -51,6 +54,8 @@ pub(crate) struct TurnRunner {
     observer: Observer,
     /// Of the last upstream response.
     returned: HeaderMap,
+    /// A header that names what the model's wire cannot carry.
+    dropped: HeaderMap,
     /// Of the last request to a model, estimated.
     request_tokens: u64,
     /// When an upstream responded, by its own clock, in seconds since 1970.
@@ -60,6 +65,14 @@ pub(crate) struct TurnRunner {
     end: TurnEnd,
     /// Set if calls with effects may be sent.
     record: Option<Arc<TurnRecord>>,
+}
+
+/// What a turn is made of.
+pub(crate) struct TurnParts {
+    pub turn: Turn,
+    pub route: Route,
+    pub context: RequestContext,
+    pub tenant: Tenant,
 }
 
 /// Whose conversation it is.
@@ -101,7 +114,7 @@ struct TurnProgress {
 pub(crate) struct TurnDone {
     /// `None` if the response was streamed.
     pub body: Option<Value>,
-    /// Of the last upstream response.
+    /// What the response tells about the model's.
     pub headers: HeaderMap,
     pub end: TurnEnd,
 }
@@ -117,13 +130,12 @@ pub(crate) enum TurnEnd {
 impl TurnRunner {
     pub(crate) fn new(
         gateway: Arc<Gateway>,
-        mut turn: Turn,
-        mut context: RequestContext,
-        tenant: Tenant,
+        parts: TurnParts,
         stream: Option<EventStream>,
         deadline: TurnDeadline,
         observer: Observer,
     ) -> TurnRunner {
+        let TurnParts { mut turn, route, mut context, tenant } = parts;
         if tenant.stored_turn.is_some() {
             turn.item_ids = ItemIds::Names;
         }
@@ -134,6 +146,8 @@ impl TurnRunner {
         let record = tenant.record.clone();
         TurnRunner {
             gateway,
+            route,
+            dropped: headers::dropped_params(&turn, &observer),
             history: turn.model_history(),
             turn: Arc::new(turn),
             context,
@@ -151,6 +165,11 @@ impl TurnRunner {
             end: TurnEnd::Answer,
             record,
         }
+    }
+
+    /// The headers of a response for which no model is asked.
+    pub(crate) fn first_headers(&self) -> HeaderMap {
+        self.dropped.clone()
     }
 
     /// Runs the turn to its end. An error after something was streamed is sent to the client as an event.
@@ -202,7 +221,7 @@ impl TurnRunner {
                 return Err(error);
             }
         };
-        Ok(TurnDone { body, headers: std::mem::take(&mut self.returned), end: self.end })
+        Ok(TurnDone { body, headers: self.last_headers(), end: self.end })
     }
 
     /// The body, if the response is not streamed.
@@ -299,6 +318,8 @@ impl TurnRunner {
                 self.progress.given_stored.clone_from(&inherited.stored);
                 self.progress.stored = inherited.stored;
                 self.progress.shapes = inherited.shapes;
+                // Whoever falls back to a model on another wire changes the turn.
+                drop(turn);
                 self.ask_until_done().await
             }
         }
@@ -319,7 +340,7 @@ impl TurnRunner {
         let (end, history) = if has_programs {
             self.blocking(write).await?
         } else {
-            write(&history_replay(&self.gateway, &self.turn, &|| true)).map_err(TurnError::from)?
+            write(&history_replay(&self.gateway, &self.tenant.name, &self.turn, &|| true)).map_err(TurnError::from)?
         };
         self.history = history;
         Ok(end)
@@ -445,15 +466,20 @@ impl TurnRunner {
         &self,
         work: impl FnOnce(&HistoryReplay<'_>) -> Result<T, StepError> + Send + 'static,
     ) -> Result<T, TurnError> {
-        let turn = Arc::clone(&self.turn);
+        let (turn, tenant) = (Arc::clone(&self.turn), Arc::clone(&self.tenant.name));
         let done = self.gateway.run_programs(&self.tenant.name, move |gateway, should_continue| {
-            work(&history_replay(gateway, &turn, should_continue))
+            work(&history_replay(gateway, &tenant, &turn, should_continue))
         });
         Ok(done.await??)
     }
 }
 
-fn history_replay<'a>(gateway: &'a Gateway, turn: &'a Turn, should_continue: ShouldContinue<'a>) -> HistoryReplay<'a> {
+fn history_replay<'a>(
+    gateway: &'a Gateway,
+    tenant: &str,
+    turn: &'a Turn,
+    should_continue: ShouldContinue<'a>,
+) -> HistoryReplay<'a> {
     HistoryReplay {
         client: turn.client,
         conversation: &turn.conversation,
@@ -466,7 +492,7 @@ fn history_replay<'a>(gateway: &'a Gateway, turn: &'a Turn, should_continue: Sho
             _ if !turn.model_tools.is_on() => ClientCalls::Refused,
             _ => ClientCalls::Taken,
         },
-        limits: &gateway.config.limits,
+        limits: gateway.limits(tenant),
         embeddings: gateway.embeddings.as_ref().map(|embeddings| (embeddings, gateway.store.as_deref())),
         should_continue,
         trace: &*gateway.metrics,

@@ -1,10 +1,11 @@
-//! Upstreams: which one has a model, and how it is asked.
+//! Upstreams: how they are asked.
 
 use std::borrow::Cow;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use bytes::Bytes;
 use dacapo_replay::matches_pattern;
 use dacapo_scripted::{ReplyEnding, ScriptedModel};
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use crate::gateway::StartError;
 use crate::http::{self, TurnError};
 use crate::key_mask::KeyMask;
+use crate::model_routes::{ModelRoutes, ModelRule, Route};
 use crate::observe::{Event, Observer, TRACEPARENT, TRACESTATE};
 
 /// A body as it arrives.
@@ -24,6 +26,7 @@ pub(crate) type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + 
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint {
     pub provider: ProviderSide,
+    method: Method,
     path: Cow<'static, str>,
     kind: EndpointKind,
 }
@@ -32,12 +35,15 @@ pub(crate) struct Endpoint {
 enum EndpointKind {
     Completion,
     TokenCount,
+    /// Whatever the provider has there.
+    Other,
 }
 
 impl Endpoint {
     /// Where a model is asked.
     pub(crate) fn completion(provider: ProviderSide, model: &str, delivery: Delivery) -> Endpoint {
-        Endpoint { provider, path: provider.endpoint(model, delivery), kind: EndpointKind::Completion }
+        let (method, path) = (Method::POST, provider.endpoint(model, delivery));
+        Endpoint { provider, method, path, kind: EndpointKind::Completion }
     }
 
     /// Where a model on the client's own wire is asked.
@@ -47,15 +53,15 @@ impl Endpoint {
         Ok(Endpoint::completion(provider, model, Delivery::Whole))
     }
 
-    /// Text completions, which came before Chat Completions.
-    pub(crate) fn text_completion() -> Endpoint {
-        Endpoint { provider: ProviderSide::CHAT, path: Cow::Borrowed("/completions"), kind: EndpointKind::Completion }
+    /// A route that the gateway does not have; `path` is below the base URL, which ends in `/v1`.
+    pub(crate) fn other(provider: ProviderSide, method: Method, path: &str) -> Endpoint {
+        Endpoint { provider, method, path: Cow::Owned(path.to_owned()), kind: EndpointKind::Other }
     }
 
     /// `None` if the provider does not count tokens.
     pub(crate) fn token_count(provider: ProviderSide) -> Option<Endpoint> {
-        let path = provider.capabilities().token_count_path?;
-        Some(Endpoint { provider, path: Cow::Borrowed(path), kind: EndpointKind::TokenCount })
+        let path = Cow::Borrowed(provider.capabilities().token_count_path?);
+        Some(Endpoint { provider, method: Method::POST, path, kind: EndpointKind::TokenCount })
     }
 }
 
@@ -113,6 +119,15 @@ impl Upstream {
         }
     }
 
+    /// Whether it has a model of this name.
+    pub(crate) fn has(&self, model: &str) -> bool {
+        self.models.iter().any(|pattern| matches_pattern(pattern, model))
+    }
+
+    pub(crate) fn is_scripted(&self) -> bool {
+        matches!(self.kind, UpstreamKind::Scripted(_))
+    }
+
     /// Whether it may have the format that came before Chat Completions.
     pub(crate) fn has_text_completions(&self) -> bool {
         matches!(self.kind, UpstreamKind::Http { .. })
@@ -168,8 +183,17 @@ impl std::fmt::Debug for Secret {
 
 #[derive(Debug)]
 pub(crate) struct Upstreams {
-    list: Vec<Upstream>,
+    routes: ModelRoutes,
+    connections: Connections,
+}
+
+/// How upstreams are connected to.
+#[derive(Debug, Clone)]
+struct Connections {
     client: reqwest::Client,
+    connect_timeout: Duration,
+    idle_timeout: Duration,
+    has_tls: bool,
 }
 
 /// An error body beyond this is cut: nobody reads it.
@@ -185,12 +209,12 @@ fn pass_trace_on(headers: &mut HeaderMap, trace: Vec<(&'static str, HeaderValue)
     headers.extend(trace.into_iter().map(|(name, value)| (HeaderName::from_static(name), value)));
 }
 
-impl Upstreams {
-    pub(crate) fn new(list: Vec<Upstream>, connect: Duration, idle: Duration) -> Result<Upstreams, StartError> {
+impl Connections {
+    fn new(list: &[Upstream], connect_timeout: Duration, idle_timeout: Duration) -> Result<Connections, StartError> {
         let builder = || {
             reqwest::Client::builder()
-                .connect_timeout(connect)
-                .read_timeout(idle)
+                .connect_timeout(connect_timeout)
+                .read_timeout(idle_timeout)
                 .redirect(reqwest::redirect::Policy::none())
                 .pool_max_idle_per_host(256)
                 .tcp_nodelay(true)
@@ -216,42 +240,64 @@ impl Upstreams {
         } else {
             without_certificates()?
         };
-        Ok(Upstreams { list, client })
+        Ok(Connections { client, connect_timeout, idle_timeout, has_tls })
+    }
+
+    /// Whether these upstreams can be asked over them.
+    fn serve(&self, list: &[Upstream], connect_timeout: Duration, idle_timeout: Duration) -> bool {
+        self.connect_timeout == connect_timeout
+            && self.idle_timeout == idle_timeout
+            && self.has_tls == list.iter().any(|upstream| upstream.kind.has_tls())
+    }
+}
+
+impl Upstreams {
+    /// Connections of `before` are used on, if they can be.
+    pub(crate) fn new(
+        list: Vec<Upstream>,
+        rules: Vec<ModelRule>,
+        (connect, idle): (Duration, Duration),
+        before: Option<&Upstreams>,
+    ) -> Result<Upstreams, StartError> {
+        let usable = before.map(|before| &before.connections).filter(|known| known.serve(&list, connect, idle));
+        let connections = match usable {
+            Some(known) => known.clone(),
+            None => Connections::new(&list, connect, idle)?,
+        };
+        Ok(Upstreams { routes: ModelRoutes::new(list, rules), connections })
     }
 
     /// The client by which all of them are asked.
     pub(crate) fn client(&self) -> &reqwest::Client {
-        &self.client
+        &self.connections.client
     }
 
-    /// The first that has the model.
-    pub(crate) fn of(&self, model: &str) -> Result<&Upstream, TurnError> {
-        let found =
-            self.list.iter().find(|upstream| upstream.models.iter().any(|pattern| matches_pattern(pattern, model)));
-        found.ok_or_else(|| {
-            let known: Vec<&str> = self.list.iter().flat_map(|upstream| &upstream.models).map(String::as_str).collect();
-            TurnError::refused(
-                StatusCode::NOT_FOUND,
-                "not_found_error",
-                format!("no upstream has the model `{model}`; configured are {}", known.join(", ")),
-            )
-        })
+    /// Who is asked for a model.
+    pub(crate) fn route(&self, model: &str) -> Result<Route, TurnError> {
+        self.routes.of(model)
     }
 
-    /// Posts a request, and again while the upstream asks for a retry. Whatever comes back last is the response.
-    pub(crate) async fn post(
+    /// All that were configured.
+    pub(crate) fn list(&self) -> &[Arc<Upstream>] {
+        self.routes.upstreams()
+    }
+
+    /// Sends a request to the upstream whose turn it is, and again while it asks for a retry. Whatever comes back last is
+    /// the response. Where another upstream can be asked instead, nobody waits.
+    pub(crate) async fn send(
         &self,
-        upstream: &Upstream,
+        route: &Route,
         endpoint: &Endpoint,
         context: &RequestContext,
         body: Bytes,
         observer: &Observer,
     ) -> Result<UpstreamResponse, TurnError> {
+        let upstream = route.upstream();
         let name = upstream.name.as_str();
-        let mut retries = 0;
+        let mut retries = if route.next().is_some() { upstream.retries_max } else { 0 };
         loop {
             observer.emit(&Event::ModelAsked { upstream: name });
-            let response = self.post_once(upstream, endpoint, context, body.clone(), observer).await;
+            let response = self.send_once(route, endpoint, context, body.clone(), observer).await;
             let response = response.inspect_err(|_| observer.emit(&Event::ModelUnreachable { upstream: name }))?;
             let status = response.status;
             observer.emit(&Event::ModelResponded { upstream: name, status });
@@ -266,24 +312,31 @@ impl Upstreams {
         }
     }
 
-    async fn post_once(
+    async fn send_once(
         &self,
-        upstream: &Upstream,
+        route: &Route,
         endpoint: &Endpoint,
         context: &RequestContext,
         body: Bytes,
         observer: &Observer,
     ) -> Result<UpstreamResponse, TurnError> {
-        let provider = endpoint.provider;
+        let (upstream, provider) = (route.upstream(), endpoint.provider);
         match &upstream.kind {
+            UpstreamKind::Scripted(_) if endpoint.kind == EndpointKind::Other => Err(TurnError::refused(
+                StatusCode::NOT_FOUND,
+                "not_found_error",
+                format!("the upstream `{}` is a script, which has nothing at /v1{}", upstream.name, endpoint.path),
+            )),
             UpstreamKind::Scripted(script) => Ok(scripted(script, endpoint, &body)),
             UpstreamKind::Http { base_url, key, pass_client_key } => {
-                let mut headers = http::forwarded(context, provider, key.as_ref(), *pass_client_key);
+                // A client's own key is for the provider that it knows of, not for one that takes over.
+                let passes_key = *pass_client_key && route.is_at_first();
+                let mut headers = http::forwarded(context, provider, key.as_ref(), passes_key);
                 pass_trace_on(&mut headers, observer.trace_headers());
                 let is_same_wire = context.client.wire() == provider.wire();
                 let query = if is_same_wire { context.query.as_str() } else { "" };
                 let url = format!("{base_url}{}{query}", endpoint.path);
-                let sent = self.client.post(url).headers(headers).body(body).send();
+                let sent = self.client().request(endpoint.method.clone(), url).headers(headers).body(body).send();
                 let response = sent.await.map_err(|error| unreachable(&upstream.name, &error))?;
                 let mask = KeyMask::new(key.as_ref());
                 let (status, headers) = (response.status(), http::returned(response.headers(), key.as_ref()));
@@ -295,17 +348,19 @@ impl Upstreams {
         }
     }
 
-    /// What `GET /v1/models` lists: whatever the upstreams say, and the names that they are configured for.
-    pub(crate) async fn models(&self, headers: &HeaderMap) -> Value {
+    /// What `GET /v1/models` lists: the operator's own names, whatever the upstreams say, and the names that they are
+    /// configured for, as far as the client may ask for them.
+    pub(crate) async fn models(&self, headers: &HeaderMap, may_ask_for: impl Fn(&str) -> bool) -> Value {
         const TIMEOUT: Duration = Duration::from_secs(10);
-        let takes_client_key = |upstream: &&Upstream| match &upstream.kind {
+        let takes_client_key = |upstream: &&Arc<Upstream>| match &upstream.kind {
             UpstreamKind::Http { key, pass_client_key, .. } => key.is_none() && *pass_client_key,
             UpstreamKind::Scripted(_) => false,
         };
         // A client's key is for one upstream, and without a model's name it is not known for which.
-        let is_clear = self.list.iter().filter(takes_client_key).count() <= 1;
-        let mut data: Vec<Value> = Vec::new();
-        for upstream in &self.list {
+        let is_clear = self.list().iter().filter(takes_client_key).count() <= 1;
+        let named = |name: &str, upstream: &Upstream| json!({"id": name, "object": "model", "created": 0, "owned_by": upstream.name});
+        let mut data: Vec<Value> = self.routes.names().map(|(name, upstream)| named(name, upstream)).collect();
+        for upstream in self.list() {
             let listed = match &upstream.kind {
                 UpstreamKind::Scripted(_) => None,
                 UpstreamKind::Http { base_url, key, pass_client_key } => {
@@ -315,7 +370,7 @@ impl Upstreams {
                     let client = ClientSide::of(provider.wire()).unwrap_or(client);
                     let context = RequestContext { headers: headers.clone(), query: String::new(), client };
                     let headers = http::forwarded(&context, provider, key.as_ref(), *pass_client_key && is_clear);
-                    let sent = self.client.get(format!("{base_url}/models")).headers(headers).timeout(TIMEOUT).send();
+                    let sent = self.client().get(format!("{base_url}/models")).headers(headers).timeout(TIMEOUT).send();
                     match sent.await {
                         Ok(response) if response.status().is_success() => {
                             let body = response.bytes().await.unwrap_or_default();
@@ -327,15 +382,15 @@ impl Upstreams {
             };
             let listed =
                 listed.and_then(|body| body.get("data").and_then(Value::as_array).cloned()).unwrap_or_default();
-            let named = upstream.models.iter().filter(|pattern| !pattern.contains('*'));
-            let named =
-                named.map(|name| json!({"id": name, "object": "model", "created": 0, "owned_by": upstream.name}));
-            for model in listed.into_iter().chain(named) {
+            let configured = upstream.models.iter().filter(|pattern| !pattern.contains('*'));
+            let configured = configured.map(|name| named(name, upstream));
+            for model in listed.into_iter().chain(configured) {
                 if !data.iter().any(|known| known.get("id") == model.get("id")) {
                     data.push(model);
                 }
             }
         }
+        data.retain(|model| model["id"].as_str().is_some_and(&may_ask_for));
         json!({"object": "list", "data": data})
     }
 }
@@ -426,11 +481,7 @@ fn retry_after(answer: &UpstreamResponse) -> Option<Duration> {
 
 fn unreachable(name: &str, error: &reqwest::Error) -> TurnError {
     let status = if error.is_timeout() { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
-    TurnError::refused(
-        status,
-        "upstream_error",
-        format!("the upstream `{name}` cannot be reached: {}", describe(error)),
-    )
+    TurnError::refused(status, http::UPSTREAM, format!("the upstream `{name}` cannot be reached: {}", describe(error)))
 }
 
 /// The error with its causes, without the address, which may hold secrets.

@@ -15,7 +15,7 @@ use crate::wire::ProviderSide;
 /// How the client wants its response.
 #[derive(Debug, Clone, Copy)]
 pub struct EncoderOptions {
-    /// Of the model that is asked.
+    /// Of the model that is asked first.
     pub provider: ProviderSide,
     pub delivery: Delivery,
     pub mode: ProgramMode,
@@ -155,6 +155,9 @@ pub struct ApiError<'a> {
 /// Encodes a response for the client. The methods return events of a stream; for a response that is not streamed, only
 /// [`ResponseEncoder::body`] matters.
 pub trait ResponseEncoder: Send + Sync + std::fmt::Debug {
+    /// Another provider has taken over before any model has responded.
+    fn provider_changed(&mut self, provider: ProviderSide);
+
     /// A model starts to respond. In one request this may happen several times.
     fn response_started(&mut self);
 

@@ -175,10 +175,11 @@ impl RequestReader<'_> {
         let is_ruled = !is_declared && mode != CodeMode::Off;
         let marked = is_ruled.then(|| self.callers.marked(&body)).flatten();
         let mut split = client.0.split_tools(marked.as_ref().unwrap_or(&body), survey.declaration)?;
+        let has_added_tools = !split.added.is_empty();
         if origin == BodyOrigin::Translated {
             split.passed.append(&mut split.added);
         }
-        let incompatible = self.incompatible_with_programs(client, &body);
+        let incompatible = incompatible_with_programs(client, self.provider, &body);
         let needs_programs = has_programs || is_declared && mode != CodeMode::Off && !is_native;
         if let Some(key) = incompatible.filter(|_| needs_programs) {
             return Err(BadRequest::new(
@@ -208,7 +209,7 @@ impl RequestReader<'_> {
             if has_only_history && !matches!(incompatible, Some("n" | "functions" | "function_call")) {
                 let other_tools = split.passed;
                 let turn = self.reading_programs(client, body, other_tools)?;
-                let parsed = ParsedRequest::Turn(Box::new(Turn { borrowed_tools: borrowed, ..turn }));
+                let parsed = ParsedRequest::Turn(Box::new(Turn { borrowed_tools: borrowed, has_added_tools, ..turn }));
                 return Ok(ReadRequest { parsed, mode: AppliedMode::Off(reason) });
             }
             // Marks of the operator are not in the body.
@@ -232,16 +233,8 @@ impl RequestReader<'_> {
         let digest = borrowed.as_ref().map(|borrowed| borrowed.digest_of(&body, &split.tools));
         let tools = self.program_tools(split, digest)?;
         let turn = self.with_code_mode(client, body, mode, tools)?;
-        let parsed = ParsedRequest::Turn(Box::new(Turn { borrowed_tools: borrowed, ..turn }));
+        let parsed = ParsedRequest::Turn(Box::new(Turn { borrowed_tools: borrowed, has_added_tools, ..turn }));
         Ok(ReadRequest { parsed, mode: applied })
-    }
-
-    /// The first field whose guarantee a program cannot give.
-    fn incompatible_with_programs(&self, client: ClientSide, body: &Body) -> Option<&'static str> {
-        let has_stops = self.provider.capabilities().stop_sequences == StopSequences::Supported;
-        // Where the model's wire has no stop sequences, `stop` is dropped and needs no guarantee.
-        let stops = client.0.capabilities().params.stops;
-        client.0.incompatible_with_programs(body).filter(|key| has_stops || Some(*key) != stops)
     }
 
     fn with_code_mode(
@@ -309,18 +302,9 @@ impl RequestReader<'_> {
         model_tools: ModelTools,
         passed_tools: Vec<Value>,
     ) -> Turn {
-        let (text_tools, dropped) = match BodyOrigin::between(client, self.provider) {
-            BodyOrigin::SameWire => (BTreeSet::new(), Vec::new()),
-            BodyOrigin::Translated => {
-                let takes_text = |tool: &ToolDeclaration| matches!(tool.input, ToolInput::Text { .. });
-                let tools = passed_tools.iter().filter_map(|entry| client.0.read_tool(entry)).filter(takes_text);
-                (tools.map(|tool| tool.name).collect(), self.dropped(client, &body, &conversation, &passed_tools))
-            }
-        };
-        let execute_input = match self.provider.capabilities().text_tools {
-            TextTools::ForPrograms => self.defaults.execute_input,
-            TextTools::No => TextTools::No,
-        };
+        let execute_input = self.defaults.execute_input;
+        let ProviderFit { text_tools, dropped, execute_input } =
+            ProviderFit::of(client, self.provider, (&body, &conversation), &passed_tools, execute_input);
         Turn {
             client,
             provider: self.provider,
@@ -339,6 +323,7 @@ impl RequestReader<'_> {
             item_ids: ItemIds::Carriers,
             tool_media: ToolMedia::Taken,
             borrowed_tools: None,
+            has_added_tools: false,
         }
     }
 
@@ -367,11 +352,13 @@ impl RequestReader<'_> {
         }
         if BodyOrigin::between(client, self.provider) == BodyOrigin::Translated {
             let mut tools = client.0.ordinary_tools(&body, survey.declaration);
-            tools.extend(client.0.split_tools(&body, survey.declaration)?.added);
+            let added = client.0.split_tools(&body, survey.declaration)?.added;
+            let has_added_tools = !added.is_empty();
+            tools.extend(added);
             let conversation = client.0.conversation(&mut body, HistoryReading::WithoutPrograms)?;
             let no_tools = self.toolboxes.get("[]").map_err(|error| BadRequest::new("tools", error.message))?;
             let turn = self.turn(client, body, conversation, ModelTools::off(no_tools), tools);
-            let turn = Turn { borrowed_tools: borrowed, ..turn };
+            let turn = Turn { borrowed_tools: borrowed, has_added_tools, ..turn };
             return Ok(ParsedRequest::Turn(Box::new(turn)));
         }
         let history = match survey.call_ids {
@@ -396,45 +383,105 @@ impl RequestReader<'_> {
         };
         Ok(ParsedRequest::PassThrough(Some(client.0.without_code_mode(body, history))))
     }
+}
 
-    /// Fields and tools that the model's wire cannot carry.
-    fn dropped(
-        &self,
+/// What of a request depends on the wire of the model.
+struct ProviderFit {
+    text_tools: BTreeSet<String>,
+    dropped: Vec<String>,
+    execute_input: TextTools,
+}
+
+impl ProviderFit {
+    fn of(
         client: ClientSide,
-        body: &Body,
-        conversation: &Conversation,
+        provider: ProviderSide,
+        (body, conversation): (&Body, &Conversation),
         passed_tools: &[Value],
-    ) -> Vec<String> {
-        let params = client.0.read_params(body);
-        // Whatever is missing when it is read back has no place on the model's wire.
-        let carried = self.provider.0.read_params(&self.provider.0.write_params(&params));
-        let lost = [
-            (params.temperature.is_some() && carried.temperature.is_none(), "temperature"),
-            (params.top_p.is_some() && carried.top_p.is_none(), "top_p"),
-            (params.stops != carried.stops, "stop"),
-            (params.effort > Some(ReasoningEffort::None) && carried.effort.is_none(), "reasoning effort"),
-            (params.format.is_some() && carried.format.is_none(), "response format"),
-            (params.user.is_some() && carried.user.is_none(), "user"),
-            (params.verbosity != carried.verbosity, "verbosity"),
-        ];
-        let choice = body.get("tool_choice");
-        let is_choice_lost = choice.is_some_and(Value::is_object)
-            && client.0.response_prefs(body).tool_choice == ToolChoice::Auto
-            && choice.is_some_and(|choice| choice["type"] != "auto");
-        let is_detail_lost =
-            self.provider.capabilities().image_detail == ImageDetail::Unsupported && conversation.has_image_detail();
-        let lost = lost.into_iter().chain([(is_choice_lost, "tool_choice"), (is_detail_lost, "image detail")]);
-        let lost = lost.filter(|(is_lost, _)| *is_lost).map(|(_, name)| name.to_owned());
-        // Who asks is carried under another name.
-        let is_lost = |key: &&String| !carried.shared.contains_key(*key) && !USER_FIELDS.contains(&key.as_str());
-        let shared = params.shared.keys().filter(is_lost).cloned();
-        let tools = passed_tools.iter().filter(|entry| client.0.read_tool(entry).is_none());
-        let tools = tools.map(|entry| {
-            let name = entry.get("type").or_else(|| entry.get("name")).and_then(Value::as_str).unwrap_or("?");
-            format!("tools: {name}")
-        });
-        params.dropped.iter().cloned().chain(shared).chain(lost).chain(tools).collect()
+        execute_input: TextTools,
+    ) -> ProviderFit {
+        let (text_tools, dropped) = match BodyOrigin::between(client, provider) {
+            BodyOrigin::SameWire => (BTreeSet::new(), Vec::new()),
+            BodyOrigin::Translated => {
+                let takes_text = |tool: &ToolDeclaration| matches!(tool.input, ToolInput::Text { .. });
+                let tools = passed_tools.iter().filter_map(|entry| client.0.read_tool(entry)).filter(takes_text);
+                (tools.map(|tool| tool.name).collect(), dropped(client, provider, (body, conversation), passed_tools))
+            }
+        };
+        let execute_input = match provider.capabilities().text_tools {
+            TextTools::ForPrograms => execute_input,
+            TextTools::No => TextTools::No,
+        };
+        ProviderFit { text_tools, dropped, execute_input }
     }
+}
+
+impl Turn {
+    /// Lets a model on another wire be asked, as long as none has responded. Fails if it could not be asked for the same.
+    pub fn ask_on(&mut self, provider: ProviderSide, execute_input: TextTools) -> Result<(), BadRequest> {
+        if BodyOrigin::between(self.client, provider) == BodyOrigin::Translated {
+            check_params(&self.body, self.client.0.capabilities().params)?;
+        }
+        if self.has_added_tools && BodyOrigin::between(self.client, provider) != self.origin() {
+            let message = "were added in the conversation, which is told differently on the wire of this model";
+            return Err(BadRequest::new("tools", message));
+        }
+        let incompatible = incompatible_with_programs(self.client, provider, &self.body);
+        if let Some(key) = incompatible.filter(|_| self.model_tools.is_on()) {
+            return Err(BadRequest::new(key, "cannot be had together with programs on the wire of this model"));
+        }
+        let fit =
+            ProviderFit::of(self.client, provider, (&self.body, &self.conversation), &self.passed_tools, execute_input);
+        (self.text_tools, self.dropped, self.execute_input) = (fit.text_tools, fit.dropped, fit.execute_input);
+        self.provider = provider;
+        Ok(())
+    }
+}
+
+/// The first field whose guarantee a program cannot give.
+fn incompatible_with_programs(client: ClientSide, provider: ProviderSide, body: &Body) -> Option<&'static str> {
+    let has_stops = provider.capabilities().stop_sequences == StopSequences::Supported;
+    // Where the model's wire has no stop sequences, `stop` is dropped and needs no guarantee.
+    let stops = client.0.capabilities().params.stops;
+    client.0.incompatible_with_programs(body).filter(|key| has_stops || Some(*key) != stops)
+}
+
+/// Fields and tools that the model's wire cannot carry.
+fn dropped(
+    client: ClientSide,
+    provider: ProviderSide,
+    (body, conversation): (&Body, &Conversation),
+    passed_tools: &[Value],
+) -> Vec<String> {
+    let params = client.0.read_params(body);
+    // Whatever is missing when it is read back has no place on the model's wire.
+    let carried = provider.0.read_params(&provider.0.write_params(&params));
+    let lost = [
+        (params.temperature.is_some() && carried.temperature.is_none(), "temperature"),
+        (params.top_p.is_some() && carried.top_p.is_none(), "top_p"),
+        (params.stops != carried.stops, "stop"),
+        (params.effort > Some(ReasoningEffort::None) && carried.effort.is_none(), "reasoning effort"),
+        (params.format.is_some() && carried.format.is_none(), "response format"),
+        (params.user.is_some() && carried.user.is_none(), "user"),
+        (params.verbosity != carried.verbosity, "verbosity"),
+    ];
+    let choice = body.get("tool_choice");
+    let is_choice_lost = choice.is_some_and(Value::is_object)
+        && client.0.response_prefs(body).tool_choice == ToolChoice::Auto
+        && choice.is_some_and(|choice| choice["type"] != "auto");
+    let is_detail_lost =
+        provider.capabilities().image_detail == ImageDetail::Unsupported && conversation.has_image_detail();
+    let lost = lost.into_iter().chain([(is_choice_lost, "tool_choice"), (is_detail_lost, "image detail")]);
+    let lost = lost.filter(|(is_lost, _)| *is_lost).map(|(_, name)| name.to_owned());
+    // Who asks is carried under another name.
+    let is_lost = |key: &&String| !carried.shared.contains_key(*key) && !USER_FIELDS.contains(&key.as_str());
+    let shared = params.shared.keys().filter(is_lost).cloned();
+    let tools = passed_tools.iter().filter(|entry| client.0.read_tool(entry).is_none());
+    let tools = tools.map(|entry| {
+        let name = entry.get("type").or_else(|| entry.get("name")).and_then(Value::as_str).unwrap_or("?");
+        format!("tools: {name}")
+    });
+    params.dropped.iter().cloned().chain(shared).chain(lost).chain(tools).collect()
 }
 
 /// Refuses wrong values. A request that is forwarded as it came is checked by its provider; a translated one is not.

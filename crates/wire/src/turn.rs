@@ -127,6 +127,8 @@ pub struct Turn {
     pub(crate) text_tools: BTreeSet<String>,
     /// Set if the tool list of the body is to be given back.
     pub(crate) borrowed_tools: Option<BorrowedTools>,
+    /// Whether the client has added tools in the conversation.
+    pub(crate) has_added_tools: bool,
     /// Whether the model writes programs as plain text.
     pub(crate) execute_input: TextTools,
     pub item_ids: ItemIds,
@@ -195,7 +197,7 @@ impl Turn {
         }
     }
 
-    fn origin(&self) -> BodyOrigin {
+    pub(crate) fn origin(&self) -> BodyOrigin {
         BodyOrigin::between(self.client, self.provider)
     }
 

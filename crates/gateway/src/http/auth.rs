@@ -1,13 +1,13 @@
-//! Authentication and rate limits of clients.
-
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+//! Clients with keys: who they are, and what they may ask for.
 
 use axum::http::{HeaderMap, StatusCode, header};
+use dacapo_replay::{Limits, matches_pattern};
+use dacapo_wire::CodeMode;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use super::errors::TurnError;
+use crate::rate_limit::RateLimit;
 
 /// A client with a key. Its name is the tenant that its conversations are bound to.
 #[derive(Debug)]
@@ -15,17 +15,21 @@ pub(crate) struct ApiClient {
     pub name: String,
     /// Any of them lets it in, so that a key can be replaced while the old one is still in use.
     keys_sha256: Vec<[u8; 32]>,
-    pub requests_per_minute: Option<u32>,
+    pub rate: Option<RateLimit>,
+    pub rules: ClientRules,
     /// MCP servers that it may use; all if absent.
     pub servers: Option<Vec<String>>,
-    bucket: Mutex<RateBucket>,
 }
 
-/// Requests that may be made at once; it fills up again over a minute.
-#[derive(Debug)]
-struct RateBucket {
-    left: f64,
-    at: Option<Instant>,
+/// What a client may ask for, and what holds for it instead of what holds for others.
+#[derive(Debug, Default)]
+pub(crate) struct ClientRules {
+    /// Patterns of the models that it may ask for; empty: all.
+    pub models: Vec<String>,
+    pub mode: Option<CodeMode>,
+    pub turns_max: Option<usize>,
+    /// Of its programs.
+    pub limits: Option<Limits>,
 }
 
 #[derive(Debug, Default)]
@@ -33,12 +37,15 @@ pub(crate) struct ApiClients(Vec<ApiClient>);
 
 impl ApiClient {
     /// `None` if a key is not a digest in hex.
-    pub(crate) fn new(name: &str, keys_sha256: &[String], requests_per_minute: Option<u32>) -> Option<ApiClient> {
+    pub(crate) fn new(
+        name: &str,
+        keys_sha256: &[String],
+        requests_per_minute: Option<u32>,
+        rules: ClientRules,
+    ) -> Option<ApiClient> {
         let keys_sha256: Option<Vec<[u8; 32]>> = keys_sha256.iter().map(|key| unhex(key)).collect();
-        let left = f64::from(requests_per_minute.unwrap_or_default());
-        let bucket = Mutex::new(RateBucket { left, at: None });
-        let name = name.to_owned();
-        Some(ApiClient { name, keys_sha256: keys_sha256?, requests_per_minute, servers: None, bucket })
+        let rate = requests_per_minute.map(RateLimit::new);
+        Some(ApiClient { name: name.to_owned(), keys_sha256: keys_sha256?, rate, rules, servers: None })
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8; 32]> {
@@ -48,20 +55,21 @@ impl ApiClient {
     pub(crate) fn shares_a_key(&self, other: &ApiClient) -> bool {
         self.keys().any(|key| other.keys_sha256.contains(key))
     }
+}
 
-    /// Seconds to wait, if this is one request too many.
-    fn admit(&self, now: Instant) -> Result<(), u64> {
-        let Some(rate) = self.requests_per_minute.map(f64::from) else { return Ok(()) };
-        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
-        let passed = bucket.at.map_or(0.0, |at| now.duration_since(at).as_secs_f64());
-        bucket.left = (bucket.left + passed * rate / 60.0).min(rate);
-        bucket.at = Some(now);
-        if bucket.left >= 1.0 {
-            bucket.left -= 1.0;
+impl ClientRules {
+    pub(crate) fn may_ask_for(&self, model: &str) -> bool {
+        self.models.is_empty() || self.models.iter().any(|pattern| matches_pattern(pattern, model))
+    }
+
+    /// Refuses a model that the client may not ask for. `None`: it is not known which one is asked for.
+    pub(crate) fn check_model(&self, model: Option<&str>) -> Result<(), TurnError> {
+        if model.map_or(self.models.is_empty(), |model| self.may_ask_for(model)) {
             return Ok(());
         }
-        let seconds = (1.0 - bucket.left) * 60.0 / rate.max(f64::MIN_POSITIVE);
-        Err(std::time::Duration::try_from_secs_f64(seconds.ceil()).map_or(3_600, |wait| wait.as_secs().clamp(1, 3_600)))
+        let asked = model.map_or_else(|| "a request that names no model".to_owned(), |model| format!("`{model}`"));
+        let message = format!("{asked} is not for this key; its models are {}", self.models.join(", "));
+        Err(TurnError::refused(StatusCode::FORBIDDEN, "permission_error", message))
     }
 }
 
@@ -78,10 +86,17 @@ impl ApiClients {
         self.0.iter()
     }
 
-    /// The tenant of a request. Without configured clients, everybody is let in as one tenant.
-    pub(crate) fn admit(&self, headers: &HeaderMap, now: Instant) -> Result<&str, TurnError> {
+    /// What holds for the client of this name.
+    pub(crate) fn rules(&self, name: &str) -> &ClientRules {
+        static ALL_IS_ALLOWED: ClientRules =
+            ClientRules { models: Vec::new(), mode: None, turns_max: None, limits: None };
+        self.0.iter().find(|client| client.name == name).map_or(&ALL_IS_ALLOWED, |client| &client.rules)
+    }
+
+    /// The client of a request. `None` without configured clients: everybody is let in as one tenant.
+    pub(crate) fn authenticate(&self, headers: &HeaderMap) -> Result<Option<&ApiClient>, TurnError> {
         if self.is_empty() {
-            return Ok("");
+            return Ok(None);
         }
         let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let bearer = bearer.and_then(|text| text.strip_prefix("Bearer ").or_else(|| text.strip_prefix("bearer ")));
@@ -93,17 +108,7 @@ impl ApiClients {
         // All are compared, in constant time each.
         let keys = self.0.iter().flat_map(|client| client.keys().map(move |key| (client, key)));
         let known = keys.fold(None, |known, (client, key)| if same(key, &digest) { Some(client) } else { known });
-        let client = known.ok_or_else(|| refused("the key is not known"))?;
-        client.admit(now).map_err(|seconds| TurnError::Refused {
-            status: StatusCode::TOO_MANY_REQUESTS,
-            kind: "rate_limit_error",
-            message: format!(
-                "more than {} requests a minute; wait {seconds} s",
-                client.requests_per_minute.unwrap_or_default()
-            ),
-            retry_after_s: Some(seconds),
-        })?;
-        Ok(&client.name)
+        known.map(Some).ok_or_else(|| refused("the key is not known"))
     }
 }
 

@@ -20,7 +20,7 @@ impl GatewayServer {
         let codings = ContentCoding::of(headers)?;
         gateway.check_memory()?;
         if gateway.turns.is_spent() {
-            return Err(self.too_many_turns(SpentBy::AllClients));
+            return Err(self.too_many_turns());
         }
         let _counted = gateway.bodies.take(client, 1).map_err(too_many_bodies)?;
         let bytes = gateway.body_bytes.take(client, 0).map_err(too_many_bodies)?;
@@ -77,25 +77,26 @@ impl GatewayServer {
 
     /// A turn, if there is one left.
     pub(crate) fn take_turn(&self, client: &Arc<str>) -> Result<QuotaShare, TurnError> {
-        self.gateway.turns.take(client, 1).map_err(|spent| {
+        let config = &self.gateway.config;
+        let turns_max = config.clients.rules(client).turns_max.unwrap_or(config.turns_max_per_client);
+        self.gateway.turns.take_within(turns_max, client, 1).map_err(|spent| {
             self.gateway.metrics.turn_refused();
-            self.too_many_turns(spent)
+            match spent {
+                SpentBy::AllClients => self.too_many_turns(),
+                SpentBy::ThisClient => too_much_at_once(format!(
+                    "{turns_max} turns of yours run at this moment, and no more may (turns_max_per_client of the \
+                     gateway); wait for one of them, or try again in a second"
+                )),
+            }
         })
     }
 
-    pub(crate) fn too_many_turns(&self, spent: SpentBy) -> TurnError {
-        let config = &self.gateway.config;
-        match spent {
-            SpentBy::AllClients => overloaded(format!(
-                "{} turns run at this moment, and no more may (turns_max of the gateway); try again in a second",
-                config.turns_max
-            )),
-            SpentBy::ThisClient => too_much_at_once(format!(
-                "{} turns of yours run at this moment, and no more may (turns_max_per_client of the gateway); wait for \
-                 one of them, or try again in a second",
-                config.turns_max_per_client
-            )),
-        }
+    /// Of all clients together.
+    pub(crate) fn too_many_turns(&self) -> TurnError {
+        overloaded(format!(
+            "{} turns run at this moment, and no more may (turns_max of the gateway); try again in a second",
+            self.gateway.config.turns_max
+        ))
     }
 }
 

@@ -13,16 +13,23 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 
+use super::running::RunningGateway;
+
+/// Clients have no reason to be slow with it, and a gateway that stops waits for them.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Serves connections until `stop`, then lets their requests finish. A connection on which the headers of a request do
-/// not arrive within `header_timeout` is closed, an idle one as well. HTTP/2 is not spoken: its streams would not be
+/// not arrive within `timeouts.header_seconds` is closed, an idle one as well, and one that does not become encrypted in
+/// that time where it has to. HTTP/2 is not spoken: its streams would not be
 /// bounded by the number of connections, and it names hosts in another way.
 pub(super) async fn serve_connections(
     listener: TcpListener,
     router: Router,
-    header_timeout: Duration,
+    running: &RunningGateway,
     stop: impl Future<Output = ()>,
 ) {
     let mut listener = without_delay(listener);
+    let header_timeout = running.current().config.header_timeout;
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(header_timeout);
     let connections = GracefulShutdown::new();
@@ -33,15 +40,31 @@ pub(super) async fn serve_connections(
             () = &mut stop => break,
         };
         let service = TowerToHyperService::new(router.clone());
-        let connection = connections.watch(http.serve_connection(TokioIo::new(connection), service));
+        // The certificate may have been replaced since the last connection.
+        let Some(acceptor) = running.current().config.tls.as_ref().map(|tls| tls.acceptor.clone()) else {
+            let connection = connections.watch(http.serve_connection(TokioIo::new(connection), service));
+            tokio::spawn(async move { log_end(connection.await) });
+            continue;
+        };
+        let (http, watcher) = (http.clone(), connections.watcher());
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection broke off");
+            match tokio::time::timeout(HANDSHAKE_TIMEOUT.min(header_timeout), acceptor.accept(connection)).await {
+                Ok(Ok(encrypted)) => {
+                    log_end(watcher.watch(http.serve_connection(TokioIo::new(encrypted), service)).await);
+                }
+                Ok(Err(error)) => tracing::debug!(%error, "a connection could not be encrypted"),
+                Err(_elapsed) => tracing::debug!("a connection was not encrypted in time"),
             }
         });
     }
     drop(listener);
     connections.shutdown().await;
+}
+
+fn log_end(end: Result<(), hyper::Error>) {
+    if let Err(error) = end {
+        tracing::debug!(%error, "a connection broke off");
+    }
 }
 
 /// Accepts connections on which small writes leave at once. Otherwise the kernel holds the last piece of a stream back

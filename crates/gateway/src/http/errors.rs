@@ -9,6 +9,7 @@ use dacapo_runner::StoreError;
 use dacapo_wire::{ApiError, BadRequest, ClientSide, Wire, error_message};
 use serde_json::Value;
 
+use crate::model_routes::is_failure;
 use crate::observe::{REQUEST_ID_HEADER, RequestId};
 
 /// Why a request fails.
@@ -65,7 +66,20 @@ impl TurnError {
 
     /// The upstream's response cannot be decoded, or its connection broke.
     pub(crate) fn upstream(message: impl Into<String>) -> TurnError {
-        TurnError::refused(StatusCode::BAD_GATEWAY, "upstream_error", message)
+        TurnError::refused(StatusCode::BAD_GATEWAY, UPSTREAM, message)
+    }
+
+    /// Whether another upstream may be able to answer.
+    pub(crate) fn may_fall_back(&self) -> bool {
+        match self {
+            TurnError::Upstream(error) => is_failure(error.status),
+            TurnError::Refused { kind, .. } => *kind == UPSTREAM,
+            TurnError::BadRequest(_)
+            | TurnError::Coded { .. }
+            | TurnError::Store(_)
+            | TurnError::Internal(_)
+            | TurnError::ClientLeft => false,
+        }
     }
 
     pub(crate) fn status(&self) -> StatusCode {
@@ -82,7 +96,7 @@ impl TurnError {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             TurnError::BadRequest(_) => INVALID,
-            TurnError::Upstream(_) => "upstream_error",
+            TurnError::Upstream(_) => UPSTREAM,
             TurnError::Coded { kind, .. } | TurnError::Refused { kind, .. } => kind,
             TurnError::Store(_) | TurnError::Internal(_) | TurnError::ClientLeft => INTERNAL,
         }
@@ -137,6 +151,8 @@ impl TurnError {
 }
 
 const INTERNAL: &str = "server_error";
+/// The upstream could not be reached, or its response is no use.
+pub(crate) const UPSTREAM: &str = "upstream_error";
 /// Of an upstream's error that is no JSON.
 const PLAIN_TEXT_CHARS_MAX: usize = 300;
 const STORE_UNREACHABLE: &str = "the store of running programs and responses cannot be reached; try again";
@@ -153,7 +169,7 @@ impl UpstreamError {
         let text = |key: &str| error.and_then(|error| error.get(key)).and_then(Value::as_str);
         let message = body.as_ref().and_then(error_message).or_else(|| self.plain_text());
         let message = message.unwrap_or_else(|| format!("the upstream answered {}", self.status));
-        let kind = text("type").unwrap_or("upstream_error");
+        let kind = text("type").unwrap_or(UPSTREAM);
         client.error_body(&ApiError {
             status: self.status.as_u16(),
             kind,

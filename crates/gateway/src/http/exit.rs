@@ -15,8 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::deadline::TurnDeadline;
-use super::errors::TurnError;
-use super::headers;
+use super::errors::{TurnError, UPSTREAM};
 use crate::observe::{Event, Observer, OpenRequest, REQUEST_ID_HEADER, RequestOutcome};
 use crate::quota::QuotaShare;
 use crate::store::turn_records::{RecordedResponse, TurnRecord};
@@ -39,10 +38,7 @@ const LAST_PIECE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) enum Exit {
     /// A small JSON document of a route that asks no model.
     Json(serde_json::Result<Vec<u8>>),
-    Turn {
-        done: Box<TurnDone>,
-        headers: HeaderMap,
-    },
+    Turn(Box<TurnDone>),
     Stream(StreamingTurn),
     /// What an earlier turn of the same request came to.
     Recorded(RecordedResponse),
@@ -123,10 +119,9 @@ fn respond_to(open: OpenRequest, client: ClientSide, exit: Result<Exit, TurnErro
             json_response(bytes)
         }
         Ok(Exit::Json(Err(error))) => fail(open, client, TurnError::Internal(error.to_string())),
-        Ok(Exit::Turn { done, headers: dropped }) => {
+        Ok(Exit::Turn(done)) => {
             let mut response = json_response(done.body.as_ref().map(json_bytes).unwrap_or_default());
-            response.headers_mut().extend(headers::about_request(&done.headers));
-            response.headers_mut().extend(dropped);
+            response.headers_mut().extend(done.headers.clone());
             open.end(outcome(Ok(*done)));
             response
         }
@@ -226,7 +221,7 @@ fn stream_turn(open: OpenRequest, turn: StreamingTurn) -> Response<Body> {
 
 fn passed_outcome(status: StatusCode) -> RequestOutcome {
     if status.is_client_error() || status.is_server_error() {
-        RequestOutcome::Error { status, failure: "upstream_error" }
+        RequestOutcome::Error { status, failure: UPSTREAM }
     } else {
         RequestOutcome::Answer { status }
     }

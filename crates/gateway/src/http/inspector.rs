@@ -57,7 +57,7 @@ impl GatewayServer {
         work: impl FnOnce(&Inspection<'_>, &str, &str) -> Result<T, TurnError> + Send + 'static,
     ) -> Result<T, TurnError> {
         let (parts, body) = request.into_parts();
-        let client = self.admit(&parts)?;
+        let client = self.admit(&parts).await?;
         let body = self.body(&client, &parts.headers, body).await?;
         self.inspect_text(&client, body, work).await
     }
@@ -97,9 +97,9 @@ impl GatewayServer {
                 secrets: &gateway.config.secrets,
                 clients: &[tenant.to_string()],
                 stored: gateway.store.is_some().then_some(stored),
-                limits: &gateway.config.limits,
+                limits: gateway.limits(&tenant),
                 error_texts: &gateway.config.error_texts,
-                defaults: gateway.defaults(""),
+                defaults: gateway.defaults(&tenant, ""),
                 wire: None,
                 stop: None,
                 should_continue,

@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::errors::TurnError;
+use super::running::RunningGateway;
 use super::{AllowedOrigins, GatewayServer, exit, headers};
 use crate::gateway::StartError;
 use crate::tool_servers::DeployedServers;
@@ -26,9 +27,9 @@ impl Drop for MetricsListener {
 }
 
 /// Listens for whoever collects metrics, and nobody else.
-pub(super) async fn listen(server: GatewayServer, address: SocketAddr) -> Result<MetricsListener, StartError> {
+pub(super) async fn listen(running: RunningGateway, address: SocketAddr) -> Result<MetricsListener, StartError> {
     let listener = TcpListener::bind(address).await?;
-    let routes = Router::new().route("/metrics", get(text)).with_state(server);
+    let routes = Router::new().route("/metrics", get(text)).with_state(running);
     tracing::info!(address = %listener.local_addr()?, "metrics are served");
     Ok(MetricsListener(tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, routes).await {
@@ -57,7 +58,7 @@ async fn text(State(server): State<GatewayServer>) -> Response<Body> {
     match gateway.metrics.text(
         &gateway.stepper,
         gateway.turns.taken(),
-        gateway.servers.as_ref().map(DeployedServers::counts),
+        gateway.servers.as_deref().map(DeployedServers::counts),
     ) {
         Ok(text) => {
             let mut response = Response::new(Body::from(text));

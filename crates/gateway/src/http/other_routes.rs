@@ -1,4 +1,4 @@
-//! Routes beside the three wires: lists of models, text completions, and responses that are kept.
+//! Routes beside the three wires: lists of models, and responses that are kept.
 
 use std::sync::Arc;
 
@@ -10,20 +10,14 @@ use dacapo_wire::{ClientSide, UnopenedStates};
 use serde_json::{Value, json};
 
 use super::exit::{self, Exit};
-use super::{GatewayServer, TurnError, json_size};
-use crate::http::request::bad_request;
+use super::{GatewayServer, TurnError};
 use crate::observe::{Event, Observer};
 use crate::store::{Store, stored_responses};
-use crate::upstream::{Endpoint, RequestContext};
 
 pub(super) async fn models(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
     let open = server.open_request(None, request.headers());
     let (parts, _) = request.into_parts();
-    // Every upstream is asked, so it counts as a turn.
-    let models = match server.admit(&parts).and_then(|client| server.take_turn(&client)) {
-        Ok(_turn) => Ok(server.gateway.upstreams.models(&parts.headers).await),
-        Err(error) => Err(error),
-    };
+    let models = server.models(&parts).await;
     exit::respond(open, ClientSide::CHAT, models.map(|models| Exit::json(&models)))
 }
 
@@ -35,12 +29,6 @@ pub(super) async fn model(
     let open = server.open_request(None, request.headers());
     let model = server.model(&id, &request.into_parts().0).await;
     exit::respond(open, ClientSide::CHAT, model.map(|model| Exit::json(&model)))
-}
-
-pub(super) async fn legacy_completion(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
-    let open = server.open_request(None, request.headers());
-    let exit = server.legacy_completion(request, open.observer()).await;
-    exit::respond(open, ClientSide::CHAT, exit)
 }
 
 /// `GET /v1/responses` opens the websockets mode of this wire. Clients that try it first, such as Codex, go on over HTTP
@@ -97,38 +85,24 @@ pub(super) async fn cancel_response(
 }
 
 impl GatewayServer {
-    async fn model(&self, id: &str, parts: &Parts) -> Result<Value, TurnError> {
-        let _turn = self.take_turn(&self.admit(parts)?)?;
-        let upstreams = &self.gateway.upstreams;
-        let upstream = upstreams.of(id)?;
-        let listed = upstreams.models(&parts.headers).await;
-        let listed = listed["data"].as_array().into_iter().flatten().find(|model| model["id"] == id).cloned();
-        // Not every upstream lists its models, and one that is configured for a pattern may have it.
-        Ok(listed.unwrap_or_else(|| json!({"id": id, "object": "model", "created": 0, "owned_by": upstream.name})))
+    /// The models that the client may ask for.
+    async fn models(&self, parts: &Parts) -> Result<Value, TurnError> {
+        let client = self.admit(parts).await?;
+        // Every upstream is asked, so it counts as a turn.
+        let _turn = self.take_turn(&client)?;
+        let rules = self.gateway.config.clients.rules(&client);
+        Ok(self.gateway.upstreams.models(&parts.headers, |model| rules.may_ask_for(model)).await)
     }
 
-    /// Passes on a request in the format before Chat Completions, which has no tools.
-    async fn legacy_completion(&self, request: Request<Body>, observer: Observer) -> Result<Exit, TurnError> {
-        let (parts, body) = request.into_parts();
-        let client = self.admit(&parts)?;
-        let body = self.body(&client, &parts.headers, body).await?;
-        let permit = self.take_turn(&client)?;
-        json_size::check_values(&body, self.gateway.config.body_values_max)?;
-        let json: Value =
-            serde_json::from_slice(&body).map_err(|error| bad_request("body", format!("is not JSON: {error}")))?;
-        let model = json.get("model").and_then(Value::as_str).unwrap_or_default();
-        let upstreams = &self.gateway.upstreams;
-        let upstream = upstreams.of(model)?;
-        if !upstream.has_text_completions() {
-            let message = format!("the upstream of `{model}` has no text completions; send POST /v1/chat/completions");
-            return Err(TurnError::refused(StatusCode::NOT_FOUND, "not_found_error", message));
-        }
-        let query = parts.uri.query().map_or_else(String::new, |query| format!("?{query}"));
-        let context = RequestContext { headers: parts.headers, query, client: ClientSide::CHAT };
-        let deadline = self.turn_deadline();
-        let endpoint = Endpoint::text_completion();
-        let response = deadline.limit(upstreams.post(upstream, &endpoint, &context, body, &observer)).await?;
-        Ok(Exit::PassThrough { response, permit, deadline })
+    async fn model(&self, id: &str, parts: &Parts) -> Result<Value, TurnError> {
+        let listed = self.models(parts).await?;
+        let route = self.gateway.upstreams.route(id)?;
+        let client = self.gateway.config.clients.authenticate(&parts.headers)?;
+        client.map_or(Ok(()), |client| client.rules.check_model(Some(id)))?;
+        let listed = listed["data"].as_array().into_iter().flatten().find(|model| model["id"] == id).cloned();
+        // Not every upstream lists its models, and one that is configured for a pattern may have it.
+        let owner = &route.upstream().name;
+        Ok(listed.unwrap_or_else(|| json!({"id": id, "object": "model", "created": 0, "owned_by": owner})))
     }
 
     /// A response that is kept, and where.
@@ -138,7 +112,7 @@ impl GatewayServer {
         parts: &Parts,
         observer: &Observer,
     ) -> Result<(Value, &Store, Arc<str>), TurnError> {
-        let client = self.admit(parts)?;
+        let client = self.admit(parts).await?;
         let not_found = |message: String| TurnError::refused(StatusCode::NOT_FOUND, "not_found_error", message);
         let Some(store) = &self.gateway.store else {
             return Err(not_found("responses are not kept here; the operator may configure a [store]".to_owned()));

@@ -1,36 +1,101 @@
 //! Reading a client's HTTP request.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use bytes::Bytes;
 use dacapo_wire::{
-    BadRequest, ClientSide, ConversationItem, ParsedRequest, ReadRequest, RequestReader, StoredStates, UnopenedStates,
+    BadRequest, ClientSide, CodeMode, ConversationItem, ParsedRequest, ReadRequest, RequestBody, RequestReader, Sealer,
+    StoredStates, UnopenedStates,
 };
 use serde_json::Value;
 
 use super::errors::TurnError;
 use super::{GatewayServer, headers, json_bytes, json_size, threads};
+use crate::gateway::Gateway;
+use crate::model_routes::Route;
 use crate::observe::{Event, Observer, REQUEST_ID_HEADER};
 use crate::quota::QuotaShare;
 use crate::store::stored_responses::StoredTurn;
 use crate::store::turn_records::TurnRecord;
+use crate::tool_servers::OfferedTools;
 use crate::turn::Tenant;
-use crate::upstream::RequestContext;
+use crate::upstream::{RequestContext, Upstream};
 
 /// A request of a client, parsed.
 pub(crate) struct ClientRequest {
     pub parsed: ParsedRequest,
     /// As it came, except for references that were resolved.
     pub body: Bytes,
-    pub model: String,
+    pub source: Arc<RequestSource>,
+    /// Who is asked for its model.
+    pub route: Route,
     pub context: RequestContext,
     pub tenant: Tenant,
     /// The turn that it takes.
     pub permit: QuotaShare,
+}
+
+/// What a request is read with, whoever is asked for its model.
+pub(crate) struct RequestSource {
+    pub client: ClientSide,
+    /// As the client calls it.
+    pub model: String,
+    gateway: Arc<Gateway>,
+    tenant: Arc<str>,
+    header: Option<CodeMode>,
+    hold_text_chars: Option<usize>,
+    sealer: Sealer,
+    stored: StoredStates,
+    unopened: Arc<UnopenedStates>,
+    /// Tools of MCP servers.
+    offered: Option<Arc<OfferedTools>>,
+}
+
+impl RequestSource {
+    /// Reads a request for a model of this upstream.
+    fn read(&self, upstream: &Upstream, body: RequestBody) -> Result<ReadRequest, BadRequest> {
+        let gateway = &self.gateway;
+        let mut defaults = gateway.defaults(&self.tenant, &self.model);
+        defaults.execute_input = upstream.execute_input;
+        RequestReader {
+            provider: upstream.provider_for(self.client),
+            header: self.header,
+            defaults,
+            callers: gateway.caller_rules(&self.model),
+            sealer: &self.sealer,
+            stored: &self.stored,
+            unopened: &self.unopened,
+            toolboxes: &gateway.toolboxes,
+            tenant: &self.tenant,
+            servers: self.offered.as_ref().map(|offered| &offered.tools),
+        }
+        .read_body(self.client, body)
+    }
+
+    /// Reads it once more, for the upstream that is asked now: it speaks another wire.
+    pub(crate) async fn read_again(self: &Arc<Self>, route: &Route, body: &Bytes) -> Result<ParsedRequest, TurnError> {
+        let (source, upstream) = (Arc::clone(self), Arc::clone(&route.target().upstream));
+        let read = off_thread(body.clone(), body.len(), move |body| {
+            let body: Value = serde_json::from_slice(&body)
+                .map_err(|error| BadRequest { param: "body".to_owned(), message: error.to_string() })?;
+            source.read(&upstream, RequestBody::from(body))
+        });
+        let mut parsed = read.await??.parsed;
+        self.prepare(&mut parsed, route);
+        Ok(parsed)
+    }
+
+    /// Applies what the operator has configured for the model.
+    fn prepare(&self, parsed: &mut ParsedRequest, route: &Route) {
+        if let ParsedRequest::Turn(turn) = parsed {
+            self.gateway.config.error_texts.apply(turn);
+            turn.tool_media = self.gateway.tool_media(&self.model);
+            turn.prefs.hold_text_chars = self.hold_text_chars.unwrap_or_else(|| self.gateway.hold_text_chars(route));
+        }
+    }
 }
 
 impl GatewayServer {
@@ -58,7 +123,7 @@ impl GatewayServer {
     ) -> Result<ClientRequest, TurnError> {
         let gateway = &self.gateway;
         let (mut parts, body) = request.into_parts();
-        let tenant = self.admit(&parts)?;
+        let tenant = self.admit(&parts).await?;
         let mut body = self.body(&tenant, &parts.headers, body).await?;
         let permit = self.take_turn(&tenant)?;
         let header = headers::mode(&parts.headers)?;
@@ -83,9 +148,9 @@ impl GatewayServer {
             }
         }
         let model = json.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let provider = gateway.upstreams.of(&model)?.provider_for(client);
+        gateway.config.clients.rules(&tenant).check_model(Some(&model))?;
+        let route = gateway.upstreams.route(&model)?;
         let sealer = gateway.config.secrets.sealer(&tenant);
-        let stored = self.stored_states(client, &tenant, json, observer).await?;
         let offered = gateway.servers.as_ref().map(|servers| servers.offer(gateway.config.servers_of(&tenant)));
         let record = match (&offered, &gateway.answer_store) {
             (Some(_), Some(store)) => {
@@ -95,50 +160,47 @@ impl GatewayServer {
             }
             _ => None,
         };
-        let offered_tools = offered.clone();
-        let tenant = Tenant { name: tenant, sealer: sealer.clone(), stored_turn, offered: offered_tools, record };
-        let defaults = gateway.defaults(&model);
-        let model_name = model.clone();
-        let reader = Arc::clone(gateway);
-        let name = Arc::clone(&tenant.name);
-        let unopened = Arc::clone(unopened);
-        let parsed = off_thread(request_body, body.len(), move |request_body| {
-            let toolboxes = &reader.toolboxes;
-            let (sealer, stored, unopened) = (&sealer, &stored, &*unopened);
-            let callers = reader.caller_rules(&model_name);
-            let servers = offered.as_ref().map(|offered| &offered.tools);
-            let tenant = &*name;
-            RequestReader { provider, header, defaults, callers, sealer, stored, unopened, toolboxes, tenant, servers }
-                .read_body(client, request_body)
+        let source = Arc::new(RequestSource {
+            client,
+            model,
+            gateway: Arc::clone(gateway),
+            tenant: Arc::clone(&tenant),
+            header,
+            hold_text_chars,
+            sealer: sealer.clone(),
+            stored: self.stored_states(client, &tenant, json, observer).await?,
+            unopened: Arc::clone(unopened),
+            offered: offered.clone(),
         });
+        let tenant = Tenant { name: tenant, sealer, stored_turn, offered, record };
+        let (reader, upstream) = (Arc::clone(&source), Arc::clone(&route.target().upstream));
+        let read = off_thread(request_body, body.len(), move |request_body| reader.read(&upstream, request_body));
         let ReadRequest { mut parsed, mode } =
-            parsed.await?.map_err(|error| match (&gateway.store, error.param.as_str()) {
+            read.await?.map_err(|error| match (&gateway.store, error.param.as_str()) {
                 (Some(_), "previous_response_id") => {
                     BadRequest { message: UNKNOWN_RESPONSE.to_owned(), param: error.param }
                 }
                 (Some(_), "conversation") => BadRequest { message: NO_CONVERSATIONS.to_owned(), param: error.param },
                 _ => error,
             })?;
-        if let ParsedRequest::Turn(turn) = &mut parsed {
-            gateway.config.error_texts.apply(turn);
-            turn.tool_media = gateway.tool_media(&model);
-            turn.prefs.hold_text_chars = hold_text_chars.unwrap_or_else(|| gateway.hold_text_chars(&model));
+        source.prepare(&mut parsed, &route);
+        if let ParsedRequest::Turn(turn) = &parsed {
             let is_program = |item: &&ConversationItem| matches!(item, ConversationItem::Program(_));
             let count = turn.conversation.items.iter().filter(is_program).count();
             observer.emit(&Event::StatesOpened { count });
         }
-        observer.emit(&Event::RequestRead { client: &tenant.name, model: &model, mode });
+        observer.emit(&Event::RequestRead { client: &tenant.name, model: &source.model, mode });
         let query = parts.uri.query().map_or_else(String::new, |query| format!("?{query}"));
         // Upstreams log it as well.
         let id = HeaderValue::from_str(observer.request_id().as_str()).ok();
         parts.headers.extend(id.map(|id| (HeaderName::from_static(REQUEST_ID_HEADER), id)));
         let context = RequestContext { headers: parts.headers, query, client };
-        Ok(ClientRequest { parsed, body, model, context, tenant, permit })
+        Ok(ClientRequest { parsed, body, source, route, context, tenant, permit })
     }
 
     /// Authenticates the client and names its tenant. Without configured clients, programs on this machine are let in,
     /// but web pages of other hosts are not.
-    pub(crate) fn admit(&self, parts: &Parts) -> Result<Arc<str>, TurnError> {
+    pub(crate) async fn admit(&self, parts: &Parts) -> Result<Arc<str>, TurnError> {
         let config = &self.gateway.config;
         let is_open = config.clients.is_empty() && config.listen.ip().is_loopback();
         if is_open && headers::is_foreign(parts, &config.cors_origins) {
@@ -146,7 +208,11 @@ impl GatewayServer {
                            cors_origins";
             return Err(TurnError::refused(StatusCode::FORBIDDEN, "permission_error", message));
         }
-        config.clients.admit(&parts.headers, Instant::now()).map(Arc::from)
+        let Some(client) = config.clients.authenticate(&parts.headers)? else { return Ok(Arc::from("")) };
+        if let Some(rate) = &client.rate {
+            self.gateway.rates.take(&client.name, rate).await?;
+        }
+        Ok(Arc::from(client.name.as_str()))
     }
 
     /// States of programs that are stored here, because the client's ids do not carry them.

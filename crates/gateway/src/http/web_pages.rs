@@ -32,10 +32,6 @@ impl AllowedOrigins {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub(crate) fn has_any(&self) -> bool {
         self.0.iter().any(|known| known == ANY)
     }

@@ -39,6 +39,11 @@ pub(crate) enum Event<'a> {
         upstream: &'a str,
         status: StatusCode,
     },
+    /// An upstream could not answer, so another one is asked.
+    FellBack {
+        from: &'a str,
+        to: &'a str,
+    },
     /// No response came.
     ModelUnreachable {
         upstream: &'a str,

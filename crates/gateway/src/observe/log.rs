@@ -32,6 +32,9 @@ impl EventConsumer for Log {
             Event::ModelResponded { upstream, status } => {
                 tracing::debug!(request_id, upstream, status = status.as_u16(), "model responded");
             }
+            Event::FellBack { from, to } => {
+                tracing::warn!(request_id, from, to, "an upstream cannot answer, so another one is asked");
+            }
             Event::ProgramStarted => tracing::debug!(request_id, "program started"),
             Event::ProgramPaused { calls } => tracing::debug!(request_id, calls, "program paused"),
             Event::CallSent { tool } => tracing::debug!(request_id, tool, "call sent"),

@@ -16,11 +16,14 @@ pub struct Environment {
 /// Keys that an environment variable may set: `code_mode.default` is `DACAPO_CODE_MODE_DEFAULT`.
 const KEYS: &[&str] = &[
     "listen",
+    "tls_cert",
+    "tls_key",
     "metrics_listen",
     "secret",
     "secrets_old",
     "allow_unauthenticated",
     "cors_origins",
+    "other_routes",
     "body_bytes_max",
     "body_values_max",
     "memory_bytes_max",
@@ -64,6 +67,8 @@ const KEYS: &[&str] = &[
 /// Keys whose values are texts, also if they look like something else.
 const TEXTS: &[&str] = &[
     "listen",
+    "tls_cert",
+    "tls_key",
     "metrics_listen",
     "secret",
     "log",
@@ -76,13 +81,14 @@ const TEXTS: &[&str] = &[
 ];
 
 /// Keys whose values are lists of texts, with commas between them.
-const LISTS: &[&str] = &["secrets_old", "cors_origins"];
+const LISTS: &[&str] = &["secrets_old", "cors_origins", "other_routes"];
 
 /// Variables of ours that are no settings of the gateway: of the build and the tests, of other commands, and the one that
 /// names the file.
 const OTHERS: &[&str] = &[
     "DACAPO_CACHE_DIR",
     "DACAPO_CLANG",
+    "DACAPO_COMMIT",
     "DACAPO_CONFIG",
     "DACAPO_IMAGES",
     "DACAPO_MCP_CONFIG",

@@ -1,5 +1,7 @@
 //! Asking the model, and decoding its response.
 
+use std::sync::Arc;
+
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use dacapo_wire::{
@@ -10,8 +12,9 @@ use futures_util::StreamExt;
 use serde_json::Value;
 
 use super::TurnRunner;
-use crate::http::{TurnError, json_bytes};
+use crate::http::{TurnError, headers, json_bytes};
 use crate::key_mask::KeyMask;
+use crate::model_routes::RouteTarget;
 use crate::observe::Event;
 use crate::upstream::{Endpoint, UpstreamResponse};
 
@@ -21,25 +24,81 @@ const CONTENT_KEYS: [&str; 3] = ["choices", "output", "content"];
 const RESPONSE_BYTES_MAX: usize = 64 << 20;
 
 impl TurnRunner {
-    /// Asks the model with the history as it is now.
+    /// Asks the model with the history as it is now. Where an upstream cannot answer, the next is asked, as long as the
+    /// client has got nothing of the response.
     pub(super) async fn ask(&mut self, choice_override: ToolChoiceOverride) -> Result<ModelResponse, TurnError> {
-        let body = Bytes::from(json_bytes(&self.turn.model_request(&self.history, choice_override)));
+        loop {
+            let before = self.sink.progress();
+            match self.ask_target(choice_override).await {
+                Err(error) if error.may_fall_back() && self.sink.progress() == before => {
+                    if !self.take_next_target().await? {
+                        return Err(error);
+                    }
+                }
+                asked => return asked,
+            }
+        }
+    }
+
+    async fn ask_target(&mut self, choice_override: ToolChoiceOverride) -> Result<ModelResponse, TurnError> {
+        let RouteTarget { model, .. } = self.route.target();
+        let mut request = self.turn.model_request(&self.history, choice_override);
+        if model != self.turn.model() {
+            request["model"] = Value::from(model.as_str());
+        }
+        let body = Bytes::from(json_bytes(&request));
         self.request_tokens = super::estimated_tokens(body.len());
-        let upstreams = &self.gateway.upstreams;
-        let (model, provider) = (self.turn.model(), self.turn.provider);
-        let upstream = upstreams.of(model)?;
-        let endpoint = Endpoint::completion(provider, model, self.turn.prefs.delivery);
-        let posted = upstreams.post(upstream, &endpoint, &self.context, body, &self.observer);
-        let response = self.sink.while_waiting(posted).await??;
+        let endpoint = Endpoint::completion(self.turn.provider, model, self.turn.prefs.delivery);
+        let sent = self.gateway.upstreams.send(&self.route, &endpoint, &self.context, body, &self.observer);
+        let response = self.sink.while_waiting(sent).await??;
         let status = response.status;
         let decoded = self.decode(response, choice_override).await;
         let tokens = decoded.as_ref().ok().and_then(|response| response.usage.as_ref()).map(|usage| {
             let mut used = TurnUsage::default();
             used.add(Some(usage));
-            used.tokens(provider)
+            used.tokens(self.turn.provider)
         });
         self.observer.emit(&Event::ModelFinished { status, tokens });
         decoded
+    }
+
+    /// Goes on to the next upstream that can be asked for the same. `false` if there is none.
+    async fn take_next_target(&mut self) -> Result<bool, TurnError> {
+        let from = Arc::clone(&self.route.target().upstream);
+        while self.route.advance() {
+            let upstream = Arc::clone(&self.route.target().upstream);
+            let provider = upstream.provider_for(self.turn.client);
+            let is_same_wire = provider.wire() == self.turn.provider.wire();
+            if self.usage.model_calls == 0 {
+                let turn = Arc::get_mut(&mut self.turn).ok_or_else(|| TurnError::bug("the turn is in use"))?;
+                if turn.ask_on(provider, upstream.execute_input).is_err() {
+                    continue;
+                }
+                if !is_same_wire {
+                    self.dropped = headers::dropped_params(turn, &self.observer);
+                    self.sink.provider_changed(provider);
+                    self.replay_history().await?;
+                }
+            } else if !is_same_wire {
+                // What models have written in this request is in the history, the response and the usage of their wire.
+                continue;
+            }
+            self.observer.emit(&Event::FellBack { from: &from.name, to: &upstream.name });
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// The headers of the client's response that tell about a model's.
+    fn response_headers(&self, upstream: &HeaderMap) -> HeaderMap {
+        let mut kept = headers::about_request(upstream);
+        kept.extend(self.dropped.clone());
+        kept
+    }
+
+    /// The headers of the client's response.
+    pub(super) fn last_headers(&self) -> HeaderMap {
+        self.response_headers(&self.returned)
     }
 
     async fn decode(
@@ -49,7 +108,8 @@ impl TurnRunner {
     ) -> Result<ModelResponse, TurnError> {
         self.returned.clone_from(&response.headers);
         self.responded_at = date(&response.headers);
-        self.sink.response_started(&response.headers);
+        let headers = self.response_headers(&response.headers);
+        self.sink.response_started(|| headers);
         if !response.status.is_success() {
             return Err(response.into_error().await);
         }

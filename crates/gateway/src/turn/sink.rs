@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use dacapo_wire::{
-    AnswerParts, CallDeltas, CallsIssued, ModelResponse, ProgramFinished, ProgramStarted, ResponseDelta,
+    AnswerParts, CallDeltas, CallsIssued, ModelResponse, ProgramFinished, ProgramStarted, ProviderSide, ResponseDelta,
     ResponseEncoder, ResponseMeta, SseEvent, ToolsSearched, TurnUsage,
 };
 use serde_json::Value;
@@ -22,7 +22,7 @@ use crate::store::turn_records::TurnRecord;
 #[derive(Debug)]
 pub(crate) struct EventStream {
     pub pieces: mpsc::Sender<Bytes>,
-    /// Headers of the first upstream that was asked; set before the first piece is sent.
+    /// Headers of the response; set when the first model responds.
     pub headers: Arc<OnceLock<HeaderMap>>,
 }
 
@@ -33,6 +33,8 @@ pub(crate) struct ResponseSink {
     encoder: Box<dyn ResponseEncoder>,
     /// Whether something was sent. After that, an error has to be an event.
     has_sent: bool,
+    /// Pieces that were sent, without those that only keep the connection alive.
+    pieces_sent: usize,
     has_meta: bool,
     keep_alive: Duration,
     /// When something has to be sent, so that nobody takes the connection for dead.
@@ -59,8 +61,8 @@ impl ResponseSink {
         record: Option<Arc<TurnRecord>>,
     ) -> ResponseSink {
         let silent_until = Instant::now() + keep_alive;
-        let (has_sent, has_meta, streamed) = (false, false, String::new());
-        ResponseSink { stream, encoder, has_sent, has_meta, keep_alive, silent_until, record, streamed }
+        let (has_sent, pieces_sent, has_meta, streamed) = (false, 0, false, String::new());
+        ResponseSink { stream, encoder, has_sent, pieces_sent, has_meta, keep_alive, silent_until, record, streamed }
     }
 
     pub(crate) fn has_sent(&self) -> bool {
@@ -71,11 +73,20 @@ impl ResponseSink {
         self.stream.is_some()
     }
 
-    /// An upstream starts to respond.
-    pub(crate) fn response_started(&mut self, headers: &HeaderMap) {
+    /// What the client has got so far: as long as it stays the same, a response that failed can be replaced by another.
+    pub(crate) fn progress(&self) -> (usize, bool) {
+        (self.pieces_sent, self.has_meta)
+    }
+
+    pub(crate) fn provider_changed(&mut self, provider: ProviderSide) {
+        self.encoder.provider_changed(provider);
+    }
+
+    /// An upstream starts to respond; the client's response has these headers, if it has not begun.
+    pub(crate) fn response_started(&mut self, headers: impl FnOnce() -> HeaderMap) {
         self.encoder.response_started();
         if let Some(stream) = &self.stream {
-            stream.headers.get_or_init(|| headers.clone());
+            stream.headers.get_or_init(headers);
         }
     }
 
@@ -182,6 +193,7 @@ impl ResponseSink {
         if !self.is_stream() || events.is_empty() {
             return Ok(());
         }
+        self.pieces_sent += 1;
         let bytes: String = events.iter().map(SseEvent::encoded).collect();
         self.send_piece(Bytes::from(bytes)).await
     }

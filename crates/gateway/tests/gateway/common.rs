@@ -8,12 +8,13 @@ use axum::extract::State;
 use axum::http::{Request, Response, StatusCode};
 use axum::routing::post;
 use bytes::Bytes;
-use dacapo_gateway::{Environment, Gateway, GatewayOptions, UpstreamOptions, serve};
+use dacapo_gateway::{Config, Environment, Gateway, GatewayOptions, UpstreamOptions, serve_with_reloads};
 use dacapo_scripted::{ReplyEnding, ScriptedModel};
 use dacapo_wire::Wire;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 pub(crate) const SECRET: &str = "a secret of at least 16 characters";
@@ -48,7 +49,9 @@ impl Model {
             .route("/v1/messages/count_tokens", post(count_tokens))
             .layer(axum::extract::DefaultBodyLimit::disable())
             .layer(axum::middleware::map_request(move |request: Request<Body>| {
-                let key = request.headers().get("authorization").map_or("", |key| key.to_str().unwrap());
+                let headers = request.headers();
+                let key = headers.get("authorization").or_else(|| headers.get("x-api-key"));
+                let key = key.map_or("", |key| key.to_str().unwrap());
                 address.lock().unwrap().push((request.uri().to_string(), key.to_owned()));
                 let said = request.headers().get("anthropic-beta");
                 beta.lock().unwrap().extend(said.map(|value| value.to_str().unwrap().to_owned()));
@@ -108,6 +111,8 @@ fn answer(wire: Wire, State((script, seen)): State<Played>, body: &[u8]) -> Resp
 /// A gateway that can be stopped at any moment.
 pub(crate) struct RunningGateway {
     pub(crate) url: String,
+    /// Replaces its configuration.
+    pub(crate) configs: mpsc::Sender<Config>,
     task: JoinHandle<()>,
 }
 
@@ -117,14 +122,42 @@ impl RunningGateway {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let gateway = Gateway::new(config).unwrap();
-        let task = tokio::spawn(async move { serve(gateway, listener, std::future::pending()).await.unwrap() });
-        RunningGateway { url, task }
+        let (configs, new_configs) = mpsc::channel(1);
+        let serving = serve_with_reloads(gateway, listener, std::future::pending(), new_configs);
+        let task = tokio::spawn(async move { serving.await.unwrap() });
+        RunningGateway { url, configs, task }
     }
 }
 
 impl Drop for RunningGateway {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// Redis on a port of its own, killed when it is dropped.
+pub(crate) struct Redis(std::process::Child, pub(crate) String);
+
+impl Redis {
+    pub(crate) async fn start() -> Redis {
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        let child = std::process::Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("run scripts/test-tools first: redis-server is missing");
+        let redis = Redis(child, format!("redis://127.0.0.1:{port}/0"));
+        while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        redis
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
     }
 }
 

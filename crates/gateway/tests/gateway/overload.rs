@@ -34,8 +34,7 @@ fn clients() -> Vec<ClientOptions> {
     let client = |name: &str| ClientOptions {
         name: name.to_owned(),
         key_sha256: vec![key_sha256(name)],
-        requests_per_minute: None,
-        servers: None,
+        ..ClientOptions::default()
     };
     vec![client("ann"), client("bob")]
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::client_conversation::ClientConversation;
-use crate::common::{Model, RunningGateway, options, post_json, post_to, post_with, tool};
+use crate::common::{Model, Redis, RunningGateway, options, post_json, post_to, post_with, tool};
 
 const SCRIPT: &str = r#"
 [[turn]]
@@ -44,7 +44,12 @@ fn client(name: &str, key: &str, requests_per_minute: Option<u32>) -> dacapo_gat
 
 fn client_with(name: &str, keys: &[&str], requests_per_minute: Option<u32>) -> dacapo_gateway::ClientOptions {
     let key_sha256 = keys.iter().map(|key| key_sha256(key)).collect();
-    dacapo_gateway::ClientOptions { name: name.to_owned(), key_sha256, requests_per_minute, servers: None }
+    dacapo_gateway::ClientOptions {
+        name: name.to_owned(),
+        key_sha256,
+        requests_per_minute,
+        ..dacapo_gateway::ClientOptions::default()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -283,7 +288,7 @@ async fn the_step_function_and_the_small_routes_answer() {
     }
     let models = client.get(format!("{}/models", gateway.url)).send().await.unwrap().text().await.unwrap();
     assert!(models.contains(r#""id":"demo""#), "{models}");
-    for (path, status) in [("/v1/nothing", 404), ("/v1/chat/completions", 405)] {
+    for (path, status) in [("/nothing", 404), ("/v1/chat/completions", 405)] {
         let response = client.get(format!("{root}{path}")).send().await.unwrap();
         assert_eq!(response.status().as_u16(), status);
         assert!(response.text().await.unwrap().contains("\"error\""));
@@ -303,6 +308,7 @@ fn the_documented_configuration_is_one() {
         let shown = shown.split("[[").next().unwrap().to_owned();
         shown
             .replace("client = []\n", "")
+            .replace("model = []\n", "")
             .replace("(random)", "(hidden)")
             .replace("\"o1-*\" = \"off\"\n", "")
             .trim()
@@ -510,32 +516,6 @@ async fn a_secret_can_be_replaced_in_the_middle_of_a_conversation() {
     model.asked();
     assert_eq!(post_json(&without.url, &request).await.status, 200);
     assert_eq!(model.asked()[0]["messages"][1]["tool_calls"][0]["function"]["name"], "web_search");
-}
-
-/// Redis on a port of its own, killed when it is dropped.
-struct Redis(std::process::Child, String);
-
-impl Redis {
-    async fn start() -> Redis {
-        let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-        let child = std::process::Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .stdout(std::process::Stdio::null())
-            .spawn()
-            .expect("run scripts/test-tools first: redis-server is missing");
-        let redis = Redis(child, format!("redis://127.0.0.1:{port}/0"));
-        while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        redis
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

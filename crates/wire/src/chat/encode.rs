@@ -14,7 +14,7 @@ use crate::neutral::selected_fields;
 use crate::sse::SseEvent;
 use crate::turn::{ProgramMode, StreamUsage};
 use crate::usage::TurnUsage;
-use crate::wire::{ClientSide, Wire};
+use crate::wire::{ClientSide, ProviderSide, Wire};
 
 #[derive(Debug)]
 pub(super) struct ChatEncoder {
@@ -187,6 +187,10 @@ impl ChatEncoder {
 }
 
 impl ResponseEncoder for ChatEncoder {
+    fn provider_changed(&mut self, provider: ProviderSide) {
+        self.options.provider = provider;
+    }
+
     fn response_started(&mut self) {
         self.has_streamed = false;
         if self.separator == Separator::Sent {

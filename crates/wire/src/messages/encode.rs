@@ -18,7 +18,7 @@ use crate::seal::Sealer;
 use crate::sse::SseEvent;
 use crate::turn::ProgramMode;
 use crate::usage::TurnUsage;
-use crate::wire::ClientSide;
+use crate::wire::{ClientSide, ProviderSide};
 
 #[derive(Debug)]
 pub(super) struct MessagesEncoder {
@@ -115,6 +115,10 @@ enum HeldTexts {
 }
 
 impl ResponseEncoder for MessagesEncoder {
+    fn provider_changed(&mut self, provider: ProviderSide) {
+        self.draft.options.provider = provider;
+    }
+
     fn response_started(&mut self) {
         self.has_streamed = false;
         self.texts = 0;

@@ -21,7 +21,7 @@ use crate::reasoning::Reasoning;
 use crate::sse::SseEvent;
 use crate::turn::ProgramMode;
 use crate::usage::TurnUsage;
-use crate::wire::{ClientSide, Wire};
+use crate::wire::{ClientSide, ProviderSide, Wire};
 
 #[derive(Debug)]
 pub(super) struct ResponsesEncoder {
@@ -244,6 +244,10 @@ impl ResponsesEncoder {
 }
 
 impl ResponseEncoder for ResponsesEncoder {
+    fn provider_changed(&mut self, provider: ProviderSide) {
+        self.options.provider = provider;
+    }
+
     fn response_started(&mut self) {
         self.has_streamed = false;
         self.out.response_started();

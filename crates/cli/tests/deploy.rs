@@ -1,0 +1,50 @@
+//! What `deploy/` has for containers, Kubernetes and others.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
+}
+
+#[test]
+fn manifests_are_valid() {
+    let output = Command::new(root().join("target/test-tools/python-deploy/bin/python"))
+        .arg(root().join("tests-tools/deploy/validate.py"))
+        .arg(root().join("deploy"))
+        .output()
+        .expect("run scripts/test-tools first");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    for kind in ["Deployment", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service"] {
+        assert!(said.contains(kind), "{said}");
+    }
+}
+
+/// The configurations that come with them are such that a gateway starts.
+#[test]
+fn configurations_in_them_are_understood() {
+    let manifest = std::fs::read_to_string(root().join("deploy/kubernetes/configmap.yaml")).expect("a manifest");
+    let (_, text) = manifest.split_once("dacapo.toml: |\n").expect("a configuration");
+    let indented = text.lines().take_while(|line| line.starts_with("    ") || line.is_empty());
+    let text: Vec<&str> = indented.map(|line| line.get(4..).unwrap_or_default()).collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("dacapo.toml");
+    std::fs::write(&file, text.join("\n")).expect("it is written");
+    // Whoever uses it adds clients of their own.
+    let compose = std::fs::read_to_string(root().join("deploy/compose/dacapo.toml")).expect("a configuration");
+    let client = format!("\n[[client]]\nname = \"a\"\nkey_sha256 = \"{}\"\n", "0".repeat(64));
+    let with_client = folder.path().join("compose.toml");
+    std::fs::write(&with_client, compose + &client).expect("it is written");
+    for file in [file, with_client] {
+        let output = Command::new(env!("CARGO_BIN_EXE_dacapo"))
+            .args(["serve", "--print-config", "--config"])
+            .arg(&file)
+            .env("DACAPO_SECRET", "a secret for this test")
+            .env("OPENAI_API_KEY", "sk-test")
+            .env("ANTHROPIC_API_KEY", "sk-test")
+            .output()
+            .expect("it runs");
+        assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
+    }
+}
