@@ -175,8 +175,8 @@ impl McpServer {
             ApprovalRoute::InputRequired | ApprovalRoute::Elicitation => CanAsk::Client,
         };
         let servers: Arc<dyn ToolServers> = Arc::clone(&self.shared.servers);
-        let task =
-            ProgramTask::start(Arc::clone(&self.shared.runner), servers, program, self.session.stored(), can_ask);
+        let (runner, stored, meta) = (Arc::clone(&self.shared.runner), self.session.stored(), context.meta.0.0.clone());
+        let task = ProgramTask::start(runner, servers, program, stored, can_ask, meta);
         self.attend(task, permit, context).await
     }
 

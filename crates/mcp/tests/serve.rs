@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Desk, Room};
+use common::{Desk, Room, TRACES};
 use dacapo_mcp::McpServer;
 use dacapo_runner::{Policy, RunLimits, Runner};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
     ClientRequest, ContentBlock, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
-    Implementation, ProgressNotificationParam, ProtocolVersion,
+    Implementation, ProgressNotificationParam, ProtocolVersion, RequestMetaObject,
 };
 use rmcp::service::{NotificationContext, PeerRequestOptions, RequestContext, RunningService};
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData, RoleClient, ServiceExt};
@@ -172,6 +172,20 @@ async fn functions_are_found_and_called() {
         assert_eq!(text(&result), "[0.1,2]\n\nLogs:\n[warn] hm");
         assert_ne!(result.is_error, Some(true));
     }
+}
+
+#[tokio::test]
+async fn calls_belong_to_the_trace_of_whoever_runs_the_program() {
+    let trace = json!({"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "a=1"});
+    let trace = trace.as_object().expect("an object").clone();
+    let mut meta = trace.clone();
+    meta.insert("something".to_owned(), json!("else"));
+    let client = connect(Era::Legacy, User::default(), &Arc::new(Desk::new())).await;
+    let mut params = call("execute", json!({ "code": "return await desk.echo({value: 1})" }));
+    params.meta = Some(RequestMetaObject::from(meta));
+    client.call_tool(params).await.expect("it is answered");
+    execute(&client, "return await desk.echo({value: 2})").await;
+    assert_eq!(*TRACES.lock().expect("nobody panics"), [trace], "the second program has none");
 }
 
 #[tokio::test]

@@ -66,6 +66,7 @@ mod stopwatch;
 mod store;
 mod tool_host;
 mod tool_servers;
+mod trace_meta;
 mod truncate;
 
 pub use approval::{
@@ -81,4 +82,5 @@ pub use store::{JournalStore, MemoryStore, StoreError, StoreKey};
 pub use tokio_util::sync::CancellationToken;
 pub use tool_host::{CallError, ToolCall, ToolDigest, ToolHost, ToolOutput};
 pub use tool_servers::{Availability, ServerStatus, ToolServers};
+pub use trace_meta::{current_trace, with_trace};
 pub use truncate::{JSON_CHARS_MIN, TruncatedJson, truncate_json};

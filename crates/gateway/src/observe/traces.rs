@@ -217,12 +217,18 @@ impl EventConsumer for Traces {
             Event::CallSent { tool } => {
                 let parent = SpanId::try_from(trace.program().span_id.as_slice()).ok();
                 let mut span = trace.span(format!("execute_tool {tool}"), otlp::SpanKind::Internal, parent);
-                span.attributes = vec![
-                    attribute("gen_ai.operation.name", "execute_tool"),
-                    attribute("gen_ai.tool.name", *tool),
-                    attribute("dacapo.owner", "client"),
-                ];
+                span.attributes = tool_attributes(tool, "client");
                 trace.spans.push(span);
+            }
+            Event::CallExecuted { tool, failed, took } => {
+                let parent = SpanId::try_from(trace.program().span_id.as_slice()).ok();
+                let mut span = trace.span(format!("execute_tool {tool}"), otlp::SpanKind::Client, parent);
+                span.start_time_unix_nano = now().saturating_sub(took.as_nanos() as u64);
+                span.attributes = tool_attributes(tool, "mcp");
+                if *failed {
+                    span.fail("tool_error");
+                }
+                trace.end(span);
             }
             Event::ProgramFinished { outcome } => trace.end_program(outcome.name()),
             Event::RequestEnded { outcome } => {
@@ -233,6 +239,14 @@ impl EventConsumer for Traces {
             _ => {}
         }
     }
+}
+
+fn tool_attributes(tool: &str, owner: &str) -> Vec<KeyValue> {
+    vec![
+        attribute("gen_ai.operation.name", "execute_tool"),
+        attribute("gen_ai.tool.name", tool),
+        attribute("dacapo.owner", owner),
+    ]
 }
 
 fn failure(status: StatusCode) -> Option<String> {

@@ -4,15 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::http::HeaderValue;
 use dacapo_replay::{Answer, Call, JournalEntry, StepRequest, Tool};
+use dacapo_runner::with_trace;
 use dacapo_wire::{OwnedAnswers, ProgramMode};
+use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 
 use super::history_replay::{HistoryEnd, ProgramRun};
 use super::{TurnRunner, history_replay};
 use crate::gateway::Gateway;
 use crate::http::TurnError;
-use crate::observe::Event;
+use crate::observe::{Event, TRACEPARENT, TRACESTATE};
 use crate::store::call_records::{self, CallRecord, Claim};
 use crate::store::owned_answers::{self, AnswersBetweenRounds};
 use crate::store::turn_records::{Begun, TurnRecord};
@@ -119,7 +122,8 @@ impl TurnRunner {
         };
         let record = CallRecord::new(store, &self.tenant.name, &call);
         let turn = self.record.clone().filter(|_| origin == ProgramOrigin::ThisTurn);
-        let execution = CallExecution { gateway, offered, tool, call, record };
+        let trace = self.trace();
+        let execution = CallExecution { gateway, offered, tool, call, record, trace };
         Ok(async move {
             let started = Instant::now();
             let call = execution.call.clone();
@@ -132,6 +136,17 @@ impl TurnRunner {
             };
             ExecutedCall { call, answer, took: started.elapsed() }
         })
+    }
+
+    /// Names the trace that calls of servers belong to: ours, or the client's if requests are not traced.
+    fn trace(&self) -> Map<String, Value> {
+        let ours = self.observer.trace_headers();
+        let ours = ours.iter().map(|(name, value)| (*name, value));
+        let given = [TRACEPARENT, TRACESTATE].into_iter();
+        let given = given.filter_map(|name| Some((name, self.context.headers.get(name)?)));
+        let trace: Vec<_> = if ours.len() > 0 { ours.collect() } else { given.collect() };
+        let text = |(name, value): (&str, &HeaderValue)| Some((name.to_owned(), Value::from(value.to_str().ok()?)));
+        trace.into_iter().filter_map(text).collect()
     }
 
     /// Writes the history, and lets its last program go on as far as it can without its client.
@@ -197,6 +212,8 @@ struct CallExecution {
     tool: Tool,
     call: Call,
     record: CallRecord,
+    /// The trace that it belongs to, as `_meta` has it.
+    trace: Map<String, Value>,
 }
 
 const NOT_RECORDED: &str = "it was not sent, because it could not be recorded before: the store cannot be reached";
@@ -205,7 +222,7 @@ const ANSWERED_ALREADY: &str = "it was not sent, because the same request is bei
 impl CallExecution {
     async fn send(&self) -> Answer {
         match &self.gateway.servers {
-            Some(servers) => servers.call(&self.tool, &self.call, &self.offered).await,
+            Some(servers) => with_trace(&self.trace, servers.call(&self.tool, &self.call, &self.offered)).await,
             None => Answer::error("there are no servers"),
         }
     }

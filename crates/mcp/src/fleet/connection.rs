@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use dacapo_runner::{CancellationToken, ToolCall};
+use dacapo_runner::{CancellationToken, ToolCall, current_trace};
 use http::header::ACCEPT;
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{
@@ -228,7 +228,8 @@ impl ServerConnection {
             return answered.unwrap_or(Err(ServiceError::Timeout { timeout: limit })).map(ServerReply::read);
         }
         let mut params = CallToolRequestParams::new(call.tool.clone()).with_arguments(call.args.clone());
-        let meta = Map::from_iter([(IDEMPOTENCY_KEY.to_owned(), Value::from(call.idempotency_key.as_str()))]);
+        let mut meta = current_trace();
+        meta.insert(IDEMPOTENCY_KEY.to_owned(), Value::from(call.idempotency_key.as_str()));
         params.meta = Some(RequestMetaObject::from(meta));
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         self.request(request, limit).await.map(ServerReply::from)

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use dacapo_runner::ToolCall;
+use dacapo_runner::{ToolCall, current_trace};
 use rmcp::ServiceError;
 use rmcp::model::{ErrorData, RequestId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -53,12 +53,13 @@ struct CallParams<'a> {
 struct CallMeta<'a> {
     key: &'a str,
     common: &'a Map<String, Value>,
+    trace: &'a Map<String, Value>,
 }
 
 impl Serialize for CallMeta<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let common = self.common.iter().map(|(name, value)| (name.as_str(), Cow::Borrowed(value)));
-        serializer.collect_map(common.chain([(IDEMPOTENCY_KEY, Cow::Owned(Value::from(self.key)))]))
+        let given = self.common.iter().chain(self.trace).map(|(name, value)| (name.as_str(), Cow::Borrowed(value)));
+        serializer.collect_map(given.chain([(IDEMPOTENCY_KEY, Cow::Owned(Value::from(self.key)))]))
     }
 }
 
@@ -97,7 +98,7 @@ impl StdioCalls {
         }
         let _cancel = CancelCallOnDrop { calls: self, id };
         let params = CallParams {
-            meta: CallMeta { key: &call.idempotency_key, common },
+            meta: CallMeta { key: &call.idempotency_key, common, trace: &current_trace() },
             name: &call.tool,
             arguments: &call.args,
         };

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use dacapo_replay::StoredValues;
 use dacapo_runner::{
     Approval, ApprovalQuestion, ApprovalVerdict, Approver, BoxFuture, CallPhase, CallProgress, CancellationToken,
-    Execution, ProgramStart, Runner, StandingApprovals, ToolHost,
+    Execution, ProgramStart, Runner, StandingApprovals, ToolHost, with_trace,
 };
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -113,6 +114,7 @@ impl ProgramTask {
         program: String,
         stored: StoredValues,
         can_ask: CanAsk,
+        meta: Map<String, Value>,
     ) -> ProgramTask {
         let (request_sender, requests) = mpsc::unbounded_channel();
         let (progress_sender, progress) = watch::channel(ProgressReport::default());
@@ -131,7 +133,7 @@ impl ProgramTask {
                 CanAsk::Nobody => &Approval::Unavailable,
             };
             let start = ProgramStart { code: &program, stored: given };
-            runner.run(start, &*host, approver, &on_progress, &cancelled).await
+            with_trace(&meta, runner.run(start, &*host, approver, &on_progress, &cancelled)).await
         });
         let (open, standing) = (VecDeque::new(), StandingApprovals::default());
         ProgramTask {

@@ -6,16 +6,19 @@
 #[path = "../../../runner/tests/common/mod.rs"]
 mod desk;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use dacapo_replay::Toolbox;
 use dacapo_runner::{
     Availability, BoxFuture, CallError, CancellationToken, ServerStatus, ToolCall, ToolDigest, ToolHost, ToolOutput,
-    ToolServers,
+    ToolServers, current_trace,
 };
 use serde_json::{Map, Value};
 
 pub(crate) use desk::Desk;
+
+/// The traces of calls that belong to one, of all tests.
+pub(crate) static TRACES: Mutex<Vec<Map<String, Value>>> = Mutex::new(Vec::new());
 
 /// The servers behind ours: the desk, and one that cannot be started.
 pub(crate) struct Room(pub(crate) Arc<Desk>);
@@ -38,6 +41,10 @@ impl ToolHost for Room {
         call: &'a ToolCall,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
+        let trace = current_trace();
+        if !trace.is_empty() {
+            TRACES.lock().expect("nobody panics").push(trace);
+        }
         self.0.call(call, cancel)
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use dacapo_mcp::{Fleet, FleetOptions, ServerPhase, ServersFile};
 use dacapo_replay::{Answer, JsonText};
-use dacapo_runner::{Attachment, CallError, ToolCall, ToolHost, ToolOutput};
+use dacapo_runner::{Attachment, CallError, ToolCall, ToolHost, ToolOutput, with_trace};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -153,6 +153,14 @@ async fn a_call_says_what_its_era_wants_and_takes_its_own_answer() {
     for (mode, meta) in [("legacy", json!({"dacapo/idempotency-key": "k-1"})), ("modern", modern)] {
         let fleet = start(json!({"a": fake(mode)}), options()).await;
         assert_eq!(call(&fleet, "a", "whole_meta", json!({})).await, ok(&meta));
+        // The trace of whoever runs the program goes with its calls, and nothing else of that request.
+        let given = json!({"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "secret": "x"});
+        let mut traced = meta.clone();
+        let key = traced.as_object_mut().unwrap().shift_remove("dacapo/idempotency-key").unwrap();
+        traced["traceparent"] = given["traceparent"].clone();
+        traced["dacapo/idempotency-key"] = key;
+        let called = with_trace(given.as_object().unwrap(), call(&fleet, "a", "whole_meta", json!({})));
+        assert_eq!(called.await, ok(&traced));
         assert_eq!(call(&fleet, "a", "asks_first", json!({})).await, ok(&json!("asked")));
         assert_eq!(call(&fleet, "a", "as_text", json!({})).await, ok(&json!("text")));
     }
