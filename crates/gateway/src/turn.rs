@@ -4,6 +4,7 @@ mod ask;
 mod history_replay;
 mod owned_calls;
 mod program;
+mod program_run;
 mod sink;
 
 pub(crate) use self::history_replay::{ClientCalls, HistoryReplay, ReplayTrace};

@@ -11,7 +11,8 @@ use dacapo_wire::{OwnedAnswers, ProgramMode};
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 
-use super::history_replay::{HistoryEnd, ProgramRun};
+use super::history_replay::HistoryEnd;
+use super::program_run::ProgramRun;
 use super::{TurnRunner, history_replay};
 use crate::gateway::Gateway;
 use crate::http::TurnError;

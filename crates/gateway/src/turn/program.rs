@@ -8,7 +8,7 @@ use dacapo_wire::{
 };
 use serde_json::json;
 
-use super::history_replay::{ProgramRun, show_shapes};
+use super::program_run::{ProgramRun, show_shapes};
 use super::owned_calls::{DrivenProgram, ProgramOrigin, answer_bytes};
 use super::{TurnEnd, TurnRunner, estimated_tokens};
 use crate::http::TurnError;
