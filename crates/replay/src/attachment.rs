@@ -41,11 +41,15 @@ pub fn handles_in(text: &str) -> Vec<&str> {
         let key = bytes.iter().take_while(|byte| is_of_key(byte)).count();
         let is_separated = bytes.get(key) == Some(&b'/');
         let digits = bytes[key..].iter().skip(1).take_while(|byte| byte.is_ascii_digit()).count();
-        let end = PREFIX.len() + key + if is_separated { 1 + digits } else { 0 };
-        if key > 0 && is_separated && digits > 0 && known.insert(&rest[..end]) {
-            handles.push(&rest[..end]);
+        if key == 0 || !is_separated || digits == 0 {
+            rest = &rest[PREFIX.len()..];
+            continue;
         }
-        rest = &rest[end..];
+        let (handle, after) = rest.split_at(PREFIX.len() + key + 1 + digits);
+        if known.insert(handle) {
+            handles.push(handle);
+        }
+        rest = after;
     }
     handles
 }
