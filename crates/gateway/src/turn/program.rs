@@ -8,8 +8,8 @@ use dacapo_wire::{
 };
 use serde_json::json;
 
-use super::program_run::{ProgramRun, show_shapes};
 use super::owned_calls::{DrivenProgram, ProgramOrigin, answer_bytes};
+use super::program_run::{ProgramRun, show_shapes};
 use super::{TurnEnd, TurnRunner, estimated_tokens};
 use crate::http::TurnError;
 use crate::observe::{Event, ProgramEnd, ProgramOutcome};
