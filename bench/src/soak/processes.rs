@@ -87,7 +87,7 @@ fn spawn(config: &PathBuf) -> anyhow::Result<Child> {
     let dacapo = std::env::current_exe()?.with_file_name("dacapo");
     ensure!(dacapo.exists(), "{} is missing; build it with `cargo build --release`", dacapo.display());
     let mut command = Command::new(dacapo);
-    // A killed Redis is told of in every request.
+    // While Redis is down, every request logs an error.
     let log = OpenOptions::new().create(true).append(true).open(log_path())?;
     command.args(["serve", "--config"]).arg(config).stdout(Stdio::null()).stderr(log);
     Ok(command.spawn()?)

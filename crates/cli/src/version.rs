@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-/// The version, and the commit where the build was told: `scripts/install` and `scripts/release` set `DACAPO_COMMIT`.
+/// The version, and the commit if `DACAPO_COMMIT` was set for the build, as `scripts/install` and `scripts/release` do.
 pub(crate) fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         let version = env!("CARGO_PKG_VERSION");

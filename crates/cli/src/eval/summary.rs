@@ -20,7 +20,7 @@ pub(crate) struct Figures {
     pub seconds: Estimate,
 }
 
-/// A mean, with its 95 % interval if it can be told.
+/// A mean, with its 95 % interval if there are enough values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Estimate {
     pub mean: f64,
