@@ -1,6 +1,7 @@
 //! Turns through the gateway, beside the same requests sent to the model directly and through the gateway with code
 //! mode off. All in one process, over HTTP on loopback: the client and the model take their share of the machine too.
 
+mod beside;
 mod client;
 #[path = "../../crates/gateway/tests/gateway/client_conversation.rs"]
 #[expect(clippy::unwrap_used, dead_code, reason = "a client that is answered wrongly cannot go on; tests use more")]
@@ -18,8 +19,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+pub(crate) use beside::run as beside;
 use client::Connection;
-use conversation::{Conversation, Kind, REQUESTS, Sent};
+use conversation::{Conversation, KINDS, Kind, REQUESTS, Sent};
 use cpu_time::{ProcessTime, ThreadTime};
 use servers::Servers;
 
@@ -78,11 +80,7 @@ impl Row {
 }
 
 fn latency(servers: &Servers, conversations: usize) -> anyhow::Result<()> {
-    let mut rows = [
-        Row::new("the model writes a program", Kind::Program),
-        Row::new("a round in the middle", Kind::Middle),
-        Row::new("the result goes to the model", Kind::Result),
-    ];
+    let mut rows = KINDS.map(|(kind, name)| Row::new(name, kind));
     let mut model = Connection::open(servers.model)?;
     let mut warm = Connection::open(servers.gateway)?;
     let mut off = Connection::open(servers.gateway)?;

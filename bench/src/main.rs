@@ -2,6 +2,7 @@
 //!
 //! - `cargo run --release -p dacapo-bench`: programs, beside native QuickJS; and the gateway and MCP, as below
 //! - `cargo run --release -p dacapo-bench -- gateway`: turns through the gateway, beside the same requests without it
+//! - `cargo run --release -p dacapo-bench -- beside PATH`: the gateway as built now, beside another build of `dacapo`
 //! - `cargo run --release -p dacapo-bench -- mcp`: programs over MCP servers, beside the MCP SDK alone
 //! - `cargo run --release -p dacapo-bench -- soak --minutes 10`: replicas that are killed under honest and hostile clients
 //! - `cargo run --release -p dacapo-bench -- streams`: memory of 2,000 conversations that stream at the same moment
@@ -69,6 +70,7 @@ pub(crate) mod work {
 const USAGE: &str =
     "usage: dacapo-bench [--quick] [--update]           programs, beside native QuickJS; and gateway and mcp
        dacapo-bench gateway [--quick] [--update]   turns through the gateway, beside the same requests without it
+       dacapo-bench beside PATH [--quick]   turns through this build of `dacapo`, beside the build at PATH
        dacapo-bench cost NAME [--quick]   one row of its table of CPU per request, to be profiled
        dacapo-bench mcp [--quick]       programs over MCP servers, beside the MCP SDK alone
        dacapo-bench soak --minutes N    honest and hostile clients, over replicas that are killed
@@ -86,6 +88,7 @@ fn main() -> anyhow::Result<ExitCode> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => all(quick, &mut measured)?,
         ["gateway"] => gateway::run(quick, &mut measured)?,
+        ["beside", other] => return gateway::beside(other, quick).map(|()| ExitCode::SUCCESS),
         ["cost", name] => gateway::cost_of(name, quick, &mut measured)?,
         ["mcp"] => return mcp::run(quick).map(|()| ExitCode::SUCCESS),
         [mcp::ECHO, number, tools, start_ms] => {

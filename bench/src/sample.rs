@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cpu_time::ThreadTime;
@@ -61,35 +62,47 @@ pub(crate) fn memory_kb() -> u64 {
     private.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
 }
 
-/// CPU time of the threads of one name, from a moment on.
-pub(crate) struct ThreadsCpu {
-    name: &'static str,
-    start: BTreeMap<u32, Duration>,
+/// Threads whose CPU time is measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Threads {
+    tasks: PathBuf,
+    /// Only those of this name.
+    name: Option<&'static str>,
 }
 
-impl ThreadsCpu {
-    pub(crate) fn of(name: &'static str) -> ThreadsCpu {
-        ThreadsCpu { name, start: threads_cpu(name) }
+impl Threads {
+    /// Those of this process with this name.
+    pub(crate) fn named(name: &'static str) -> Threads {
+        Threads { tasks: "/proc/self/task".into(), name: Some(name) }
     }
 
-    /// Threads that have ended meanwhile do not count: they were idle.
-    pub(crate) fn elapsed(&self) -> Duration {
+    /// All of another process.
+    pub(crate) fn of_process(id: u32) -> Threads {
+        Threads { tasks: format!("/proc/{id}/task").into(), name: None }
+    }
+
+    /// What they take while something else runs. Threads that end meanwhile do not count: they were idle.
+    pub(crate) fn cpu_during<T>(&self, run: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, Duration)> {
+        let start = self.cpu();
+        let result = run()?;
         let since =
-            |(thread, now): (u32, Duration)| now.saturating_sub(self.start.get(&thread).copied().unwrap_or_default());
-        threads_cpu(self.name).into_iter().map(since).sum()
+            |(thread, now): (u32, Duration)| now.saturating_sub(start.get(&thread).copied().unwrap_or_default());
+        Ok((result, self.cpu().into_iter().map(since).sum()))
     }
-}
 
-/// CPU time of each thread of this name; none where there is no /proc.
-fn threads_cpu(name: &str) -> BTreeMap<u32, Duration> {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let cpu = |task: std::fs::DirEntry| {
-        let read = |file: &str| std::fs::read_to_string(task.path().join(file)).ok();
-        if read("comm")?.trim_end() != name {
-            return None;
-        }
-        let nanos = read("schedstat")?.split_whitespace().next()?.parse().ok()?;
-        Some((task.file_name().to_str()?.parse().ok()?, Duration::from_nanos(nanos)))
-    };
-    tasks.filter_map(cpu).collect()
+    /// CPU time of each thread; none where there is no /proc.
+    fn cpu(&self) -> BTreeMap<u32, Duration> {
+        let tasks = std::fs::read_dir(&self.tasks).into_iter().flatten().flatten();
+        let cpu = |task: std::fs::DirEntry| {
+            let read = |file: &str| std::fs::read_to_string(task.path().join(file)).ok();
+            if let Some(name) = self.name
+                && read("comm")?.trim_end() != name
+            {
+                return None;
+            }
+            let nanos = read("schedstat")?.split_whitespace().next()?.parse().ok()?;
+            Some((task.file_name().to_str()?.parse().ok()?, Duration::from_nanos(nanos)))
+        };
+        tasks.filter_map(cpu).collect()
+    }
 }

@@ -25,6 +25,13 @@ pub(crate) enum Kind {
     Result,
 }
 
+/// All kinds, with what tables call them.
+pub(crate) const KINDS: [(Kind, &str); 3] = [
+    (Kind::Program, "the model writes a program"),
+    (Kind::Middle, "a round in the middle"),
+    (Kind::Result, "the result goes to the model"),
+];
+
 pub(crate) struct Conversation {
     /// The request, but for the end of its messages.
     text: String,

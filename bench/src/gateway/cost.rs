@@ -14,7 +14,7 @@ use super::client_conversation::ClientConversation;
 use super::conversation::{REQUESTS, TOOLS, tool_answer};
 use super::servers::{ANSWER_HEADER, GATEWAY_THREADS, STREAM_HEADER, Servers};
 use crate::baseline::Measured;
-use crate::sample::ThreadsCpu;
+use crate::sample::Threads;
 
 /// Conversations that are played in step, so that each kind of request is measured many times in a row.
 const IN_STEP: usize = 16;
@@ -22,9 +22,11 @@ const QUESTION: &str =
     "Who are our best customers of this year, and what did they buy for, in dollars? Put it into a report.";
 
 /// How clients and gateway are set up.
-struct Way {
-    name: String,
+pub(crate) struct Way {
+    pub name: String,
     gateway: SocketAddr,
+    /// Whose CPU is counted.
+    threads: Threads,
     wire: Wire,
     delivery: Delivery,
     /// Declared as Chat Completions does it.
@@ -40,7 +42,7 @@ enum Delivery {
 }
 
 /// The least CPU per request of all batches, in microseconds.
-struct Cost {
+pub(crate) struct Cost {
     program: f64,
     middle: f64,
     result: f64,
@@ -59,33 +61,21 @@ pub(crate) fn run(
     batches: usize,
     measured: &mut Measured,
 ) -> anyhow::Result<()> {
-    let twenty: Value = serde_json::from_str(TOOLS)?;
-    let way = |name: &str, gateway, wire, delivery| Way {
-        name: name.to_owned(),
-        gateway,
-        wire,
-        delivery,
-        tools: twenty.clone(),
-        history: 0,
-    };
+    let way = |name: &str, gateway, wire| Way::new(name, gateway, Threads::named(GATEWAY_THREADS), wire);
     let mut ways = vec![
-        way("chat, cold", servers.cold, Wire::Chat, Delivery::Whole),
-        way("chat, streamed", servers.gateway, Wire::Chat, Delivery::Streamed),
+        way("chat, cold", servers.cold, Wire::Chat),
+        Way { delivery: Delivery::Streamed, ..way("chat, streamed", servers.gateway, Wire::Chat) },
     ];
     for (wire, gateway) in &servers.by_wire {
-        ways.push(way(wire.name(), *gateway, *wire, Delivery::Whole));
+        ways.push(way(wire.name(), *gateway, *wire));
     }
     for count in [200, 2_000] {
-        let name = format!("chat, {count} tools");
-        ways.push(Way {
-            name,
-            tools: many_tools(&twenty, count),
-            ..way("", servers.gateway, Wire::Chat, Delivery::Whole)
-        });
+        let way = way(&format!("chat, {count} tools"), servers.gateway, Wire::Chat);
+        ways.push(Way { tools: many_tools(&way.tools, count), ..way });
     }
     for history in [10, 100, 1_000] {
-        let name = format!("chat, {history} messages of 1 KB");
-        ways.push(Way { name, history, ..way("", servers.gateway, Wire::Chat, Delivery::Whole) });
+        let way = way(&format!("chat, {history} messages of 1 KB"), servers.gateway, Wire::Chat);
+        ways.push(Way { history, ..way });
     }
     let names: Vec<String> = ways.iter().map(|way| way.name.clone()).collect();
     ways.retain(|way| only.is_none_or(|only| way.name == only));
@@ -99,25 +89,16 @@ pub(crate) fn run(
     let mut costs: Vec<Option<Cost>> = ways.iter().map(|_| None).collect();
     for number in 0..=batches {
         for (way, cost) in ways.iter().zip(&mut costs) {
-            let taken = batch(way)?;
+            let taken = Cost::of_batch(way)?;
             // The first one warms up.
             if number > 0 {
-                *cost = Some(cost.take().map_or_else(|| taken.clone_of(), |least| least.least(&taken)));
+                *cost = Some(taken.least(cost.take()));
             }
         }
     }
     for (way, cost) in ways.iter().zip(costs.iter().flatten()) {
-        println!(
-            "{:30} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>9} {:>9.0}",
-            way.name,
-            cost.program,
-            cost.middle,
-            cost.result,
-            cost.all,
-            cost.pass_through,
-            cost.body_bytes / 1_000,
-            cost.parsing
-        );
+        let columns: String = cost.columns().iter().map(|column| format!(" {column:>9.0}")).collect();
+        println!("{:30}{columns} {:>9} {:>9.0}", way.name, cost.body_bytes / 1_000, cost.parsing);
         measured.add(&format!("gateway CPU, {}, µs", way.name), cost.all);
         measured.add(&format!("gateway CPU, {}, mode off, µs", way.name), cost.pass_through);
         measured.add(&format!("gateway CPU, {}, to mode off", way.name), cost.all / cost.pass_through);
@@ -126,12 +107,17 @@ pub(crate) fn run(
     Ok(())
 }
 
-impl Cost {
-    fn clone_of(&self) -> Cost {
-        Cost { ..*self }
+impl Way {
+    /// With twenty tools, and nothing before the question.
+    pub(crate) fn new(name: &str, gateway: SocketAddr, threads: Threads, wire: Wire) -> Way {
+        let tools = serde_json::from_str(TOOLS).expect("it is a list of tools");
+        Way { name: name.to_owned(), gateway, threads, wire, delivery: Delivery::Whole, tools, history: 0 }
     }
+}
 
-    fn least(self, other: &Cost) -> Cost {
+impl Cost {
+    pub(crate) fn least(self, other: Option<Cost>) -> Cost {
+        let Some(other) = other else { return self };
         Cost {
             program: self.program.min(other.program),
             middle: self.middle.min(other.middle),
@@ -139,63 +125,64 @@ impl Cost {
             all: self.all.min(other.all),
             pass_through: self.pass_through.min(other.pass_through),
             parsing: self.parsing.min(other.parsing),
-            body_bytes: other.body_bytes,
+            body_bytes: self.body_bytes,
         }
     }
-}
 
-/// Plays conversations in step, then sends the same requests with code mode off.
-fn batch(way: &Way) -> anyhow::Result<Cost> {
-    let mut connection = Connection::open(way.gateway)?;
-    let mut conversations: Vec<ClientConversation> = (0..IN_STEP).map(|_| conversation(way)).collect();
-    let mut taken = Vec::new();
-    let mut bodies = Vec::new();
-    for number in 0..REQUESTS {
-        let answer = if number == 0 { "program" } else { "text" };
-        let headers = headers(way, answer);
-        let requests: Vec<(&str, String)> = conversations
-            .iter()
-            .map(ClientConversation::request)
-            .map(|(path, body)| (path, body.to_string()))
-            .collect();
-        let mut replies = Vec::new();
-        let cpu = ThreadsCpu::of(GATEWAY_THREADS);
-        for (path, body) in &requests {
-            replies.push(connection.post_to(path, &headers, body)?.0);
-        }
-        taken.push(per_request(cpu.elapsed()));
-        for (conversation, reply) in conversations.iter_mut().zip(replies) {
-            let response = conversation.read_response(std::str::from_utf8(&reply)?);
-            ensure!(response.calls.is_empty() == (number == REQUESTS - 1), "{} calls", response.calls.len());
-            for call in &response.calls {
-                conversation.answer(call, &tool_answer(&call.name, &call.args)?, false);
+    /// Program, middle, result, mean, mode off.
+    pub(crate) fn columns(&self) -> [f64; 5] {
+        [self.program, self.middle, self.result, self.all, self.pass_through]
+    }
+
+    /// Plays conversations in step, then sends the same requests with code mode off.
+    pub(crate) fn of_batch(way: &Way) -> anyhow::Result<Cost> {
+        let mut connection = Connection::open(way.gateway)?;
+        let mut conversations: Vec<ClientConversation> = (0..IN_STEP).map(|_| conversation(way)).collect();
+        let mut taken = Vec::new();
+        let mut bodies = Vec::new();
+        for number in 0..REQUESTS {
+            let answer = if number == 0 { "program" } else { "text" };
+            let headers = headers(way, answer);
+            let requests: Vec<(&str, String)> = conversations
+                .iter()
+                .map(ClientConversation::request)
+                .map(|(path, body)| (path, body.to_string()))
+                .collect();
+            let post = |(path, body): &(&str, String)| connection.post_to(path, &headers, body).map(|reply| reply.0);
+            let (replies, cpu) = way.threads.cpu_during(|| requests.iter().map(post).collect::<Result<Vec<_>, _>>())?;
+            taken.push(per_request(cpu));
+            for (conversation, reply) in conversations.iter_mut().zip(replies) {
+                let response = conversation.read_response(std::str::from_utf8(&reply)?);
+                ensure!(response.calls.is_empty() == (number == REQUESTS - 1), "{} calls", response.calls.len());
+                for call in &response.calls {
+                    conversation.answer(call, &tool_answer(&call.name, &call.args)?, false);
+                }
             }
+            bodies.extend(requests.into_iter().last());
         }
-        bodies.extend(requests.into_iter().last());
+        let off = format!("{}{}", super::OFF, headers(way, "text"));
+        let bodies: Vec<(&str, String)> =
+            bodies.into_iter().map(|(path, body)| (path, body.replace(OTHERS_IDS.0, OTHERS_IDS.1))).collect();
+        let mut passed = bodies.iter().cycle().take(IN_STEP / 2 * REQUESTS);
+        let post = |(path, body): &(&str, String)| connection.post_to(path, &off, body).map(drop);
+        let ((), cpu) = way.threads.cpu_during(|| passed.try_for_each(post))?;
+        let pass_through = per_request(cpu) / (REQUESTS / 2) as f64;
+        let last = bodies.last().map_or("", |(_, body)| body.as_str());
+        let start = Instant::now();
+        let parsed: Value = serde_json::from_str(last)?;
+        let parsing = start.elapsed().as_secs_f64() * 1e6;
+        ensure!(parsed.is_object(), "{parsed}");
+        let middle = &taken[1..REQUESTS - 1];
+        Ok(Cost {
+            program: taken[0],
+            middle: middle.iter().sum::<f64>() / middle.len() as f64,
+            result: taken[REQUESTS - 1],
+            all: taken.iter().sum::<f64>() / REQUESTS as f64,
+            pass_through,
+            parsing,
+            body_bytes: last.len(),
+        })
     }
-    let off = format!("{}{}", super::OFF, headers(way, "text"));
-    let bodies: Vec<(&str, String)> =
-        bodies.into_iter().map(|(path, body)| (path, body.replace(OTHERS_IDS.0, OTHERS_IDS.1))).collect();
-    let cpu = ThreadsCpu::of(GATEWAY_THREADS);
-    for (path, body) in bodies.iter().cycle().take(IN_STEP / 2 * REQUESTS) {
-        connection.post_to(path, &off, body)?;
-    }
-    let pass_through = per_request(cpu.elapsed()) / (REQUESTS / 2) as f64;
-    let last = bodies.last().map_or("", |(_, body)| body.as_str());
-    let start = Instant::now();
-    let parsed: Value = serde_json::from_str(last)?;
-    let parsing = start.elapsed().as_secs_f64() * 1e6;
-    ensure!(parsed.is_object(), "{parsed}");
-    let middle = &taken[1..REQUESTS - 1];
-    Ok(Cost {
-        program: taken[0],
-        middle: middle.iter().sum::<f64>() / middle.len() as f64,
-        result: taken[REQUESTS - 1],
-        all: taken.iter().sum::<f64>() / REQUESTS as f64,
-        pass_through,
-        parsing,
-        body_bytes: last.len(),
-    })
 }
 
 fn per_request(cpu: Duration) -> f64 {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::client::Connection;
-use super::conversation::{Conversation, Kind};
+use super::conversation::{Conversation, KINDS};
 use super::load;
 use super::servers::Servers;
 use crate::sample::Sample;
@@ -14,17 +14,12 @@ const SLICES: u32 = 4;
 
 pub(crate) fn run(servers: &Servers, conversations: usize, time: Duration) -> anyhow::Result<()> {
     let mut gateways = [Connection::open(servers.gateway)?, Connection::open(servers.observing)?];
-    let kinds = [
-        (Kind::Program, "the model writes a program"),
-        (Kind::Middle, "a round in the middle"),
-        (Kind::Result, "the result goes to the model"),
-    ];
-    let mut taken: [[Vec<Duration>; 3]; 2] = Default::default();
+    let mut taken: [[Vec<Duration>; KINDS.len()]; 2] = Default::default();
     for number in 0..=conversations {
         for (connection, taken) in gateways.iter_mut().zip(&mut taken) {
             for sent in Conversation::play(connection, "text")? {
                 // The first one warms up.
-                let kind = kinds.iter().position(|(kind, _)| *kind == sent.kind && number > 0);
+                let kind = KINDS.iter().position(|(kind, _)| *kind == sent.kind && number > 0);
                 if let Some(at) = kind {
                     taken[at].push(sent.taken);
                 }
@@ -34,7 +29,7 @@ pub(crate) fn run(servers: &Servers, conversations: usize, time: Duration) -> an
     println!("\nall observing on (inspector, 1 % traces) beside all off; metrics are counted by both: p50 in µs");
     println!("{:30} {:>9} {:>9} {:>9} {:>9}", "", "off", "on", "on/off", "+ µs");
     let [off, on] = taken;
-    for (((_, name), off), on) in kinds.iter().zip(off).zip(on) {
+    for (((_, name), off), on) in KINDS.iter().zip(off).zip(on) {
         let (off, on) = (Sample::of(off).quantile(50), Sample::of(on).quantile(50));
         println!("{name:30} {off:>9.0} {on:>9.0} {:>9.3} {:>9.0}", on / off, on - off);
     }

@@ -28,6 +28,24 @@ pub(crate) const GATEWAY_THREADS: &str = "gateway";
 pub(crate) const FIRST_TOKEN: &str = "token-";
 pub(crate) const SAID: &str = "The best customer is Ada.";
 
+/// The model alone. It runs until it is dropped.
+pub(crate) struct Model {
+    pub address: SocketAddr,
+    _runtime: Runtime,
+}
+
+impl Model {
+    pub(crate) fn start() -> anyhow::Result<Model> {
+        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("model").enable_all().build()?;
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        let address = listener.local_addr()?;
+        // Like providers: otherwise every stream waits for a delayed acknowledgement.
+        let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap_or_default());
+        runtime.spawn(async move { axum::serve(listener, model_routes()).await });
+        Ok(Model { address, _runtime: runtime })
+    }
+}
+
 pub(crate) struct Servers {
     pub model: SocketAddr,
     pub gateway: SocketAddr,
@@ -38,24 +56,21 @@ pub(crate) struct Servers {
     /// The same, asking the model on this wire.
     pub by_wire: Vec<(Wire, SocketAddr)>,
     /// They run until it is dropped.
-    _runtimes: [Runtime; 2],
+    _model: Model,
+    _gateways: Runtime,
 }
 
 impl Servers {
     pub(crate) fn start() -> anyhow::Result<Servers> {
-        let models = Builder::new_multi_thread().worker_threads(1).thread_name("model").enable_all().build()?;
         let gateways = Builder::new_multi_thread().thread_name(GATEWAY_THREADS).enable_all().build()?;
-        let listener = models.block_on(TcpListener::bind("127.0.0.1:0"))?;
-        let model = listener.local_addr()?;
-        // Like providers: otherwise every stream waits for a delayed acknowledgement.
-        let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap_or_default());
-        models.spawn(async move { axum::serve(listener, model_routes()).await });
+        let server = Model::start()?;
+        let model = server.address;
         let gateway = start_gateway(&gateways, model, Wire::Chat, None, Observing::Off)?;
         let cold = start_gateway(&gateways, model, Wire::Chat, Some(0), Observing::Off)?;
         let observing = start_gateway(&gateways, model, Wire::Chat, None, Observing::On)?;
         let start = |wire| anyhow::Ok((wire, start_gateway(&gateways, model, wire, None, Observing::Off)?));
         let by_wire = Wire::ALL.into_iter().map(start).collect::<Result<_, _>>()?;
-        Ok(Servers { model, gateway, cold, observing, by_wire, _runtimes: [models, gateways] })
+        Ok(Servers { model, gateway, cold, observing, by_wire, _model: server, _gateways: gateways })
     }
 }
 
