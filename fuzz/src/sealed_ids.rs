@@ -3,12 +3,12 @@
 
 mod json;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use dacapo_replay::{ArgsDigest, CallIndex, CompletedCall, JsonText, Toolbox};
 use dacapo_wire::{
-    CallExtra, CallRef, GivenRecord, ModelCall, ModelMessage, Reasoning, RoundHeader, RunState, Sealer, SealingSecrets,
-    UnsealError, Unsealed,
+    CallExtra, CallRef, GivenRecord, ModelCall, ModelMessage, PackedState, Reasoning, RoundHeader, RunState, Sealer,
+    SealingSecrets, UnsealError, Unsealed,
 };
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
@@ -77,8 +77,9 @@ fn sealed(input: &mut Unstructured<'_>) -> Result<()> {
     let ids = SEALER.seal(&state, &header, &calls);
     assert_eq!(ids.len(), calls.len().max(1));
     let run = state.run();
-    let expected =
-        Unsealed::Round { state: Box::new(state.clone()), run, header: header.clone(), calls: calls.clone() };
+    let packed = Arc::new(PackedState::of(&state));
+    let opened = Arc::new(state.clone());
+    let expected = Unsealed::Round { state: opened, packed, header: header.clone(), calls: calls.clone() };
     assert_eq!(SEALER.unseal(&ids[0]), Ok(expected.clone()));
     assert_eq!(REPLACED.unseal(&ids[0]), Ok(expected));
     for (id, asked) in ids.iter().zip(&calls).skip(1) {

@@ -294,10 +294,11 @@ impl TurnRunner {
                 self.usage.programs += 1;
                 self.usage.carried = block.state.context;
                 round.owned = self.carried(&block.owned_after);
-                let meta = ResponseMeta::resumed(turn.client, &block.state, round.number, turn.model());
+                let meta = ResponseMeta::resumed(turn.client, block.run, &block.state, round.number, turn.model());
                 self.sink.meta(&self.own_meta(meta));
                 let program = ProgramName::Known(&block.id);
-                let waiting = WaitingProgram { program, state: &block.state, round, calls };
+                let packed = block.packed.clone();
+                let waiting = WaitingProgram { program, state: &block.state, packed, round, calls };
                 self.issue_calls(None, waiting, &[]).await
             }
             HistoryEnd::Model(inherited) => {
@@ -307,7 +308,8 @@ impl TurnRunner {
                     self.usage.tokens_kept_out += estimated_tokens(kept_out);
                     self.observer.emit(&Event::ProgramFinished { outcome: ProgramOutcome::of(&finished.shown) });
                     if turn.mode == ProgramMode::Explicit {
-                        let meta = ResponseMeta::resumed(turn.client, &block.state, block.next_round(), turn.model());
+                        let (run, round) = (block.run, block.next_round());
+                        let meta = ResponseMeta::resumed(turn.client, run, &block.state, round, turn.model());
                         self.sink.meta(&self.own_meta(meta));
                         let program = ProgramName::Known(&block.id);
                         let finished = ProgramFinished { program, state: &block.state, shown: &finished.shown };

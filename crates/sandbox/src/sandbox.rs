@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use wasmtime::{Engine, InstanceAllocationStrategy, InstancePre, Linker, Module, PoolingAllocationConfig};
 
 use crate::config::{self, AddressSpace};
+use crate::hot_pages::HotPages;
 use crate::imports::{self, Host, HostState};
 
 /// The guest as machine code, made by the build script.
@@ -37,6 +38,7 @@ pub struct Sandbox<H: 'static> {
     pub(crate) programs_max: u32,
     space: AddressSpace,
     pub(crate) places: Arc<PlaceCount>,
+    pub(crate) hot_pages: Arc<HotPages>,
 }
 
 /// Programs that are alive, and the most that were since memory was last released.
@@ -99,7 +101,7 @@ impl<H: Host> Sandbox<H> {
     pub fn new(programs_max: u32) -> Result<Sandbox<H>, SandboxError> {
         let EngineWithin { programs_max, space, engine } = EngineWithin::largest(programs_max)?;
         let guest = RwLock::new(link(&engine, space).map_err(SandboxError::Guest)?);
-        Ok(Sandbox { guest, programs_max, space, places: Arc::default() })
+        Ok(Sandbox { guest, programs_max, space, places: Arc::default(), hot_pages: Arc::default() })
     }
 
     /// How many programs may be alive at the same time.

@@ -1,10 +1,12 @@
 //! One program in its own memory.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use wasmtime::{Instance, Memory, Store, Trap, TypedFunc, WasmParams, WasmResults};
 
+use crate::hot_pages::HotPages;
 use crate::imports::{Host, HostState};
 use crate::names::Names;
 use crate::sandbox::{PlaceTaken, Sandbox, SandboxError};
@@ -123,6 +125,7 @@ pub struct Vm<H: 'static> {
     memory: Memory,
     fuel_max: u64,
     exports: Exports,
+    hot_pages: Arc<HotPages>,
     _place: PlaceTaken,
 }
 
@@ -164,7 +167,8 @@ impl<H: Host> Sandbox<H> {
         store.set_fuel(config.fuel).map_err(SandboxError::Guest)?;
         store.fuel_async_yield_interval(Some(FUEL_PER_CHECK)).map_err(SandboxError::Guest)?;
         let place = PlaceTaken::new(&self.places);
-        Ok(Vm { store, memory, fuel_max: config.fuel, exports, _place: place })
+        let hot_pages = Arc::clone(&self.hot_pages);
+        Ok(Vm { store, memory, fuel_max: config.fuel, exports, hot_pages, _place: place })
     }
 }
 
@@ -192,6 +196,7 @@ impl<H: Host> Vm<H> {
         javascript: &str,
         should_continue: ShouldContinue<'_>,
     ) -> Result<IdleState, Stop> {
+        self.hot_pages.copy(self.memory.data_mut(&mut self.store));
         let names_bytes: usize = names.iter().map(|names| names.globals().len()).sum();
         let mut message = Vec::with_capacity(HEADER_BYTES + names_bytes + javascript.len() + 1);
         message.extend(config.started_at_ms.to_le_bytes());
@@ -237,6 +242,7 @@ impl<H: Host> Vm<H> {
     pub fn finish(&mut self, should_continue: ShouldContinue<'_>) -> Result<FinalReport, Stop> {
         let finish = self.exports.finish.clone();
         self.enter(&finish, (), should_continue)?;
+        self.hot_pages.learn(self.memory.data(&self.store));
         let state = self.store.data_mut();
         let unhandled = std::mem::take(&mut state.unhandled);
         let outcome = match (state.result.take(), state.error.take()) {

@@ -1,6 +1,7 @@
 //! A client's history, read into one form for all wires.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use dacapo_replay::{
     Answer, ArgsDigest, Attachment, CallIndex, CompletedCall, HandedOutCall, Journal, JournalEntry, JsonText,
@@ -15,6 +16,7 @@ use crate::model_message::ModelMessage;
 use crate::neutral::ToolStatus;
 use crate::owned_answers::OwnedAnswers;
 use crate::placeholder;
+use crate::seal::PackedState;
 use crate::state::{CallRef, RunState};
 use crate::tool_answer::ToolAnswer;
 
@@ -42,6 +44,8 @@ pub struct ProgramBlock {
     /// The id by which an explicit client knows the program. A plain client knows none: it is the run's there.
     pub id: String,
     pub state: RunState,
+    /// The same as the ids of its calls carry it, if they do.
+    pub packed: Option<Arc<PackedState>>,
     pub rounds: Vec<CallRound>,
     /// Tool calls of the same model message that are not the program's. The client executed them.
     pub direct: Vec<WireCall>,
@@ -208,6 +212,7 @@ impl ProgramBlock {
             run: state.run(),
             id: id.to_owned(),
             state,
+            packed: None,
             rounds: Vec::new(),
             direct: Vec::new(),
             result: None,

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::ids::RunId;
 use crate::model_message::ModelMessage;
 use crate::reasoning::Reasoning;
 use crate::sse::SseEvent;
@@ -27,8 +28,8 @@ pub struct ResponseMeta {
 
 impl ResponseMeta {
     /// For a request that continues a program without asking a model.
-    pub fn resumed(client: ClientSide, state: &RunState, round: u32, model: &str) -> ResponseMeta {
-        let id = format!("{}{}-{round}", client.0.capabilities().response_id_prefix, state.run());
+    pub fn resumed(client: ClientSide, run: RunId, state: &RunState, round: u32, model: &str) -> ResponseMeta {
+        let id = format!("{}{run}-{round}", client.0.capabilities().response_id_prefix);
         let (created, context) = (Some(state.started_at_ms / 1000), state.context);
         ResponseMeta { id, created, model: model.to_owned(), context, wire: client.wire(), fields: Map::new() }
     }

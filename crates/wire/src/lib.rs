@@ -73,7 +73,7 @@ pub use provider_wire::{
 };
 pub use reasoning::Reasoning;
 pub use request::{BadRequest, CodeMode, CodeModeDefaults, ParsedRequest, ReadRequest, RequestReader};
-pub use seal::{RoundHeader, Sealer, Unsealed};
+pub use seal::{PackedState, RoundHeader, Sealer, Unsealed};
 pub use sealing_key::{SealingSecrets, UnsealError};
 pub use server_tools::ServerTools;
 pub use sse::{SseError, SseEvent, SseReader};

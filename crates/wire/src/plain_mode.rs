@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dacapo_replay::{Answer, Catalog, JsonText};
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use crate::conversation::{
 };
 use crate::ids::{CarriedRound, RunId};
 use crate::remarks;
-use crate::seal::{LastState, RoundHeader, Sealer, Unsealed};
+use crate::seal::{LastState, PackedState, RoundHeader, Sealer, Unsealed};
 use crate::sealing_key::UnsealError;
 use crate::state::{CallRef, RunState};
 use crate::tool_answer::ToolAnswer;
@@ -67,7 +68,7 @@ impl StateOpener<'_> {
         let next: Vec<_> = next.iter().filter(|id| Sealer::is_own_id(id)).map(|id| Sealer::run_and_round(id)).collect();
         let Some(Some(of_next)) = next.first().copied() else { return false };
         let is_of_next = |id: &&str| match self.sealer.unseal(id) {
-            Ok(Unsealed::Round { run, header, .. }) => (run, header.number) == of_next,
+            Ok(Unsealed::Round { packed, header, .. }) => (packed.run(), header.number) == of_next,
             Ok(Unsealed::Sibling { run, round, .. }) => (run, round) == of_next,
             Err(_) => false,
         };
@@ -77,7 +78,7 @@ impl StateOpener<'_> {
     /// Whether a call with this id is of a round before this one, or of another program: its answer comes late.
     fn is_of_other_round(&self, id: &str, run: RunId, round: u32) -> bool {
         match self.sealer.unseal(id) {
-            Ok(Unsealed::Round { run: of, header, .. }) => of != run || header.number < round,
+            Ok(Unsealed::Round { packed, header, .. }) => packed.run() != run || header.number < round,
             Ok(Unsealed::Sibling { run: of, round: number, .. }) => of != run || number < round,
             Err(_) => false,
         }
@@ -92,7 +93,7 @@ impl StateOpener<'_> {
         };
         let unsealed = self.unseal(id)?;
         match unsealed {
-            Unsealed::Round { run, ref header, .. } if (run, header.number) == of => Some(unsealed),
+            Unsealed::Round { ref packed, ref header, .. } if (packed.run(), header.number) == of => Some(unsealed),
             _ => {
                 self.unopened.add(&name, UnopenedReason::Sealed(UnsealError::Damaged));
                 None
@@ -209,8 +210,8 @@ pub(crate) fn tool_name(name: &str, catalog: &Catalog) -> String {
 /// The opened state of a round of calls.
 pub(crate) struct RoundState<'a> {
     catalog: &'a Catalog,
-    state: Box<RunState>,
-    run: RunId,
+    state: Arc<RunState>,
+    packed: Arc<PackedState>,
     header: RoundHeader,
     /// For each call of the message the program's call that it is; `None` for a direct call.
     expected: Vec<Option<CallRef>>,
@@ -230,9 +231,10 @@ impl<'a> RoundState<'a> {
             Some(at) => opener.unseal(&calls[at].id),
             None => short().and_then(|short| opener.unseal_stored(short)),
         };
-        let Some(Unsealed::Round { state, run, header, calls: issued }) = unsealed else {
+        let Some(Unsealed::Round { state, packed, header, calls: issued }) = unsealed else {
             return Err(None);
         };
+        let run = packed.run();
         let expected = |(at, call): (usize, &HistoryCall)| {
             if !Sealer::is_own_id(&call.id) {
                 return Some(None);
@@ -254,7 +256,7 @@ impl<'a> RoundState<'a> {
         };
         match expected {
             Some(expected) if !answers.iter().any(is_stray) => {
-                Ok(RoundState { catalog: opener.catalog, state, run, header, expected })
+                Ok(RoundState { catalog: opener.catalog, state, packed, header, expected })
             }
             _ => Err(Some(CarriedRound::of(&state, &header))),
         }
@@ -272,6 +274,7 @@ impl<'a> RoundState<'a> {
         for answer in answers.iter().filter(|answer| !calls.iter().any(|call| call.id == answer.id)) {
             add_late_answer(conversation, &answer.id, &answer.native, answer.read);
         }
+        let run = self.packed.run();
         let RoundHeader { number, answered, before, owned } = self.header;
         let mut round = CallRound { number, answered: Some(answered), before, owned, calls: Vec::new() };
         let (mut direct, mut reminders) = (Vec::new(), Vec::new());
@@ -284,12 +287,12 @@ impl<'a> RoundState<'a> {
             let mut issued = IssuedCall::unanswered(call.id, tool, expected, call.arguments);
             if let Some((at, answer)) = answers.iter().enumerate().find(|(_, answer)| answer.id == issued.id) {
                 let read = |key: &str| without_reminders((answer.read)(&answer.native, key), &mut reminders);
-                issued.set_answer(self.run, at, read);
+                issued.set_answer(run, at, read);
             }
             round.calls.push(issued);
         }
         if let Some(ConversationItem::Program(block)) = conversation.items.last_mut()
-            && block.run == self.run
+            && block.run == run
             && !block.is_closed()
         {
             block.add_round(round);
@@ -304,9 +307,10 @@ impl<'a> RoundState<'a> {
         }
         reminders.extend(remarks);
         conversation.items.push(ConversationItem::Program(Box::new(ProgramBlock {
-            run: self.run,
-            id: self.run.to_string(),
-            state: *self.state,
+            run,
+            id: run.to_string(),
+            state: Arc::unwrap_or_clone(self.state),
+            packed: Some(self.packed),
             rounds: vec![round],
             direct,
             result: None,

@@ -48,7 +48,7 @@ impl std::fmt::Debug for Sealer {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unsealed {
     /// The first call of a round.
-    Round { state: Box<RunState>, run: RunId, header: RoundHeader, calls: Vec<CallRef> },
+    Round { state: Arc<RunState>, packed: Arc<PackedState>, header: RoundHeader, calls: Vec<CallRef> },
     /// Another call of the same round. It is not authenticated, so it counts only beside the first one.
     Sibling { run: RunId, round: u32, call: CallIndex },
 }
@@ -69,6 +69,26 @@ impl RoundHeader {
     /// Of a program that has not written anything so far.
     pub fn new(number: u32, answered: [u8; 8]) -> RoundHeader {
         RoundHeader { number, answered, ..RoundHeader::default() }
+    }
+}
+
+/// A state as ids carry it. All rounds of a program carry the same one, so that it is compressed once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackedState {
+    run: RunId,
+    compressed: Vec<u8>,
+}
+
+impl PackedState {
+    /// Compresses a state.
+    pub fn of(state: &RunState) -> PackedState {
+        let bytes = state.to_bytes();
+        PackedState { run: RunId::of(&bytes), compressed: deflate(&bytes) }
+    }
+
+    /// The id of the run, a hash of the state.
+    pub fn run(&self) -> RunId {
+        self.run
     }
 }
 
@@ -103,14 +123,17 @@ impl Sealer {
 
     /// The ids of a round's calls, in order; a pure function of its arguments.
     pub fn seal(&self, state: &RunState, round: &RoundHeader, calls: &[CallRef]) -> Vec<String> {
-        let bytes = state.to_bytes();
-        let run = RunId::of(&bytes);
-        let content = content(round, calls, &deflate(&bytes));
+        self.seal_packed(&PackedState::of(state), round, calls)
+    }
+
+    /// Like [`Sealer::seal`], for a state that is packed already.
+    pub fn seal_packed(&self, state: &PackedState, round: &RoundHeader, calls: &[CallRef]) -> Vec<String> {
+        let content = content(round, calls, &state.compressed);
         let first = first_without(RESERVED, |variant| {
             let sealed = self.key().seal(SealPurpose::CallId, variant, &content);
             format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(sealed))
         });
-        std::iter::once(first).chain(Sealer::siblings(run, round.number, calls)).collect()
+        std::iter::once(first).chain(Sealer::siblings(state.run, round.number, calls)).collect()
     }
 
     /// Short ids for all calls, for a state that a store keeps under its run and round. They begin like those of the
@@ -223,22 +246,23 @@ fn round(mut rest: &[u8], last: &mut LastState) -> Option<Unsealed> {
         rest = after;
         calls.push(CallRef { call: CallIndex(call), args: ArgsDigest(*args) });
     }
-    let (run, state) = last.read(rest)?;
+    let (packed, state) = last.read(rest)?;
     let header = RoundHeader { number, answered, before, owned };
-    Some(Unsealed::Round { state: Box::new(state.clone()), run, header, calls })
+    Some(Unsealed::Round { state, packed, header, calls })
 }
 
-/// The state that was read last, by its compressed form.
+/// The state that was read last.
 #[derive(Debug, Default)]
-pub(crate) struct LastState(Option<(Vec<u8>, RunId, RunState)>);
+pub(crate) struct LastState(Option<(Arc<PackedState>, Arc<RunState>)>);
 
 impl LastState {
-    fn read(&mut self, compressed: &[u8]) -> Option<(RunId, &RunState)> {
-        if self.0.as_ref().is_none_or(|(known, ..)| known != compressed) {
+    fn read(&mut self, compressed: &[u8]) -> Option<(Arc<PackedState>, Arc<RunState>)> {
+        if self.0.as_ref().is_none_or(|(known, _)| known.compressed != compressed) {
             let bytes = inflate(compressed)?;
-            self.0 = Some((compressed.to_vec(), RunId::of(&bytes), RunState::from_bytes(&bytes)?));
+            let packed = PackedState { run: RunId::of(&bytes), compressed: compressed.to_vec() };
+            self.0 = Some((Arc::new(packed), Arc::new(RunState::from_bytes(&bytes)?)));
         }
-        self.0.as_ref().map(|(_, run, state)| (*run, state))
+        self.0.clone()
     }
 }
 

@@ -169,7 +169,8 @@ fn states_that_cannot_be_opened_are_noted_by_reason() {
 fn a_state_stored_under_another_rounds_name_does_not_count() {
     let own = sealed_id();
     let sealed = sealer().unseal(&own).expect("our own");
-    let Unsealed::Round { run, header, .. } = sealed else { panic!("{sealed:?}") };
+    let Unsealed::Round { packed, header, .. } = sealed else { panic!("{sealed:?}") };
+    let run = packed.run();
     for (stored_round, is_opened) in [(header.number, true), (header.number + 1, false)] {
         let mut stored = StoredStates::default();
         stored.insert(run, stored_round, own.clone());

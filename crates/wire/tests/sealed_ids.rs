@@ -1,10 +1,12 @@
 //! Ids that carry a program's state: what is opened is what was sealed, and nothing else is opened.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dacapo_replay::{ArgsDigest, CallIndex, CompletedCall, JsonText, RecordedOutcome, Toolbox};
 use dacapo_wire::{
-    CallDigests, CallExtra, CallRef, GivenRecord, ModelCall, ModelMessage, RoundHeader, RunState, Sealer,
+    CallDigests, CallExtra, CallRef, GivenRecord, ModelCall, ModelMessage, PackedState, RoundHeader, RunState, Sealer,
     SealingSecrets, UnsealError, Unsealed,
 };
 use insta::assert_snapshot;
@@ -101,7 +103,8 @@ fn a_round_comes_back_as_it_was_sealed() {
     let ids = sealer.seal(&state, &header, &calls);
 
     let run = state.run();
-    let round = Unsealed::Round { state: Box::new(state.clone()), run, header, calls };
+    let packed = Arc::new(PackedState::of(&state));
+    let round = Unsealed::Round { state: Arc::new(state.clone()), packed, header, calls };
     let sibling = |call| Unsealed::Sibling { run, round: 300, call: CallIndex(call) };
     let opened: Vec<_> = ids.iter().map(|id| sealer.unseal(id)).collect();
     assert_eq!(opened, [Ok(round), Ok(sibling(6)), Ok(sibling(7))]);
@@ -325,7 +328,8 @@ proptest! {
         if let Ok(Unsealed::Round { state: unsealed, .. }) = &unsealed {
             prop_assert_eq!(unsealed.run(), run);
         }
-        let expected = Unsealed::Round { run, state: Box::new(state), header: RoundHeader::new(1, [7; 8]), calls };
+        let packed = Arc::new(PackedState::of(&state));
+        let expected = Unsealed::Round { packed, state: Arc::new(state), header: RoundHeader::new(1, [7; 8]), calls };
         prop_assert_eq!(unsealed, Ok(expected));
     }
 
@@ -350,7 +354,8 @@ proptest! {
         let calls = asked(0..calls);
         let header = RoundHeader::new(round, [7; 8]);
         let ids = sealer.seal(&state, &header, &calls);
-        let expected = Unsealed::Round { run: state.run(), state: Box::new(state), header, calls };
+        let packed = Arc::new(PackedState::of(&state));
+        let expected = Unsealed::Round { packed, state: Arc::new(state), header, calls };
         prop_assert_eq!(sealer.unseal(&ids[0]), Ok(expected));
     }
 }

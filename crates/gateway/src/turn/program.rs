@@ -1,10 +1,12 @@
 //! Programs that the model has just written, and calls that go to the client.
 
+use std::sync::Arc;
+
 use dacapo_replay::{Answer, Call, CompletedCall, JournalEntry};
 use dacapo_wire::{
     CallDigests, CallRef, CallsIssued, CallsPerMessage, GivenRecord, ModelCall, ModelMessage, ModelResponse,
-    ProgramFinished, ProgramMode, ProgramName, ProgramProgress, ProgramStarted, RoundHeader, RunState, Sealer,
-    StoredId, Turn, Wire,
+    PackedState, ProgramFinished, ProgramMode, ProgramName, ProgramProgress, ProgramStarted, RoundHeader, RunState,
+    Sealer, StoredId, Turn, Wire,
 };
 use serde_json::json;
 
@@ -32,6 +34,8 @@ pub(super) enum NextStep {
 pub(super) struct WaitingProgram<'a> {
     pub program: ProgramName<'a>,
     pub state: &'a RunState,
+    /// The state as earlier ids carried it.
+    pub packed: Option<Arc<PackedState>>,
     pub round: RoundHeader,
     pub calls: Vec<Call>,
 }
@@ -92,7 +96,7 @@ impl TurnRunner {
                 let record: Vec<CompletedCall> = answered.iter().filter_map(completed).collect();
                 let before = CallDigests::of(&record, self.turn.toolbox().catalog());
                 let round = RoundHeader { before, owned, ..RoundHeader::new(0, request.journal.fingerprint()) };
-                let waiting = WaitingProgram { program, state: &state, round, calls };
+                let waiting = WaitingProgram { program, state: &state, packed: None, round, calls };
                 self.issue_calls(Some(&response), waiting, &direct).await?;
                 return Ok(NextStep::Client);
             }
@@ -185,15 +189,16 @@ impl TurnRunner {
         waiting: WaitingProgram<'_>,
         direct: &[ModelCall],
     ) -> Result<(), TurnError> {
-        let WaitingProgram { program, state, round, mut calls } = waiting;
+        let WaitingProgram { program, state, packed, round, mut calls } = waiting;
         if self.turn.prefs.calls == CallsPerMessage::One {
             calls.truncate(1);
         }
         let ids = if self.turn.seals_call_ids() {
             let refs: Vec<CallRef> = calls.iter().map(CallRef::from).collect();
-            let mut ids = self.tenant.sealer.seal(state, &round, &refs);
+            let packed = packed.unwrap_or_else(|| Arc::new(PackedState::of(state)));
+            let mut ids = self.tenant.sealer.seal_packed(&packed, &round, &refs);
             if let Some(store) = &self.gateway.store {
-                let run = state.run();
+                let run = packed.run();
                 store.put(&self.tenant.name, run, round.number, &ids[0]).await?;
                 ids = Sealer::short(self.turn.client, run, round.number, &refs);
             }

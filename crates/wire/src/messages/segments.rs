@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::iter;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -168,7 +169,8 @@ impl<'a> MessagesHistoryReader<'a> {
         if exchange.calls.iter().any(|call| call.id == sealed) {
             return None;
         }
-        let Unsealed::Round { run, header, calls: issued, .. } = self.opener.unseal(sealed)? else { return None };
+        let Unsealed::Round { packed, header, calls: issued, .. } = self.opener.unseal(sealed)? else { return None };
+        let run = packed.run();
         if issued.is_empty() {
             return None;
         }
@@ -223,7 +225,7 @@ impl<'a> MessagesHistoryReader<'a> {
         let id = fields::id(program);
         let sealed = fields::sealed_in(id).and_then(|sealed| self.opener.unseal(sealed));
         let mut block = if let Some(Unsealed::Round { state, .. }) = sealed {
-            let mut block = ProgramBlock::new(id, *state);
+            let mut block = ProgramBlock::new(id, Arc::unwrap_or_clone(state));
             client_echo::restore_blocks(&mut block, &segment.content, segment.content_origin());
             block
         } else {

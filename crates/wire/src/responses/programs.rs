@@ -1,5 +1,7 @@
 //! Explicit mode: programs and their results are items of the history.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::open_program::OpenProgramItem;
@@ -236,9 +238,10 @@ impl ResponsesProgramReader {
         let unsealed = text("fingerprint")?.and_then(|fingerprint| opener.unseal(fingerprint));
         let before = self.take_model_output();
         let (state, run, id) = match unsealed {
-            Some(Unsealed::Round { state, run, .. }) if code.is_none_or(|code| code == state.code) => {
+            Some(Unsealed::Round { state, packed, .. }) if code.is_none_or(|code| code == state.code) => {
                 self.entries.extend(client_echo::not_in_state(before, &state).into_iter().map(HistoryEntry::Item));
-                (*state, run, id.map_or_else(|| item_ids::program_call(run), str::to_owned))
+                let run = packed.run();
+                (Arc::unwrap_or_clone(state), run, id.map_or_else(|| item_ids::program_call(run), str::to_owned))
             }
             _ => {
                 let id = id.ok_or_else(|| wrong(at, "call_id", "a `program` item needs a `call_id`"))?;

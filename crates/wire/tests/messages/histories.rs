@@ -177,7 +177,7 @@ fn an_explicit_program_waits_ends_and_is_run_again() {
 
     // It ends, and the model says more.
     let mut encoder = turn.encoder(CallDeltas::Whole);
-    encoder.meta(&ResponseMeta::resumed(ClientSide::MESSAGES, &live.state, 1, "m"));
+    encoder.meta(&ResponseMeta::resumed(ClientSide::MESSAGES, live.run, &live.state, 1, "m"));
     let shown = json!({"status": "success", "data": {"sky": "blue"}});
     encoder.program_finished(&ProgramFinished {
         program: ProgramName::Known(&live.id),

@@ -63,7 +63,7 @@ fn a_stream_passes_on_with_places_of_its_own() {
     let mut encoder = turn.encoder(CallDeltas::Whole);
     // The client hears of a program's result first.
     let state = state(&json!({}));
-    encoder.meta(&ResponseMeta::resumed(ClientSide::MESSAGES, &state, 1, "m"));
+    encoder.meta(&ResponseMeta::resumed(ClientSide::MESSAGES, state.run(), &state, 1, "m"));
     let shown = json!({"status": "success", "data": 1});
     let mut sent = encoder.program_finished(&ProgramFinished {
         program: ProgramName::Known("srvtoolu_a"),
