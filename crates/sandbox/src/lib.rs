@@ -14,6 +14,7 @@
 
 mod builtins;
 mod config;
+mod guest_code;
 mod hot_pages;
 mod imports;
 mod names;

@@ -3,17 +3,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use wasmtime::{Engine, InstanceAllocationStrategy, InstancePre, Linker, Module, PoolingAllocationConfig};
+use wasmtime::{Engine, InstanceAllocationStrategy, InstancePre, Linker, PoolingAllocationConfig};
 
 use crate::config::{self, AddressSpace};
+use crate::guest_code;
 use crate::hot_pages::HotPages;
 use crate::imports::{self, Host, HostState};
-
-/// The guest as machine code, made by the build script.
-#[repr(align(16))]
-struct Aligned<T: ?Sized>(T);
-static AMPLE_CODE: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/guest.cwasm")));
-static SCARCE_CODE: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/guest_scarce.cwasm")));
 
 /// Largest memory a program may be given.
 pub const MEMORY_BYTES_CAP: usize = 256 << 20;
@@ -138,7 +133,7 @@ impl<H: Host> Sandbox<H> {
 fn link<H: Host>(engine: &Engine, space: AddressSpace) -> wasmtime::Result<InstancePre<HostState<H>>> {
     let mut linker = Linker::new(engine);
     imports::define(&mut linker)?;
-    linker.instantiate_pre(&load(engine, space)?)
+    linker.instantiate_pre(&guest_code::load(engine, space)?)
 }
 
 /// An engine, and what it has room for.
@@ -190,18 +185,7 @@ fn engine(programs_max: u32, space: AddressSpace) -> Result<Engine, SandboxError
         .max_core_instance_size(1 << 20)
         .linear_memory_keep_resident(KEEP_RESIDENT_BYTES);
     let mut config = config::shared(space);
+    guest_code::allow_in_place(&mut config);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     Engine::new(&config).map_err(|source| SandboxError::Pool { programs: programs_max, source })
-}
-
-fn load(engine: &Engine, space: AddressSpace) -> wasmtime::Result<Module> {
-    let code = match space {
-        AddressSpace::Ample => AMPLE_CODE,
-        AddressSpace::Scarce => SCARCE_CODE,
-    };
-    // SAFETY: the bytes are the build script's own output, embedded in this binary.
-    #[expect(unsafe_code, reason = "machine code cannot be checked, only trusted")]
-    unsafe {
-        Module::deserialize(engine, &code.0)
-    }
 }
