@@ -1,14 +1,17 @@
 //! The pages of its memory that every program writes to.
 //!
-//! A new memory shares its pages with the image of the guest, and the first write to each of them costs a page fault,
-//! which takes longer than copying the page. So the first programs show which pages all of them write to, and those are
-//! copied together when a later program starts. This changes when a page is copied, and nothing that a program sees.
+//! A new memory shares its pages with the image of the guest, and the first write to each of them costs a page fault. A
+//! memory that is used again keeps the pages that were written to, as long as they lie in few ranges: the pool looks at
+//! 32 of them and gives the rest back. Programs write here and there, so the gaps between the pages that all of them write
+//! to are closed: those pages are copied as well when a program is the first one in its memory. This changes when a page
+//! is copied, and nothing that a program sees.
 
+use std::collections::HashSet;
 use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Other architectures have pages of other sizes.
 const IS_SUPPORTED: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
@@ -17,12 +20,16 @@ const PAGE_BYTES: usize = 4096;
 const PROGRAMS: u32 = 4;
 /// Only the beginning of a memory is looked at: what lies behind it differs from program to program.
 const PAGES_MAX: usize = (4 << 20) / PAGE_BYTES;
+/// What is left of the pool's 32 ranges is for what single programs write to.
+const RANGES_MAX: usize = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct HotPages {
     /// Ranges of bytes, once enough programs have shown them.
     ranges: OnceLock<Vec<Range<usize>>>,
     learning: Mutex<Learning>,
+    /// Addresses of memories that have them.
+    copied: Mutex<HashSet<usize>>,
 }
 
 #[derive(Debug, Default)]
@@ -52,9 +59,13 @@ impl HotPages {
         }
     }
 
-    /// Copies the pages for a program that is about to start.
+    /// Copies the pages for a program that is about to start, if its memory does not have them yet.
     pub(crate) fn copy(&self, memory: &mut [u8]) {
-        for range in self.ranges.get().into_iter().flatten() {
+        let Some(ranges) = self.ranges.get() else { return };
+        if !self.copied().insert(memory.as_ptr().addr()) {
+            return;
+        }
+        for range in ranges {
             if let Some(pages) = memory.get_mut(range.clone())
                 && !populate(pages)
             {
@@ -62,6 +73,15 @@ impl HotPages {
                 return;
             }
         }
+    }
+
+    /// All memories are new ones.
+    pub(crate) fn forget_memories(&self) {
+        self.copied().clear();
+    }
+
+    fn copied(&self) -> MutexGuard<'_, HashSet<usize>> {
+        self.copied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -82,16 +102,21 @@ fn written_pages(memory: &[u8]) -> Option<Vec<bool>> {
     Some(entries.iter().map(is_written).collect())
 }
 
+/// Ranges of bytes with all of these pages, and few others.
 fn ranges(written: &[bool]) -> Vec<Range<usize>> {
-    let mut ranges: Vec<Range<usize>> = Vec::new();
-    for (page, _) in written.iter().enumerate().filter(|(_, is_written)| **is_written) {
-        let bytes = page * PAGE_BYTES..(page + 1) * PAGE_BYTES;
-        match ranges.last_mut() {
-            Some(last) if last.end == bytes.start => last.end = bytes.end,
-            _ => ranges.push(bytes),
+    let pages = || written.iter().enumerate().filter(|(_, is_written)| **is_written).map(|(page, _)| page);
+    let joined = |gap_max: usize| {
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        for page in pages() {
+            let bytes = page * PAGE_BYTES..(page + 1) * PAGE_BYTES;
+            match ranges.last_mut() {
+                Some(last) if bytes.start - last.end <= gap_max * PAGE_BYTES => last.end = bytes.end,
+                _ => ranges.push(bytes),
+            }
         }
-    }
-    ranges
+        ranges
+    };
+    (0..PAGES_MAX).map(joined).find(|ranges| ranges.len() <= RANGES_MAX).unwrap_or_default()
 }
 
 /// Makes pages private and writable; false if the kernel cannot.
@@ -126,5 +151,15 @@ mod tests {
         assert_eq!(*ranges, [3 * PAGE_BYTES..5 * PAGE_BYTES, 9 * PAGE_BYTES..10 * PAGE_BYTES]);
         hot.copy(memory);
         assert_eq!(memory.iter().filter(|byte| **byte == 1).count(), 3);
+    }
+
+    #[test]
+    fn the_smallest_gaps_are_closed() {
+        let mut written = vec![false; 300];
+        // 40 pages with gaps of one page, and one far away.
+        (0..40).for_each(|page| written[2 * page] = true);
+        written[200] = true;
+        let ranges = ranges(&written);
+        assert_eq!(ranges, [0..79 * PAGE_BYTES, 200 * PAGE_BYTES..201 * PAGE_BYTES]);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use wasmtime::{Engine, InstanceAllocationStrategy, InstancePre, Linker, PoolingAllocationConfig};
+use wasmtime::{Enabled, Engine, InstanceAllocationStrategy, InstancePre, Linker, PoolingAllocationConfig};
 
 use crate::config::{self, AddressSpace};
 use crate::guest_code;
@@ -14,8 +14,10 @@ use crate::imports::{self, Host, HostState};
 pub const MEMORY_BYTES_CAP: usize = 256 << 20;
 
 /// Bytes of a released memory that are reset in place instead of being given back, which saves page faults. Most
-/// programs take less.
-const KEEP_RESIDENT_BYTES: usize = 512 << 10;
+/// programs write to less.
+const KEEP_RESIDENT_BYTES: usize = 1 << 20;
+/// The same for the tables of the guest.
+const TABLE_KEEP_RESIDENT_BYTES: usize = 64 << 10;
 /// What all memories that are not in use may take, for the next programs to start faster.
 const IDLE_BYTES_MAX: usize = 64 << 20;
 
@@ -122,6 +124,7 @@ impl<H: Host> Sandbox<H> {
         let old = std::mem::replace(&mut *self.guest.write().unwrap_or_else(PoisonError::into_inner), fresh);
         // After the lock is released: the last one to drop it unmaps memory.
         drop(old);
+        self.hot_pages.forget_memories();
         Ok(())
     }
 
@@ -182,8 +185,14 @@ fn engine(programs_max: u32, space: AddressSpace) -> Result<Engine, SandboxError
         .total_stacks(programs_max)
         .max_memory_size(memory_bytes_cap)
         .table_elements(4096)
-        .max_core_instance_size(1 << 20)
-        .linear_memory_keep_resident(KEEP_RESIDENT_BYTES);
+        .max_core_instance_size(1 << 20);
+    // Kernels before 6.7 cannot tell which pages were written to, and the first ones of a memory are a stack that hardly
+    // any program needs.
+    if PoolingAllocationConfig::is_pagemap_scan_available() {
+        pool.pagemap_scan(Enabled::Yes)
+            .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
+            .table_keep_resident(TABLE_KEEP_RESIDENT_BYTES);
+    }
     let mut config = config::shared(space);
     guest_code::allow_in_place(&mut config);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
