@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
+use axum::http::header::CONTENT_LENGTH;
 use axum::http::{HeaderMap, StatusCode};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
@@ -11,6 +12,10 @@ use super::GatewayServer;
 use super::content_encoding::ContentCoding;
 use super::errors::TurnError;
 use crate::quota::{QuotaShare, SpentBy};
+
+/// Room that is made for a body of this length before it has arrived, so that it is copied once. What a client announces is
+/// not what it sends.
+const RESERVED_BYTES_MAX: usize = 4 << 20;
 
 impl GatewayServer {
     /// The body of a client's request. No turn is taken before it is complete, so that clients who send slowly keep
@@ -25,7 +30,9 @@ impl GatewayServer {
         let _counted = gateway.bodies.take(client, 1).map_err(too_many_bodies)?;
         let bytes = gateway.body_bytes.take(client, 0).map_err(too_many_bodies)?;
         let timeout = gateway.config.body_timeout;
-        tokio::time::timeout(timeout, self.read_body(body, codings, bytes)).await.unwrap_or_else(|_elapsed| {
+        let expected = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let expected = expected.unwrap_or(0).min(RESERVED_BYTES_MAX);
+        tokio::time::timeout(timeout, self.read_body(body, expected, codings, bytes)).await.unwrap_or_else(|_elapsed| {
             let message = format!(
                 "the body did not arrive within {} s (timeouts.body_seconds of the gateway); send it faster, or less",
                 timeout.as_secs()
@@ -37,6 +44,7 @@ impl GatewayServer {
     async fn read_body(
         &self,
         body: Body,
+        expected_bytes: usize,
         codings: Vec<ContentCoding>,
         mut bytes: QuotaShare,
     ) -> Result<Bytes, TurnError> {
@@ -57,6 +65,9 @@ impl GatewayServer {
             if first.is_empty() && whole.is_empty() {
                 first = piece;
                 continue;
+            }
+            if whole.is_empty() {
+                whole.reserve(expected_bytes);
             }
             // Only bodies of several pieces are copied.
             whole.extend_from_slice(&std::mem::take(&mut first));
