@@ -17,6 +17,8 @@ pub struct Tool {
     pub input_schema: Value,
     /// JSON Schema of its answers, if its owner gave one.
     pub output_schema: Option<Value>,
+    /// What its answers looked like, as a TypeScript type without values, for a tool without a schema of them.
+    pub observed_answer: Option<String>,
     /// The namespace the tool lives in; `None` for the client's own tools.
     pub server: Option<String>,
     /// What calls may do, if configuration or the tool's annotations say it.
@@ -135,6 +137,7 @@ fn read_tool(index: usize, entry: &Value) -> Result<(Tool, String), ToolsError> 
         description: inner.description()?,
         input_schema,
         output_schema: inner.schema(&["output_schema", "outputSchema"])?.or_else(|| outer.output_of_function()),
+        observed_answer: None,
         server: outer.text("server")?,
         effect: outer.fields.get("annotations").and_then(Effect::of_annotations),
     };

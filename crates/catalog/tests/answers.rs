@@ -9,6 +9,7 @@ fn decode(output_schema: Option<Value>, text: &str) -> Decoded {
         description: None,
         input_schema: json!({}),
         output_schema,
+        observed_answer: None,
         server: None,
         effect: None,
     };

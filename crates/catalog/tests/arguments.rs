@@ -9,6 +9,7 @@ fn catalog(input_schema: Value) -> Catalog {
         description: None,
         input_schema,
         output_schema: None,
+        observed_answer: None,
         server: None,
         effect: None,
     };

@@ -52,6 +52,7 @@ fn the_tools_of_every_provider_are_read_as_they_were_written() {
                 description: Some(text(&written["description"]).to_owned()),
                 input_schema: written["input_schema"].clone(),
                 output_schema: None,
+                observed_answer: None,
                 server: Some(list.server.clone()),
                 // Only MCP's shape has annotations.
                 effect: tool.effect,
@@ -73,6 +74,7 @@ fn labelled_arguments_get_the_verdict_of_their_label() {
                 description: None,
                 input_schema: labelled.schema,
                 output_schema: None,
+                observed_answer: None,
                 server: None,
                 effect: None,
             }]);

@@ -171,6 +171,7 @@ fn tool() -> impl Strategy<Value = Tool> {
             description,
             input_schema,
             output_schema,
+            observed_answer: None,
             server,
             effect: None,
         },

@@ -12,6 +12,7 @@ fn tool(server: Option<&str>, name: &str) -> Tool {
         description: None,
         input_schema: json!({}),
         output_schema: None,
+        observed_answer: None,
         server: server.map(str::to_owned),
         effect: None,
     }

@@ -10,6 +10,7 @@ fn tool(name: &str, description: &str) -> Tool {
         description: Some(description.to_owned()),
         input_schema: json!({"type": "object"}),
         output_schema: None,
+        observed_answer: None,
         server: None,
         effect: None,
     }
@@ -288,6 +289,7 @@ fn any_tool() -> impl Strategy<Value = Tool> {
             description,
             input_schema: json!({"properties": {parameter.clone(): {"description": parameter}}}),
             output_schema: None,
+            observed_answer: None,
             server,
             effect: None,
         }

@@ -9,6 +9,7 @@ fn tool(name: &str) -> Tool {
         description: Some("Finds pages".to_owned()),
         input_schema: json!({"type": "object"}),
         output_schema: None,
+        observed_answer: None,
         server: None,
         effect: None,
     }

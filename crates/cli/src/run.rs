@@ -211,6 +211,7 @@ fn implied_tools(program: &Program, answers: &AnswerSource) -> Vec<Tool> {
         description: None,
         input_schema: json!({ "type": "object" }),
         output_schema: None,
+        observed_answer: None,
         server: None,
         effect: None,
     };

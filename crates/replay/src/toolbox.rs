@@ -99,7 +99,15 @@ impl Toolbox {
                 None => (None, qualified),
             };
             let input_schema = Value::Object(serde_json::Map::new());
-            Tool { name: name.to_owned(), description: None, input_schema, output_schema: None, server, effect: None }
+            Tool {
+                name: name.to_owned(),
+                description: None,
+                input_schema,
+                output_schema: None,
+                observed_answer: None,
+                server,
+                effect: None,
+            }
         });
         let withdrawn_from = self.catalog.tools().len();
         let tools = self.catalog.tools().iter().cloned().chain(withdrawn).collect();
@@ -407,7 +415,8 @@ fn digest(tools: &[Tool]) -> [u8; 32] {
             tool.output_schema.as_ref().map(ToString::to_string),
             Some(tool.effect().name().to_owned()),
         ];
-        for part in parts {
+        // Programs see it in what `describe` returns.
+        for part in parts.into_iter().chain(tool.observed_answer.clone().map(Some)) {
             hash.update(part.as_ref().map_or(u64::MAX, |part| part.len() as u64).to_le_bytes());
             hash.update(part.unwrap_or_default().as_bytes());
         }

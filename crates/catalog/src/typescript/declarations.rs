@@ -19,6 +19,8 @@ const VALUES_MAX: usize = 40;
 const WARNINGS_SHOWN_MAX: usize = 3;
 /// A shortened description has no more than this, and a line that says how to read the rest.
 const SHORTENED_BYTES_MAX: usize = 800;
+/// Above a function whose result has the type of earlier ones.
+const OBSERVED_NOTE: &str = "@returns as observed, not as declared: it may differ";
 /// Of a tool that is not declared.
 const SUMMARY_BYTES_MAX: usize = 100;
 
@@ -354,19 +356,25 @@ impl<'a> FunctionDeclaration<'a> {
             let new = words.filter(|words| !words.is_empty() && !lines.iter().any(|line| line == words));
             lines.extend(new.map(|words| format!("{tag} {words}")));
         }
+        let observed = tool.observed_answer.as_ref().filter(|_| result.is_none());
+        lines.extend(observed.map(|_| OBSERVED_NOTE.to_owned()));
         let shown = warnings.iter().take(WARNINGS_SHOWN_MAX);
         lines.extend(shown.map(|warning| comment::one_line(&format!("Warning: {warning}"))));
 
         let mark = if args.takes_empty_object { "?" } else { "" };
         let takes = if takes_no_argument(&tool.input_schema) { "{}".to_owned() } else { printer.ty(&args.ty) };
-        let answers = result.map_or_else(|| "unknown".to_owned(), |result| printer.ty(&result.ty));
+        let answers = match (result, observed) {
+            (Some(result), _) => printer.ty(&result.ty),
+            (None, Some(observed)) => observed.clone(),
+            (None, None) => "unknown".to_owned(),
+        };
         FunctionDeclaration {
             function,
             types: types.iter().flat_map(|ty| &ty.uses).copied().collect(),
             comment: comment::block(&lines),
             // A type on lines of its own begins with the first of them.
             signature: format!("(args{mark}: {takes}): Promise<{answers}>;\n").replace(": \n", ":\n"),
-            has_unknown_result: tool.output_schema.is_none(),
+            has_unknown_result: result.is_none() && observed.is_none(),
             warnings,
         }
     }

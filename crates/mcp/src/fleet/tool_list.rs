@@ -9,9 +9,6 @@ use serde_json::{Map, Value};
 /// The fields of a tool that are used. Others are dropped, so that a change of them does not count as a change of the list.
 const FIELDS: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
 
-/// Before the shape of answers in a tool's description.
-const OBSERVED: &str = "Observed, not declared: it returned ";
-
 #[derive(Debug, Default)]
 pub(super) struct ToolList {
     /// As the server listed them, for the cache.
@@ -46,9 +43,9 @@ impl ToolList {
                 let title = entry["title"].as_str().or_else(|| annotations?.get("title")?.as_str());
                 tool.description = title.map(str::to_owned);
             }
-            if let Some(shape) = shapes.remove(&tool.name).filter(|_| tool.output_schema.is_none()) {
-                let described = tool.description.take().map(|description| format!("{description}\n"));
-                tool.description = Some(format!("{}{OBSERVED}`{shape}`", described.unwrap_or_default()));
+            let shape = shapes.remove(&tool.name).filter(|shape| tool.output_schema.is_none() && is_shape(shape));
+            if let Some(shape) = shape {
+                tool.observed_answer = Some(shape.clone());
                 list.shapes.insert(tool.name.clone(), shape);
             }
             if let Some(annotations) = annotations {
@@ -74,6 +71,11 @@ impl ToolList {
     pub(super) fn definition(&self, tool: &str) -> Option<ToolDigest> {
         self.listed.iter().find(|entry| entry["name"] == tool).map(ToolDigest::of)
     }
+}
+
+/// Whether the text can only be a type. It stands in declarations, and comes from a file that may have been changed.
+fn is_shape(text: &str) -> bool {
+    text.chars().all(|letter| letter.is_alphanumeric() || "_$-./:@\"{}[]()|;? ".contains(letter))
 }
 
 /// A tool with the fields that are used.
