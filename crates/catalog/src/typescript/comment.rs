@@ -1,21 +1,23 @@
 //! Descriptions from tool lists, made safe to stand in a comment.
 
+use std::borrow::Cow;
+
 use crate::text::prefix;
 
 /// The text on one line.
-pub(super) fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> Cow<'_, str> {
     if is_plain_line(text) {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let words: Vec<&str> = text.split_whitespace().collect();
-    harmless(&words.join(" ")).trim().to_owned()
+    Cow::Owned(harmless(&words.join(" ")).trim().to_owned())
 }
 
 /// The first sentence of the text, on one line of at most `bytes_max`.
 pub(super) fn summary(text: &str, bytes_max: usize) -> String {
     // What follows is not looked at: descriptions can be long.
     let start = one_line(prefix(text.trim_start(), bytes_max.saturating_mul(2)));
-    let sentence = start.split_once(". ").map_or(start.as_str(), |(first, _)| first).trim_end_matches('.');
+    let sentence = start.split_once(". ").map_or(&*start, |(first, _)| first).trim_end_matches('.');
     cut(sentence, bytes_max)
 }
 

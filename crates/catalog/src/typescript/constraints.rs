@@ -1,5 +1,8 @@
 //! What TypeScript cannot express of a schema, as words for a comment: bounds, patterns, formats, defaults.
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
 use serde_json::{Map, Value};
 
 use super::comment::{cut, one_line};
@@ -12,7 +15,12 @@ const VALUE_BYTES_MAX: usize = 60;
 const SAFE_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
 
 /// The schema's description, and the constraints that no type can express.
-pub(super) fn words(fields: &Map<String, Value>, keywords: &Keywords, title: Title, kinds: Kinds) -> String {
+pub(super) fn words<'s>(
+    fields: &Map<String, Value>,
+    keywords: &Keywords<'s>,
+    title: Title,
+    kinds: Kinds,
+) -> Cow<'s, str> {
     let mut words = keywords.description.and_then(Value::as_str).map(one_line).unwrap_or_default();
     if words.is_empty()
         && let Some(text) = keywords.title.and_then(Value::as_str)
@@ -22,23 +30,27 @@ pub(super) fn words(fields: &Map<String, Value>, keywords: &Keywords, title: Tit
     }
     // A comment ends by itself, and constraints may follow.
     if words.ends_with('.') && !words.ends_with("..") {
-        words.pop();
+        match &mut words {
+            Cow::Borrowed(text) => *text = &text[..text.len() - 1],
+            Cow::Owned(text) => text.truncate(text.len() - 1),
+        }
     }
     let is_integer = is_integer(keywords);
     if !is_integer && !keywords.has_others {
         return words;
     }
-    let described = words.to_lowercase();
-    let mut constraints = constraints(fields, kinds, &described);
-    if is_integer && !described.contains("integer") {
-        let separator = if constraints.is_empty() { "" } else { ", " };
-        constraints.insert_str(0, separator);
-        constraints.insert_str(0, "integer");
+    let mut constraints = Constraints { described: &words, lower_case: OnceCell::new(), found: String::new() };
+    if is_integer && !constraints.described().contains("integer") {
+        constraints.add("integer");
     }
-    match (words.is_empty(), constraints.is_empty()) {
+    if keywords.has_others {
+        constraints.read(fields, kinds);
+    }
+    let found = constraints.found;
+    match (words.is_empty(), found.is_empty()) {
         (_, true) => words,
-        (true, false) => constraints,
-        (false, false) => format!("{words}; {constraints}"),
+        (true, false) => Cow::Owned(found),
+        (false, false) => Cow::Owned([&words, "; ", &found].concat()),
     }
 }
 
@@ -63,45 +75,67 @@ impl Title<'_> {
     }
 }
 
-/// Leaves out what the description, in lower case, contains already: each word costs tokens.
-fn constraints(fields: &Map<String, Value>, kinds: Kinds, described: &str) -> String {
-    let mut found = Vec::new();
-    for (keyword, value) in fields {
-        let words = match (keyword.as_str(), value) {
-            ("minimum" | "maximum", Value::Number(bound)) if is_technical(bound.as_f64()) => None,
-            ("minimum", Value::Number(bound)) if is_set(fields, "exclusiveMinimum") => Some(format!("> {bound}")),
-            ("maximum", Value::Number(bound)) if is_set(fields, "exclusiveMaximum") => Some(format!("< {bound}")),
-            ("minimum", Value::Number(bound)) => Some(format!("min {bound}")),
-            ("maximum", Value::Number(bound)) => Some(format!("max {bound}")),
-            ("exclusiveMinimum", Value::Number(bound)) => Some(format!("> {bound}")),
-            ("exclusiveMaximum", Value::Number(bound)) => Some(format!("< {bound}")),
-            ("multipleOf", Value::Number(step)) => Some(format!("multiple of {step}")),
-            ("minLength" | "minItems" | "minProperties", Value::Number(bound)) if bound.as_u64() == Some(0) => None,
-            ("minItems" | "maxItems", _) if fields.contains_key("prefixItems") => None,
-            (
-                "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties",
-                Value::Number(bound),
-            ) => Some(format!("{keyword} {bound}")),
-            ("uniqueItems", Value::Bool(true)) => Some("unique".to_owned()),
-            ("format", Value::String(name)) if described.contains(&name.to_lowercase()) => None,
-            ("format", Value::String(name)) if kinds.contains(Kinds::STRING) => Some(format!("format {}", short(name))),
-            ("pattern", Value::String(pattern)) => Some(format!("pattern {}", short(pattern))),
-            ("contentEncoding", Value::String(name)) => Some(short(name)),
-            ("propertyNames", Value::Object(names)) => {
-                names.get("pattern").and_then(Value::as_str).map(|pattern| format!("keys match {}", short(pattern)))
-            }
-            ("patternProperties", Value::Object(patterns)) if !patterns.is_empty() => {
-                let patterns: Vec<String> = patterns.keys().take(3).map(|pattern| short(pattern)).collect();
-                Some(format!("keys match {}", patterns.join(" or ")))
-            }
-            ("default", value) if is_nothing(value) || tells_default(described, value) => None,
-            ("default", value) => default(value),
-            ("deprecated", Value::Bool(true)) => Some("deprecated".to_owned()),
-            _ => None,
-        };
-        found.extend(words);
+/// Puts the constraints together. What the description says already is left out: each word costs tokens.
+struct Constraints<'a> {
+    described: &'a str,
+    lower_case: OnceCell<String>,
+    found: String,
+}
+
+impl Constraints<'_> {
+    /// The description in lower case.
+    fn described(&self) -> &str {
+        self.lower_case.get_or_init(|| self.described.to_lowercase())
     }
-    found.join(", ")
+
+    fn add(&mut self, words: &str) {
+        if !self.found.is_empty() {
+            self.found.push_str(", ");
+        }
+        self.found.push_str(words);
+    }
+
+    fn read(&mut self, fields: &Map<String, Value>, kinds: Kinds) {
+        for (keyword, value) in fields {
+            let words = match (keyword.as_str(), value) {
+                ("minimum" | "maximum", Value::Number(bound)) if is_technical(bound.as_f64()) => None,
+                ("minimum", Value::Number(bound)) if is_set(fields, "exclusiveMinimum") => Some(format!("> {bound}")),
+                ("maximum", Value::Number(bound)) if is_set(fields, "exclusiveMaximum") => Some(format!("< {bound}")),
+                ("minimum", Value::Number(bound)) => Some(format!("min {bound}")),
+                ("maximum", Value::Number(bound)) => Some(format!("max {bound}")),
+                ("exclusiveMinimum", Value::Number(bound)) => Some(format!("> {bound}")),
+                ("exclusiveMaximum", Value::Number(bound)) => Some(format!("< {bound}")),
+                ("multipleOf", Value::Number(step)) => Some(format!("multiple of {step}")),
+                ("minLength" | "minItems" | "minProperties", Value::Number(bound)) if bound.as_u64() == Some(0) => None,
+                ("minItems" | "maxItems", _) if fields.contains_key("prefixItems") => None,
+                (
+                    "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties",
+                    Value::Number(bound),
+                ) => Some(format!("{keyword} {bound}")),
+                ("uniqueItems", Value::Bool(true)) => Some("unique".to_owned()),
+                ("format", Value::String(name)) if self.described().contains(&name.to_lowercase()) => None,
+                ("format", Value::String(name)) if kinds.contains(Kinds::STRING) => {
+                    Some(format!("format {}", short(name)))
+                }
+                ("pattern", Value::String(pattern)) => Some(format!("pattern {}", short(pattern))),
+                ("contentEncoding", Value::String(name)) => Some(short(name)),
+                ("propertyNames", Value::Object(names)) => {
+                    names.get("pattern").and_then(Value::as_str).map(|pattern| format!("keys match {}", short(pattern)))
+                }
+                ("patternProperties", Value::Object(patterns)) if !patterns.is_empty() => {
+                    let patterns: Vec<String> = patterns.keys().take(3).map(|pattern| short(pattern)).collect();
+                    Some(format!("keys match {}", patterns.join(" or ")))
+                }
+                ("default", value) if is_nothing(value) || tells_default(self.described(), value) => None,
+                ("default", value) => default(value),
+                ("deprecated", Value::Bool(true)) => Some("deprecated".to_owned()),
+                _ => None,
+            };
+            if let Some(words) = words {
+                self.add(&words);
+            }
+        }
+    }
 }
 
 /// Whether numbers must be whole, and the values themselves do not say so.

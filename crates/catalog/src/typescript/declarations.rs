@@ -238,9 +238,8 @@ struct FunctionDeclaration<'a> {
 impl<'a> DeclarationList<'a> {
     fn new(tools: &[(&'a Function, &'a Tool, DescriptionLength)]) -> DeclarationList<'a> {
         let schemas = tools.iter().map(|(_, tool, _)| {
-            let mut schemas = vec![(&tool.input_schema, Kinds::OBJECT)];
-            schemas.extend(tool.output_schema.iter().map(|schema| (schema, Kinds::ALL)));
-            schemas
+            let answers = tool.output_schema.as_ref().map(|schema| (schema, Kinds::ALL));
+            std::iter::once((&tool.input_schema, Kinds::OBJECT)).chain(answers)
         });
         let mut expressions = Expressions::of(schemas, VALUES_MAX);
         let types = std::mem::take(&mut expressions.definitions);
@@ -359,7 +358,7 @@ impl<'a> FunctionDeclaration<'a> {
         let observed = tool.observed_answer.as_ref().filter(|_| result.is_none());
         lines.extend(observed.map(|_| OBSERVED_NOTE.to_owned()));
         let shown = warnings.iter().take(WARNINGS_SHOWN_MAX);
-        lines.extend(shown.map(|warning| comment::one_line(&format!("Warning: {warning}"))));
+        lines.extend(shown.map(|warning| comment::one_line(&format!("Warning: {warning}")).into_owned()));
 
         let mark = if args.takes_empty_object { "?" } else { "" };
         let takes = if takes_no_argument(&tool.input_schema) { "{}".to_owned() } else { printer.ty(&args.ty) };

@@ -16,11 +16,11 @@ pub(super) const INLINE_BYTES_MAX: usize = 80;
 
 /// The types of some schemas that are shown together, with the names by which they know each other.
 #[derive(Debug, Default)]
-pub(super) struct Definitions {
+pub(super) struct Definitions<'s> {
     /// One for each schema.
-    pub(super) roots: Vec<Type>,
+    pub(super) roots: Vec<Type<'s>>,
     pub(super) names: Vec<String>,
-    pub(super) bodies: Vec<Type>,
+    pub(super) bodies: Vec<Type<'s>>,
     fingerprints: Vec<u64>,
     /// Whether the name is one that a schema has for the type.
     is_given: Vec<bool>,
@@ -28,9 +28,9 @@ pub(super) struct Definitions {
     pub(super) warnings: Vec<BTreeSet<String>>,
 }
 
-impl Definitions {
+impl<'s> Definitions<'s> {
     /// The types of schemas that refer to nothing outside of themselves.
-    pub(super) fn of(reads: Vec<Read>) -> Definitions {
+    pub(super) fn of(reads: impl IntoIterator<Item = Read<'s>>) -> Definitions<'s> {
         let mut definitions = Definitions::default();
         for mut read in reads {
             break_loops(&mut read);
@@ -59,7 +59,7 @@ impl Definitions {
     }
 
     /// Adds types that are shown with these. What is defined here already is not defined again.
-    pub(super) fn append(&mut self, more: Definitions, known: &mut BTreeMap<u64, usize>) {
+    pub(super) fn append(&mut self, more: Definitions<'s>, known: &mut BTreeMap<u64, usize>) {
         let mut places = Vec::with_capacity(more.names.len());
         for (name, fingerprint) in more.names.into_iter().zip(more.fingerprints) {
             let new = self.names.len();
@@ -88,7 +88,7 @@ impl Definitions {
     }
 
     /// Gives names to all that is shown more than once.
-    pub(super) fn named(mut self) -> Definitions {
+    pub(super) fn named(mut self) -> Definitions<'s> {
         let fingerprints = std::mem::take(&mut self.fingerprints);
         self.fingerprints.clone_from(&fingerprints);
         repeats::name(&mut self, &fingerprints);
@@ -97,7 +97,7 @@ impl Definitions {
     }
 
     /// Adds a type that no schema has a name for.
-    pub(super) fn add(&mut self, name: String, body: Type, fingerprint: u64) {
+    pub(super) fn add(&mut self, name: String, body: Type<'s>, fingerprint: u64) {
         self.names.push(name);
         self.bodies.push(body);
         self.fingerprints.push(fingerprint);
@@ -142,7 +142,7 @@ impl Definitions {
         let mut order: Vec<usize> = (0..self.bodies.len()).collect();
         // A definition reaches more than each one it uses, unless that one leads back to it.
         order.sort_by_key(|&index| reaches[index].len());
-        let mut short: Vec<Option<Type>> = self.bodies.iter().map(|_| None).collect();
+        let mut short: Vec<Option<Type<'s>>> = self.bodies.iter().map(|_| None).collect();
         let unnumbered = vec![0; self.bodies.len()];
         for index in order {
             let body = replaced(std::mem::replace(&mut self.bodies[index], Type::unknown()), &short);
@@ -233,7 +233,7 @@ enum DefinitionReach {
     SameValue,
 }
 
-fn edges<'a>(bodies: impl Iterator<Item = &'a Type>, reach: DefinitionReach) -> Vec<Vec<usize>> {
+fn edges<'a, 's: 'a>(bodies: impl Iterator<Item = &'a Type<'s>>, reach: DefinitionReach) -> Vec<Vec<usize>> {
     let edges = bodies.map(|body| {
         let mut names = Vec::new();
         names_in(body, reach, &mut names);
@@ -267,7 +267,7 @@ fn reached(mut open: Vec<usize>, edges: &[Vec<usize>]) -> Vec<usize> {
 }
 
 /// The type with short definitions in the place of their names.
-fn replaced(mut ty: Type, short: &[Option<Type>]) -> Type {
+fn replaced<'s>(mut ty: Type<'s>, short: &[Option<Type<'s>>]) -> Type<'s> {
     ty.shape.for_each_part_mut(&mut |part| *part = replaced(std::mem::replace(part, Type::unknown()), short));
     let doc = ty.doc;
     let mut ty = match ty.shape {
@@ -281,6 +281,6 @@ fn replaced(mut ty: Type, short: &[Option<Type>]) -> Type {
         shape => Type::of(shape),
     };
     let inner = std::mem::replace(&mut ty.doc, doc);
-    ty.add_doc(&inner);
+    ty.add_doc(inner);
     ty
 }

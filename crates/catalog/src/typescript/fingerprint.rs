@@ -71,7 +71,7 @@ impl Parts {
             TypeShape::Object(Object { properties, rest }) => {
                 let (mut hash, mut bytes) = (mix(15, properties.len() as u64), 4);
                 for property in properties {
-                    let start = mix_text(mix(hash, property.presence as u64), &property.name);
+                    let start = mix_text(mix(hash, property.presence as u64), property.name);
                     let (next, more) = inner(start, &property.value);
                     hash = next;
                     bytes += property.name.len() + 5 + usize::from(property.presence == Presence::Optional) + more;

@@ -10,11 +10,11 @@ const VALUE_DEPTH_MAX: usize = 8;
 const FIRST_FEW: usize = 12;
 
 /// The type that only this value has.
-pub(super) fn ty(value: &Value) -> Type {
+pub(super) fn ty(value: &Value) -> Type<'_> {
     if is_deeper_than(value, VALUE_DEPTH_MAX) { Type::unknown() } else { Type::of(shape(value)) }
 }
 
-fn shape(value: &Value) -> TypeShape {
+fn shape(value: &Value) -> TypeShape<'_> {
     match value {
         Value::Null => TypeShape::Null,
         Value::Bool(value) => TypeShape::Literal(Literal::Boolean(*value)),
@@ -26,7 +26,7 @@ fn shape(value: &Value) -> TypeShape {
         }
         Value::Object(fields) => {
             let properties = fields.iter().map(|(name, value)| Property {
-                name: name.clone(),
+                name,
                 presence: Presence::Required,
                 value: Type::of(shape(value)),
             });
@@ -38,6 +38,10 @@ fn shape(value: &Value) -> TypeShape {
 /// JSON's quotes are TypeScript's, but for two letters that end a line there; and what would end
 /// a Markdown code block is written so that it does not.
 pub(super) fn quoted(text: &str) -> String {
+    // Most are of this kind.
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\' | b'`')) {
+        return ["\"", text, "\""].concat();
+    }
     let json = Value::from(text).to_string();
     json.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029").replace("```", "\\u0060\\u0060\\u0060")
 }

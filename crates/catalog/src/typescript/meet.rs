@@ -2,23 +2,25 @@
 //!
 //! Where that would repeat much of either, the types stay as they are and are joined with TypeScript's `&`.
 
+use std::borrow::Cow;
+
 use super::shape::{Literal, Object, OtherProperties, Presence, Property, Type, TypeShape};
 
 /// Pairs of members that are looked at to simplify two unions.
 const PAIRS_MAX: usize = 64;
 
-pub(super) fn meet(left: Type, right: Type) -> Type {
+pub(super) fn meet<'s>(left: Type<'s>, right: Type<'s>) -> Type<'s> {
     let met = met(left.shape, right.shape);
     let mut both = Type { shape: met.shape, doc: left.doc };
-    both.add_doc(&right.doc);
-    both.add_doc(&met.doc);
+    both.add_doc(right.doc);
+    both.add_doc(met.doc);
     if both.is_never() {
-        both.doc.clear();
+        both.doc = Cow::Borrowed("");
     }
     both
 }
 
-fn met(left: TypeShape, right: TypeShape) -> Type {
+fn met<'s>(left: TypeShape<'s>, right: TypeShape<'s>) -> Type<'s> {
     match (left, right) {
         (TypeShape::Unknown, other) | (other, TypeShape::Unknown) => Type::of(other),
         (TypeShape::Never, _) | (_, TypeShape::Never) => Type::never(),
@@ -79,7 +81,7 @@ fn is_of(literal: &Literal, kind: &TypeShape) -> bool {
 }
 
 /// `members` are what an intersection is made of, or will be.
-fn intersect(mut members: Vec<Type>, other: TypeShape) -> Type {
+fn intersect<'s>(mut members: Vec<Type<'s>>, other: TypeShape<'s>) -> Type<'s> {
     match other {
         TypeShape::Object(object) if object.is_any() => {}
         TypeShape::Object(_) => {
@@ -106,7 +108,7 @@ fn intersect(mut members: Vec<Type>, other: TypeShape) -> Type {
     }
 }
 
-fn meet_union(members: Vec<Type>, other: TypeShape) -> Type {
+fn meet_union<'s>(members: Vec<Type<'s>>, other: TypeShape<'s>) -> Type<'s> {
     if members.len() * alternatives(&other) > PAIRS_MAX {
         return intersect(vec![Type::of(other)], TypeShape::Union(members));
     }
@@ -142,7 +144,7 @@ fn is_long(shape: &TypeShape) -> bool {
 }
 
 /// `{ a: unknown }` beside `{ a?: string }` only says that `a` must be there.
-fn with_known_values(mut member: Type, beside: &TypeShape) -> Type {
+fn with_known_values<'s>(mut member: Type<'s>, beside: &TypeShape<'s>) -> Type<'s> {
     let (TypeShape::Object(object), TypeShape::Object(beside)) = (&mut member.shape, beside) else {
         return member;
     };
@@ -167,7 +169,7 @@ fn is_one_word(shape: &TypeShape) -> bool {
     )
 }
 
-fn meet_objects(left: Object, right: Object) -> TypeShape {
+fn meet_objects<'s>(left: Object<'s>, right: Object<'s>) -> TypeShape<'s> {
     let mut properties: Vec<Property> = Vec::new();
     let mut others = right.properties;
     for mut property in left.properties {
@@ -205,6 +207,6 @@ fn meet_objects(left: Object, right: Object) -> TypeShape {
     TypeShape::Object(Object { properties, rest })
 }
 
-fn meet_rest(value: Type, rest: &OtherProperties) -> Type {
+fn meet_rest<'s>(value: Type<'s>, rest: &OtherProperties<'s>) -> Type<'s> {
     meet(value, rest.value())
 }

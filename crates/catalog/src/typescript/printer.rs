@@ -41,19 +41,17 @@ impl Printer<'_> {
     }
 
     /// `/** … */` and `type NAME = …;`
-    pub(super) fn declaration(&self, name: &str, ty: &Type) -> String {
-        let mut out = String::new();
-        self.comment(&mut out, ty, 0);
+    pub(super) fn declaration(&self, out: &mut String, name: &str, ty: &Type) {
+        self.comment(out, ty, 0);
         out.push_str("type ");
         out.push_str(name);
         out.push_str(" = ");
-        self.shape(&mut out, &ty.shape, 0, TypePosition::Alone);
+        self.shape(out, &ty.shape, 0, TypePosition::Alone);
         out.push_str(";\n");
-        out
     }
 
     /// What the comment above a type says: its own words, and those of parts that have no line of their own.
-    pub(super) fn words<'t>(&self, ty: &'t Type) -> Cow<'t, str> {
+    pub(super) fn words<'t>(&self, ty: &'t Type<'_>) -> Cow<'t, str> {
         let mut inner = String::new();
         self.inner_words(&ty.shape, &mut inner);
         match (ty.doc.is_empty(), inner.is_empty()) {
@@ -194,7 +192,7 @@ impl Printer<'_> {
         for property in &object.properties {
             begin(out);
             self.comment(out, &property.value, inner);
-            key(out, &property.name);
+            key(out, property.name);
             out.push_str(if property.presence == Presence::Optional { "?: " } else { ": " });
             self.shape(out, &property.value.shape, inner, TypePosition::Alone);
             out.push(';');
@@ -324,7 +322,7 @@ pub(super) fn indented(text: &str) -> String {
 }
 
 /// Types that are one word, or a literal.
-fn word(shape: &TypeShape) -> &str {
+fn word<'t>(shape: &'t TypeShape<'_>) -> &'t str {
     match shape {
         TypeShape::Never => "never",
         TypeShape::Null => "null",
@@ -366,7 +364,7 @@ fn has_words(ty: &Type) -> bool {
 }
 
 /// The type without comments anywhere in it.
-fn without_words(ty: &Type) -> Type {
+fn without_words<'s>(ty: &Type<'s>) -> Type<'s> {
     let mut ty = Type::of(ty.shape.clone());
     ty.shape.for_each_part_mut(&mut |part| *part = without_words(part));
     ty

@@ -1,5 +1,6 @@
 //! Reads a JSON Schema into types.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
@@ -43,27 +44,27 @@ pub(super) struct SchemaReader<'s> {
 struct Definition<'s> {
     schema: &'s Value,
     reference: &'s str,
-    body: Option<Type>,
+    body: Option<Type<'s>>,
 }
 
 /// A schema as types: its own, and those that it refers to by their positions.
-pub(super) struct Read {
-    pub(super) root: Type,
+pub(super) struct Read<'s> {
+    pub(super) root: Type<'s>,
     /// With the names that the schema has for them.
-    pub(super) definitions: Vec<(String, Type)>,
+    pub(super) definitions: Vec<(String, Type<'s>)>,
     /// What in the schema could not be used.
     pub(super) warnings: BTreeSet<String>,
 }
 
-impl Read {
-    pub(super) fn nothing(kinds: Kinds, warning: String) -> Read {
+impl Read<'_> {
+    pub(super) fn nothing(kinds: Kinds, warning: String) -> Self {
         Read { root: of_kinds(kinds), definitions: Vec::new(), warnings: BTreeSet::from([warning]) }
     }
 }
 
 impl<'s> SchemaReader<'s> {
     /// `kinds` are the kinds of value that a schema without a `type` is for.
-    pub(super) fn read(root: &'s Value, kinds: Kinds, values_max: usize) -> Read {
+    pub(super) fn read(root: &'s Value, kinds: Kinds, values_max: usize) -> Read<'s> {
         if is_deeper_than(root, SCHEMA_DEPTH_MAX) {
             return Read::nothing(kinds, format!("it is nested more than {SCHEMA_DEPTH_MAX} deep"));
         }
@@ -97,7 +98,7 @@ impl<'s> SchemaReader<'s> {
         Read { root: ty, definitions: definitions.collect(), warnings: reader.warnings }
     }
 
-    fn ty(&mut self, schema: &'s Value, kinds: Kinds, title: Title, depth: u32) -> Type {
+    fn ty(&mut self, schema: &'s Value, kinds: Kinds, title: Title, depth: u32) -> Type<'s> {
         self.nodes_left = self.nodes_left.saturating_sub(1);
         let fields = match schema {
             _ if self.nodes_left == 0 => return Type::unknown(),
@@ -127,20 +128,20 @@ impl<'s> SchemaReader<'s> {
         }
         let mut doc = words(fields, &keywords, title, kinds);
         if let Some(values) = self.cut_values(&keywords) {
-            doc = if doc.is_empty() { values } else { format!("{doc}; {values}") };
+            doc = Cow::Owned(if doc.is_empty() { values } else { format!("{doc}; {values}") });
         }
         let inner = std::mem::replace(&mut ty.doc, doc);
-        ty.add_doc(&inner);
+        ty.add_doc(inner);
         ty
     }
 
-    fn unknown(&mut self, warning: String) -> Type {
+    fn unknown(&mut self, warning: String) -> Type<'s> {
         self.warnings.insert(warning);
         Type::unknown()
     }
 
     /// What the schema says without the help of other schemas for the same value.
-    fn own(&mut self, keywords: &Keywords<'s>, kinds: Kinds, depth: u32) -> Type {
+    fn own(&mut self, keywords: &Keywords<'s>, kinds: Kinds, depth: u32) -> Type<'s> {
         if let Some(value) = keywords.constant {
             return if kinds.contains(Kinds::of(value)) { literals::ty(value) } else { self.impossible("const") };
         }
@@ -183,7 +184,7 @@ impl<'s> SchemaReader<'s> {
         Type::union(members)
     }
 
-    fn impossible(&mut self, keyword: &str) -> Type {
+    fn impossible(&mut self, keyword: &str) -> Type<'s> {
         self.warnings.insert(format!("its `type` allows no value of its `{keyword}`"));
         Type::never()
     }
@@ -195,7 +196,7 @@ impl<'s> SchemaReader<'s> {
     }
 
     /// Adds what the schemas for the same value say.
-    fn combined(&mut self, own: Type, keywords: &Keywords<'s>, kinds: Kinds, depth: u32) -> Type {
+    fn combined(&mut self, own: Type<'s>, keywords: &Keywords<'s>, kinds: Kinds, depth: u32) -> Type<'s> {
         let mut ty = own;
         if let Some(reference) = keywords.reference {
             ty = meet(ty, self.reference(reference));
@@ -241,7 +242,7 @@ impl<'s> SchemaReader<'s> {
         ty
     }
 
-    fn reference(&mut self, reference: &'s Value) -> Type {
+    fn reference(&mut self, reference: &'s Value) -> Type<'s> {
         let Value::String(reference) = reference else {
             return self.unknown("`$ref` is no string".to_owned());
         };
@@ -257,7 +258,7 @@ impl<'s> SchemaReader<'s> {
         Type::of(TypeShape::Named(index))
     }
 
-    fn array(&mut self, keywords: &Keywords<'s>, depth: u32) -> Type {
+    fn array(&mut self, keywords: &Keywords<'s>, depth: u32) -> Type<'s> {
         let (first, rest) = match (keywords.prefix_items, keywords.items) {
             (Some(Value::Array(first)), rest) => (first.as_slice(), rest),
             (None, Some(Value::Array(first))) => (first.as_slice(), keywords.additional_items),
@@ -266,7 +267,7 @@ impl<'s> SchemaReader<'s> {
         let mut rest = rest.map_or_else(Type::unknown, |rest| self.ty(rest, Kinds::ALL, Title::Redundant, depth + 1));
         if first.is_empty() {
             let doc = std::mem::take(&mut rest.doc);
-            let doc = if doc.is_empty() { doc } else { format!("each: {doc}") };
+            let doc = if doc.is_empty() { doc } else { Cow::Owned(format!("each: {doc}")) };
             return Type { shape: TypeShape::Array(Box::new(rest)), doc };
         }
         let items: Vec<Type> =
@@ -278,7 +279,7 @@ impl<'s> SchemaReader<'s> {
         Type::of(TypeShape::Tuple(Tuple { items, required, rest }))
     }
 
-    fn object(&mut self, keywords: &Keywords<'s>, depth: u32) -> TypeShape {
+    fn object(&mut self, keywords: &Keywords<'s>, depth: u32) -> TypeShape<'s> {
         let required: &[Value] = match keywords.required {
             Some(Value::Array(names)) => names,
             Some(_) => {
@@ -305,10 +306,10 @@ impl<'s> SchemaReader<'s> {
             _ => sorted.contains(name),
         };
         let presence = |name: &str| if is_required(name) { Presence::Required } else { Presence::Optional };
-        let mut properties = Vec::new();
+        let mut properties = Vec::with_capacity(named.map_or(0, serde_json::Map::len));
         for (name, schema) in named.into_iter().flatten() {
             let value = self.ty(schema, Kinds::ALL, Title::OfProperty(name), depth + 1);
-            properties.push(Property { name: name.clone(), presence: presence(name), value });
+            properties.push(Property { name, presence: presence(name), value });
         }
         let (patterns, mut rest) = self.rest(keywords, &properties, depth);
         let mut unnamed: BTreeSet<&str> = BTreeSet::new();
@@ -319,7 +320,7 @@ impl<'s> SchemaReader<'s> {
             for name in names.iter().filter_map(Value::as_str) {
                 self.nodes_left = self.nodes_left.saturating_sub(1);
                 if self.nodes_left > 0 && is_new(name) {
-                    let property = Property { name: name.to_owned(), presence: presence(name), value: rest.value() };
+                    let property = Property { name, presence: presence(name), value: rest.value() };
                     properties.push(property);
                 }
             }
@@ -333,14 +334,14 @@ impl<'s> SchemaReader<'s> {
                     self.warnings.insert(format!("it requires the property {name:?} and forbids it"));
                     return TypeShape::Never;
                 }
-                properties.push(Property { name: name.to_owned(), presence: Presence::Required, value });
+                properties.push(Property { name, presence: Presence::Required, value });
             }
         }
         TypeShape::Object(Object { properties, rest })
     }
 
     /// The properties without names, and how many patterns there are for them.
-    fn rest(&mut self, keywords: &Keywords<'s>, properties: &[Property], depth: u32) -> (usize, OtherProperties) {
+    fn rest(&mut self, keywords: &Keywords<'s>, properties: &[Property], depth: u32) -> (usize, OtherProperties<'s>) {
         let others = match keywords.additional_properties {
             None => OtherProperties::Open,
             Some(Value::Bool(true)) => OtherProperties::Any,
@@ -366,7 +367,7 @@ impl<'s> SchemaReader<'s> {
             (OtherProperties::Open | OtherProperties::Closed, Some(prefix))
                 if !properties.iter().any(|property| property.name.starts_with(prefix)) =>
             {
-                OtherProperties::Prefixed(prefix.to_owned(), Box::new(types.remove(0)))
+                OtherProperties::Prefixed(prefix, Box::new(types.remove(0)))
             }
             (OtherProperties::Open | OtherProperties::Any, _) => OtherProperties::Any,
             (OtherProperties::Of(others), _) => {
@@ -382,7 +383,7 @@ fn branches(list: Option<&Value>) -> &[Value] {
     list.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-fn of_kinds(kinds: Kinds) -> Type {
+fn of_kinds<'s>(kinds: Kinds) -> Type<'s> {
     if kinds == Kinds::ALL {
         return Type::unknown();
     }

@@ -156,17 +156,17 @@ fn candidates(ty: &Type, part: Part) -> impl Iterator<Item = (u64, usize)> {
     whole.into_iter().chain(shape)
 }
 
-struct Naming<'a> {
+struct Naming<'a, 's> {
     found: BTreeMap<u64, Repeat>,
     parts: &'a [Part],
-    definitions: &'a mut Definitions,
+    definitions: &'a mut Definitions<'s>,
     /// Where the parts of the next type begin.
     at: usize,
 }
 
-impl Naming<'_> {
+impl<'s> Naming<'_, 's> {
     /// `property` is what the type would be called.
-    fn name(&mut self, ty: &mut Type, property: &str) {
+    fn name(&mut self, ty: &mut Type<'s>, property: &str) {
         let part = self.parts[self.at];
         let end = self.at + part.inner + 1;
         self.at += 1;
@@ -195,7 +195,7 @@ impl Naming<'_> {
         self.at = end;
     }
 
-    fn name_shape(&mut self, ty: &mut Type, part: Part, property: &str) {
+    fn name_shape(&mut self, ty: &mut Type<'s>, part: Part, property: &str) {
         let (index, is_new) = self.place(part.shape, property);
         let mut body = Type::of(std::mem::replace(&mut ty.shape, TypeShape::Named(index)));
         if is_new {
@@ -217,11 +217,11 @@ impl Naming<'_> {
         (index, index == new)
     }
 
-    fn name_parts(&mut self, ty: &mut Type, property: &str) {
+    fn name_parts(&mut self, ty: &mut Type<'s>, property: &str) {
         match &mut ty.shape {
             TypeShape::Object(object) => {
                 for property in &mut object.properties {
-                    self.name(&mut property.value, &property.name);
+                    self.name(&mut property.value, property.name);
                 }
                 object.rest.part_mut().into_iter().for_each(|part| self.name(part, property));
             }

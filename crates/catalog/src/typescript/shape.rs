@@ -1,18 +1,20 @@
-//! Types, in the terms of TypeScript.
+//! Types, in the terms of TypeScript. Texts of a schema are borrowed from it where they stand as they are.
+
+use std::borrow::Cow;
 
 /// Words past this are not added to.
 const DOC_BYTES_MAX: usize = 2_048;
 
 /// A type, and the words that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Type {
-    pub(super) shape: TypeShape,
+pub(super) struct Type<'s> {
+    pub(super) shape: TypeShape<'s>,
     /// Safe to stand in a comment on one line; empty if the schema has no description.
-    pub(super) doc: String,
+    pub(super) doc: Cow<'s, str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum TypeShape {
+pub(super) enum TypeShape<'s> {
     Unknown,
     Never,
     Null,
@@ -20,13 +22,13 @@ pub(super) enum TypeShape {
     Number,
     String,
     Literal(Literal),
-    Array(Box<Type>),
-    Tuple(Tuple),
-    Object(Object),
+    Array(Box<Type<'s>>),
+    Tuple(Tuple<'s>),
+    Object(Object<'s>),
     /// Two or more, none of them a union.
-    Union(Vec<Type>),
+    Union(Vec<Type<'s>>),
     /// Two or more, none of them an intersection.
-    Intersection(Vec<Type>),
+    Intersection(Vec<Type<'s>>),
     /// A definition of the schema, by its position in the list of definitions.
     Named(usize),
 }
@@ -40,25 +42,25 @@ pub(super) enum Literal {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Tuple {
-    pub(super) items: Vec<Type>,
+pub(super) struct Tuple<'s> {
+    pub(super) items: Vec<Type<'s>>,
     /// How many of the items must be there.
     pub(super) required: usize,
     /// The items that may follow.
-    pub(super) rest: Option<Box<Type>>,
+    pub(super) rest: Option<Box<Type<'s>>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Object {
-    pub(super) properties: Vec<Property>,
-    pub(super) rest: OtherProperties,
+pub(super) struct Object<'s> {
+    pub(super) properties: Vec<Property<'s>>,
+    pub(super) rest: OtherProperties<'s>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Property {
-    pub(super) name: String,
+pub(super) struct Property<'s> {
+    pub(super) name: &'s str,
     pub(super) presence: Presence,
-    pub(super) value: Type,
+    pub(super) value: Type<'s>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,28 +71,28 @@ pub(super) enum Presence {
 
 /// The properties that are not named.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum OtherProperties {
+pub(super) enum OtherProperties<'s> {
     /// The schema does not mention them.
     Open,
     /// The schema explicitly allows any.
     Any,
     Closed,
     /// All of them have this type.
-    Of(Box<Type>),
+    Of(Box<Type<'s>>),
     /// Those that begin like this have this type.
-    Prefixed(String, Box<Type>),
+    Prefixed(&'s str, Box<Type<'s>>),
 }
 
-impl Type {
-    pub(super) fn of(shape: TypeShape) -> Type {
-        Type { shape, doc: String::new() }
+impl<'s> Type<'s> {
+    pub(super) fn of(shape: TypeShape<'s>) -> Type<'s> {
+        Type { shape, doc: Cow::Borrowed("") }
     }
 
-    pub(super) fn unknown() -> Type {
+    pub(super) fn unknown() -> Type<'s> {
         Type::of(TypeShape::Unknown)
     }
 
-    pub(super) fn never() -> Type {
+    pub(super) fn never() -> Type<'s> {
         Type::of(TypeShape::Never)
     }
 
@@ -103,15 +105,15 @@ impl Type {
     }
 
     /// A value of any of these types.
-    pub(super) fn union(types: impl IntoIterator<Item = Type>) -> Type {
-        let mut members: Vec<Type> = Vec::new();
+    pub(super) fn union(types: impl IntoIterator<Item = Type<'s>>) -> Type<'s> {
+        let mut members: Vec<Type<'s>> = Vec::new();
         for ty in types {
             match ty.shape {
                 TypeShape::Union(inner) => {
                     let mut doc = ty.doc;
                     for mut member in inner {
                         let own = std::mem::replace(&mut member.doc, std::mem::take(&mut doc));
-                        member.add_doc(&own);
+                        member.add_doc(own);
                         add_member(&mut members, member);
                     }
                 }
@@ -135,19 +137,20 @@ impl Type {
         }
     }
 
-    pub(super) fn add_doc(&mut self, more: &str) {
+    pub(super) fn add_doc(&mut self, more: Cow<'s, str>) {
         if self.doc.is_empty() {
-            more.clone_into(&mut self.doc);
+            self.doc = more;
         } else if !more.is_empty() && self.doc != more && self.doc.len() < DOC_BYTES_MAX {
-            self.doc.push_str("; ");
-            self.doc.push_str(more);
+            let doc = self.doc.to_mut();
+            doc.push_str("; ");
+            doc.push_str(&more);
         }
     }
 }
 
-impl TypeShape {
+impl<'s> TypeShape<'s> {
     /// Calls `each` with the types that this is made of, in the order of reading.
-    pub(super) fn for_each_part<'t>(&'t self, each: &mut impl FnMut(&'t Type)) {
+    pub(super) fn for_each_part<'t>(&'t self, each: &mut impl FnMut(&'t Type<'s>)) {
         match self {
             TypeShape::Array(items) => each(items),
             TypeShape::Tuple(tuple) => tuple.items.iter().chain(tuple.rest.as_deref()).for_each(each),
@@ -161,7 +164,7 @@ impl TypeShape {
     }
 
     /// The same, for changing them.
-    pub(super) fn for_each_part_mut(&mut self, each: &mut impl FnMut(&mut Type)) {
+    pub(super) fn for_each_part_mut(&mut self, each: &mut impl FnMut(&mut Type<'s>)) {
         match self {
             TypeShape::Array(items) => each(items),
             TypeShape::Tuple(tuple) => tuple.items.iter_mut().chain(tuple.rest.as_deref_mut()).for_each(each),
@@ -175,15 +178,15 @@ impl TypeShape {
     }
 }
 
-impl OtherProperties {
-    pub(super) fn part(&self) -> Option<&Type> {
+impl<'s> OtherProperties<'s> {
+    pub(super) fn part(&self) -> Option<&Type<'s>> {
         match self {
             OtherProperties::Of(ty) | OtherProperties::Prefixed(_, ty) => Some(ty),
             OtherProperties::Open | OtherProperties::Any | OtherProperties::Closed => None,
         }
     }
 
-    pub(super) fn part_mut(&mut self) -> Option<&mut Type> {
+    pub(super) fn part_mut(&mut self) -> Option<&mut Type<'s>> {
         match self {
             OtherProperties::Of(ty) | OtherProperties::Prefixed(_, ty) => Some(ty),
             OtherProperties::Open | OtherProperties::Any | OtherProperties::Closed => None,
@@ -191,7 +194,7 @@ impl OtherProperties {
     }
 
     /// The type of a property that has no type of its own.
-    pub(super) fn value(&self) -> Type {
+    pub(super) fn value(&self) -> Type<'s> {
         match self {
             OtherProperties::Open | OtherProperties::Any | OtherProperties::Prefixed(..) => Type::unknown(),
             OtherProperties::Closed => Type::never(),
@@ -200,9 +203,9 @@ impl OtherProperties {
     }
 }
 
-impl Object {
+impl Object<'_> {
     /// An object of which nothing is known.
-    pub(super) fn any() -> Object {
+    pub(super) fn any() -> Self {
         Object { properties: Vec::new(), rest: OtherProperties::Open }
     }
 
@@ -212,21 +215,21 @@ impl Object {
     }
 }
 
-fn add_member(members: &mut Vec<Type>, ty: Type) {
+fn add_member<'s>(members: &mut Vec<Type<'s>>, ty: Type<'s>) {
     if ty.is_never() {
         return;
     }
     match members.iter_mut().find(|member| member.shape == ty.shape) {
-        Some(member) => member.add_doc(&ty.doc),
+        Some(member) => member.add_doc(ty.doc),
         None => members.push(ty),
     }
 }
 
 /// Words about the only member that has any are words about the whole.
-fn lone_doc(members: &mut [Type]) -> String {
+fn lone_doc<'s>(members: &mut [Type<'s>]) -> Cow<'s, str> {
     let mut documented = members.iter_mut().filter(|member| !member.doc.is_empty());
     match (documented.next(), documented.next()) {
         (Some(only), None) => std::mem::take(&mut only.doc),
-        _ => String::new(),
+        _ => Cow::Borrowed(""),
     }
 }
