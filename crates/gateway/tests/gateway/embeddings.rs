@@ -1,5 +1,8 @@
 //! Searches with a second opinion: an upstream's embeddings.
 
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +10,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
-use dacapo_gateway::{EmbeddingsOptions, Environment, UpstreamOptions};
+use dacapo_gateway::{EmbeddingsOptions, Environment, GatewayOptions, UpstreamOptions};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -63,18 +66,58 @@ async fn embed(State(endpoint): State<VectorEndpoint>, Json(body): Json<Value>) 
     Ok(Json(json!({"object": "list", "data": data})))
 }
 
+/// A real model, all-MiniLM-L6-v2, in a process of its own. `scripts/test-tools` installs it.
+struct MiniLm {
+    process: Child,
+    url: String,
+}
+
+impl MiniLm {
+    fn start() -> MiniLm {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut command = Command::new(root.join("target/test-tools/python-embeddings/bin/python"));
+        command.arg(root.join("tests-tools/embeddings/minilm.py")).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("run scripts/test-tools first: python-embeddings is missing");
+        let mut url = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        MiniLm { process, url: url.trim().to_owned() }
+    }
+}
+
+impl Drop for MiniLm {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+fn with_embeddings(model: &Model, url: &str) -> GatewayOptions {
+    let mut options = options(model);
+    options.code_mode.declarations_tokens_max = Some(0);
+    options.upstreams.push(UpstreamOptions {
+        name: "vectors".to_owned(),
+        models: vec!["small".to_owned()],
+        base_url: Some(url.to_owned()),
+        ..UpstreamOptions::default()
+    });
+    options.search.embeddings = Some(EmbeddingsOptions { upstream: "vectors".to_owned(), model: "small".to_owned() });
+    options
+}
+
+const TOOLS: &[(&str, &str)] = &[
+    ("sky_state", "Tells the state of the atmosphere"),
+    ("send_mail", "Sends a letter"),
+    ("open_points", "Lists what is left to do"),
+];
+
 /// What the model reads of its search.
-async fn found(gateway: &RunningGateway, user: &str) -> String {
-    let described = |name: &str, description: &str| {
+async fn found(gateway: &RunningGateway, tools: &[(&str, &str)], user: &str) -> String {
+    let described = |(name, description): &(&str, &str)| {
         let mut tool = tool(name, &["x"]);
-        tool["function"]["description"] = description.into();
+        tool["function"]["description"] = (*description).into();
         tool
     };
-    let tools = json!([
-        described("sky_state", "Tells the state of the atmosphere"),
-        described("send_mail", "Sends a letter"),
-        described("open_points", "Lists what is left to do"),
-    ]);
+    let tools: Vec<Value> = tools.iter().map(described).collect();
     let body = json!({"model": "m", "messages": [{"role": "user", "content": user}], "tools": tools});
     let answer = post_json(&gateway.url, &body).await.json();
     answer["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
@@ -85,36 +128,59 @@ async fn an_embeddings_model_finds_tools_that_share_no_word_with_the_query() {
     let endpoint = VectorEndpoint::default();
     let url = endpoint.start().await;
     let model = Model::start(SCRIPT).await;
-    let with_embeddings = || {
-        let mut options = options(&model);
-        options.code_mode.declarations_tokens_max = Some(0);
-        options.upstreams.push(UpstreamOptions {
-            name: "vectors".to_owned(),
-            models: vec!["small".to_owned()],
-            base_url: Some(url.clone()),
-            ..UpstreamOptions::default()
-        });
-        options.search.embeddings =
-            Some(EmbeddingsOptions { upstream: "vectors".to_owned(), model: "small".to_owned() });
-        options
-    };
-    let gateway = RunningGateway::start(with_embeddings()).await;
+    let gateway = RunningGateway::start(with_embeddings(&model, &url)).await;
 
-    let answer = found(&gateway, "one").await;
+    let answer = found(&gateway, TOOLS, "one").await;
     let place = |name: &str| answer.find(&format!("declare function {name}"));
     assert!(place("sky_state").is_some() && place("sky_state") < place("send_mail"), "{answer}");
     assert_eq!(endpoint.asked().len(), 5);
 
     // The same texts are not sent again.
-    assert_eq!(found(&gateway, "two").await, answer);
+    assert_eq!(found(&gateway, TOOLS, "two").await, answer);
     assert_eq!(endpoint.asked(), [""; 0]);
 
     // Without vectors, words decide.
     endpoint.is_broken.store(true, Ordering::Relaxed);
-    let gateway = RunningGateway::start(with_embeddings()).await;
-    let answer = found(&gateway, "one").await;
+    let gateway = RunningGateway::start(with_embeddings(&model, &url)).await;
+    let answer = found(&gateway, TOOLS, "one").await;
     assert!(answer.contains("declare function send_mail"), "{answer}");
     assert!(!answer.contains("declare function sky_state"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_model_knows_what_words_mean() {
+    const SCRIPT: &str = r#"
+[[turn]]
+when = { after = "user" }
+calls = [{ name = "search", arguments = { queries = ["puppy", "boat repair", "jazz for the evening", "cardiologist"], limit = 1 } }]
+
+[[turn]]
+text = "{{result}}"
+"#;
+    const TOOLS: &[(&str, &str)] = &[
+        ("kennel_register", "Names of hounds and their owners"),
+        ("hull_inspection", "Condition of vessels in the harbour"),
+        ("melody_player", "Starts a record on the loudspeakers"),
+        ("surgery_slots", "Free hours of physicians"),
+        ("ledger_lines", "Shows what was booked on an account"),
+        ("open_points", "Lists what is left to do"),
+    ];
+    let declared = |answer: &str| -> Vec<String> {
+        let names = answer.split("declare function ").skip(1);
+        names.map(|rest| rest.split('(').next().unwrap().to_owned()).collect()
+    };
+    let minilm = MiniLm::start();
+    let model = Model::start(SCRIPT).await;
+    let gateway = RunningGateway::start(with_embeddings(&model, &minilm.url)).await;
+
+    let answer = found(&gateway, TOOLS, "with a model").await;
+    assert_eq!(declared(&answer), ["kennel_register", "hull_inspection", "melody_player", "surgery_slots"], "{answer}");
+
+    let mut options = with_embeddings(&model, &minilm.url);
+    options.search.embeddings = None;
+    let gateway = RunningGateway::start(options).await;
+    let answer = found(&gateway, TOOLS, "with words").await;
+    assert_eq!(declared(&answer), [""; 0], "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
