@@ -11,7 +11,7 @@ use crate::conversation::{
     BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, IssuedCall, LostCalls, ProgramBlock, WireCall,
 };
 use crate::ids::{CarriedRound, RunId};
-use crate::remarks;
+use crate::remarks::{self, Attachments, Beside};
 use crate::seal::{LastState, PackedState, RoundHeader, Sealer, Unsealed};
 use crate::sealing_key::UnsealError;
 use crate::state::{CallRef, RunState};
@@ -291,6 +291,8 @@ impl<'a> RoundState<'a> {
             }
             round.calls.push(issued);
         }
+        // An agent may append what the user wrote meanwhile, and that ends the program.
+        let words: Vec<Value> = reminders.extract_if(.., |reminder| is_user_words(reminder)).collect();
         if let Some(ConversationItem::Program(block)) = conversation.items.last_mut()
             && block.run == run
             && !block.is_closed()
@@ -303,6 +305,7 @@ impl<'a> RoundState<'a> {
             }
             reminders.retain(|reminder| !block.remarks.contains(reminder));
             block.remarks.extend(reminders.into_iter().chain(remarks));
+            conversation.items.extend(words.into_iter().map(ConversationItem::Entry));
             return;
         }
         reminders.extend(remarks);
@@ -319,7 +322,14 @@ impl<'a> RoundState<'a> {
             owned_after: Vec::new(),
             stored_earlier: BTreeMap::new(),
         })));
+        conversation.items.extend(words.into_iter().map(ConversationItem::Entry));
     }
+}
+
+/// Whether what was appended to a result holds words of the user.
+fn is_user_words(reminder: &Value) -> bool {
+    let text = reminder["content"].as_str().unwrap_or_default();
+    remarks::classify([text], Attachments::None) == Beside::UserWords
 }
 
 impl ProgramBlock {

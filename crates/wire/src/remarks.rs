@@ -14,10 +14,20 @@ pub(crate) enum Beside {
 /// Tags in which agents wrap text that no person wrote.
 const WRAPPERS: [&str; 4] = ["system-reminder", "environment_context", "environment_details", "user_instructions"];
 
+/// Beginnings of wrapped text that a person wrote: messages that arrived while the agent was working.
+const USER_WORDS_TITLES: [&str; 2] =
+    ["The user sent a new message while you were working:", "The user sent the following message:"];
+
 /// Beginnings of the line with which clients send the image or file that a tool returned. It ends with a colon: a person
 /// who writes about an image writes more.
-const ATTACHMENT_TITLES: [&str; 5] =
-    ["This is file ", "Attached image", "Attached file", "Image from tool result", "Tool result image"];
+const ATTACHMENT_TITLES: [&str; 6] = [
+    "This is file ",
+    "Attached image",
+    "Attached file",
+    "Attached media",
+    "Image from tool result",
+    "Tool result image",
+];
 
 pub(crate) const REMINDER: (&str, &str) = ("<system-reminder>", "</system-reminder>");
 
@@ -56,7 +66,7 @@ impl Attachments {
     }
 }
 
-/// The text without what stands between the tags of a wrapper. One pass: a tag that is never closed is looked for once.
+/// The text without what agents wrote between the tags of a wrapper. One pass: a tag that is never closed is looked for once.
 fn without_wrapped(text: &str) -> String {
     let mut open_tags: Vec<(String, String)> =
         WRAPPERS.iter().map(|tag| (format!("<{tag}>"), format!("</{tag}>"))).collect();
@@ -67,7 +77,14 @@ fn without_wrapped(text: &str) -> String {
         rest = &rest[at..];
         let wrapper = open_tags.iter().position(|(open, _)| rest.starts_with(open));
         match wrapper.map(|wrapper| (wrapper, rest.find(&open_tags[wrapper].1))) {
-            Some((wrapper, Some(end))) => rest = &rest[end + open_tags[wrapper].1.len()..],
+            Some((wrapper, Some(end))) => {
+                let (open, close) = &open_tags[wrapper];
+                let inside = rest[open.len()..end].trim();
+                if USER_WORDS_TITLES.iter().any(|title| inside.starts_with(title)) {
+                    kept.push_str(inside);
+                }
+                rest = &rest[end + close.len()..];
+            }
             unclosed => {
                 if let Some((wrapper, None)) = unclosed {
                     open_tags.remove(wrapper);
@@ -107,12 +124,21 @@ mod tests {
             ),
             ("This is file 12ab:", Attachments::Attached),
             ("Attached image(s) from tool result:", Attachments::Attached),
+            ("Attached media from tool result:", Attachments::Attached),
         ];
         let words = [
             ("Stop. Do not write any file.", Attachments::None),
             ("[Request interrupted by user for tool use]", Attachments::None),
             ("<system-reminder>a</system-reminder> and stop", Attachments::None),
             ("<system-reminder>never closed", Attachments::None),
+            (
+                "<system-reminder>\nThe user sent a new message while you were working:\nStop\n</system-reminder>",
+                Attachments::None,
+            ),
+            (
+                "<system-reminder>\nThe user sent the following message:\nStop\n\nPlease address it.\n</system-reminder>",
+                Attachments::None,
+            ),
             ("This is file 12ab:", Attachments::None),
             ("What do you think of this one?", Attachments::Attached),
             ("<b>Stop</b>", Attachments::None),

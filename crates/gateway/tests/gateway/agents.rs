@@ -273,6 +273,35 @@ text = "{{result/data}}"
     .await;
 }
 
+/// Claude Code and opencode append to a result what the user wrote while the tool was running.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_user_wrote_meanwhile_ends_a_program_also_inside_of_a_result() {
+    let script = r#"
+[[turn]]
+when = { user = "look", after = "user" }
+program = "const a = await web_search({ query: 'a' }); await web_search({ query: 'b' }); return a;"
+
+[[turn]]
+text = "Stopped."
+"#;
+    on_every_pair(script, async |pair| {
+        for title in ["The user sent a new message while you were working:", "The user sent the following message:"] {
+            let mut conversation = pair.conversation(&SEARCH);
+            conversation.user("Please look.");
+            let response = pair.send(&mut conversation).await;
+            let text = format!(
+                "found a\n\n<system-reminder>\n{title}\nNo more of it.\n</system-reminder>\n\n<system-reminder>9 left</system-reminder>"
+            );
+            conversation.answer(&response.calls[0], &text, false);
+            let response = pair.send(&mut conversation).await;
+            assert_eq!((response.text.as_str(), response.calls.len()), ("Stopped.", 0), "{pair}");
+            let shown = pair.shown();
+            assert_eq!((shown.matches("No more of it.").count(), shown.matches("found a").count()), (1, 1), "{pair}: {shown}");
+        }
+    })
+    .await;
+}
+
 /// Clients that edit their context replace old tool results by a placeholder.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_that_a_client_blanks_are_not_asked_for_again() {
