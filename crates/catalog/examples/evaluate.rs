@@ -1,14 +1,14 @@
 //! Measures search: `cargo run --release -p dacapo-catalog --example evaluate` prints how often the right tools are among
 //! the first hits, with confidence intervals, for one half of the tools and for the other, for whole tasks as one text and
-//! as a list of steps; what each way of being alike is worth; and how long indexing and searching take. The sets are the
-//! one of this repository, and those of `../shared/data` where they are present.
+//! as a list of steps; what each part of searching is worth; and how long indexing and searching take. The sets are the
+//! one of this repository, those of `../shared/data` where they are present, and the directories that are named as arguments.
 
 #![expect(clippy::print_stdout, reason = "a report is what this is for")]
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use dacapo_catalog::{Likeness, SearchIndex, SearchText, Tool, read_tools};
+use dacapo_catalog::{Likeness, SearchIndex, SearchPart, SearchText, Tool, read_tools};
 use serde_json::Value;
 
 /// Name and directory, from the crate.
@@ -17,39 +17,65 @@ const SETS: [(&str, &str); 3] = [
     ("bfcl-live", "../../../shared/data/search/bfcl-live"),
     ("metatool", "../../../shared/data/search/metatool"),
 ];
-const LIKENESSES: [Likeness; 6] =
-    [Likeness::Synonym, Likeness::Related, Likeness::Action, Likeness::Translation, Likeness::Part, Likeness::Typo];
+const PARTS: [(&str, &[SearchPart]); 9] = [
+    ("synonyms", &[SearchPart::Alike(Likeness::Synonym)]),
+    ("related words", &[SearchPart::Alike(Likeness::Related)]),
+    ("similar actions", &[SearchPart::Alike(Likeness::Action)]),
+    ("translations", &[SearchPart::Alike(Likeness::Translation)]),
+    ("parts of words", &[SearchPart::Alike(Likeness::Part)]),
+    ("typos", &[SearchPart::Alike(Likeness::Typo)]),
+    ("data in queries", &[SearchPart::Data]),
+    ("several needs", &[SearchPart::Needs]),
+    (
+        "all tables",
+        &[
+            SearchPart::Alike(Likeness::Synonym),
+            SearchPart::Alike(Likeness::Related),
+            SearchPart::Alike(Likeness::Action),
+            SearchPart::Alike(Likeness::Translation),
+        ],
+    ),
+];
 
 fn main() {
-    let sets = SETS.map(|(name, path)| (name, Path::new(env!("CARGO_MANIFEST_DIR")).join(path)));
-    let sets: Vec<EvaluationSet> = sets
+    let known = SETS.map(|(name, path)| (name.to_owned(), Path::new(env!("CARGO_MANIFEST_DIR")).join(path)));
+    let named = std::env::args().skip(1).map(PathBuf::from).map(|directory| {
+        let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        (name, directory)
+    });
+    let sets: Vec<EvaluationSet> = known
         .into_iter()
         .filter(|(_, directory)| directory.exists())
+        .chain(named)
         .map(|(name, directory)| EvaluationSet::read(name, &directory))
         .collect();
     println!(
-        "Recall in percent, ± the half of a 95 % confidence interval. A tool belongs to the development half or to the"
+        "Recall in percent, ± half of a 95 % confidence interval. A tool belongs to the development half or to the half"
     );
-    println!("half that is held out by its name, and a query to the half of its first tool.\n");
+    println!("that is held out by its name, and a query to the half of its first tool.\n");
     println!(
         "{:<26} {:<12} {:>7} {:>12} {:>12} {:>12} {:>8}",
         "set", "tools", "queries", "R@1", "R@5", "R@10", "nDCG@10"
     );
     for set in &sets {
-        set.print_rows("", &set.questions, &[]);
+        set.print_rows("", &set.questions);
         let joined = joined(&set.questions);
-        set.print_rows(", tasks as text", &joined, &[]);
+        set.print_rows(", tasks as text", &joined);
         let steps: Vec<SearchQuestion> = joined.into_iter().map(SearchQuestion::in_steps).collect();
-        set.print_rows(", tasks as lists", &steps, &[]);
+        set.print_rows(", tasks as lists", &steps);
     }
-    println!("\nWithout each way in which words are alike, all tools: change of R@1 and R@5\n");
-    print!("{:<14}", "set");
-    for likeness in &LIKENESSES {
-        print!(" {:>14}", format!("{likeness:?}").to_lowercase());
+    println!(
+        "\nWhat each part is worth: R@1 and R@5 with it, less those without it, ± half of a 95 % confidence interval\n"
+    );
+    print!("{:<14} {:<16}", "set", "part");
+    for half in ToolHalf::ALL {
+        print!(" {:>24}", format!("{}: R@1, R@5", half.name()));
     }
-    println!(" {:>14}", "all of them");
+    println!();
     for set in &sets {
-        set.print_worth();
+        for (name, parts) in PARTS {
+            set.print_worth(name, parts);
+        }
     }
     println!();
     for count in [2_000, 10_000, 50_000] {
@@ -58,7 +84,7 @@ fn main() {
 }
 
 struct EvaluationSet {
-    name: &'static str,
+    name: String,
     tools: Vec<Tool>,
     index: SearchIndex,
     questions: Vec<SearchQuestion>,
@@ -76,8 +102,25 @@ struct SearchQuestion {
 /// Which tools a row is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ToolHalf {
+    Both,
     Development,
     HeldOut,
+}
+
+impl ToolHalf {
+    const ALL: [ToolHalf; 3] = [ToolHalf::Both, ToolHalf::Development, ToolHalf::HeldOut];
+
+    fn name(self) -> &'static str {
+        match self {
+            ToolHalf::Both => "all",
+            ToolHalf::Development => "development",
+            ToolHalf::HeldOut => "held out",
+        }
+    }
+
+    fn has(self, question: &SearchQuestion) -> bool {
+        self == ToolHalf::Both || self == question.half()
+    }
 }
 
 impl SearchQuestion {
@@ -96,52 +139,47 @@ impl SearchQuestion {
 }
 
 impl EvaluationSet {
-    fn read(name: &'static str, directory: &Path) -> EvaluationSet {
+    fn read(name: String, directory: &Path) -> EvaluationSet {
         let lines = json_lines(&directory.join("catalog.jsonl"));
         let tools = read_tools(&Value::Array(lines)).expect("the catalogue is a tool list");
         EvaluationSet { name, index: SearchIndex::new(&tools), tools, questions: questions(directory) }
     }
 
-    fn print_rows(&self, kind: &str, questions: &[SearchQuestion], without: &[Likeness]) {
-        for half in [None, Some(ToolHalf::Development), Some(ToolHalf::HeldOut)] {
-            let of_half = questions.iter().filter(|question| half.is_none_or(|half| question.half() == half));
-            let figures: Vec<[f64; 4]> = of_half.map(|question| self.figures(question, without)).collect();
+    fn print_rows(&self, kind: &str, questions: &[SearchQuestion]) {
+        for half in ToolHalf::ALL {
+            let of_half = questions.iter().filter(|question| half.has(question));
+            let figures: Vec<[f64; 4]> = of_half.map(|question| self.figures(question, &[])).collect();
             let [one, five, ten, gain] = [0, 1, 2, 3].map(|column| Mean::of(&figures, column));
-            let shown = |mean: Mean| format!("{:.1} ± {:.1}", mean.percent, mean.half_width);
-            let tools = match half {
-                None => "all",
-                Some(ToolHalf::Development) => "development",
-                Some(ToolHalf::HeldOut) => "held out",
-            };
             println!(
-                "{:<26} {tools:<12} {:>7} {:>12} {:>12} {:>12} {:>8.1}",
+                "{:<26} {:<12} {:>7} {:>12} {:>12} {:>12} {:>8.1}",
                 format!("{}{kind}", self.name),
+                half.name(),
                 figures.len(),
-                shown(one),
-                shown(five),
-                shown(ten),
+                one.to_string(),
+                five.to_string(),
+                ten.to_string(),
                 gain.percent,
             );
         }
     }
 
-    fn print_worth(&self) {
-        let means = |without: &[Likeness]| {
-            let figures: Vec<[f64; 4]> =
-                self.questions.iter().map(|question| self.figures(question, without)).collect();
-            [0, 1].map(|column| Mean::of(&figures, column).percent)
-        };
-        let [one, five] = means(&[]);
-        print!("{:<14}", self.name);
-        for without in LIKENESSES.iter().map(std::slice::from_ref).chain([LIKENESSES.as_slice()]) {
-            let [one_without, five_without] = means(without);
-            print!(" {:>14}", format!("{:+.1} {:+.1}", one_without - one, five_without - five));
+    fn print_worth(&self, name: &str, parts: &[SearchPart]) {
+        print!("{:<14} {name:<16}", self.name);
+        for half in ToolHalf::ALL {
+            let of_half = self.questions.iter().filter(|question| half.has(question));
+            let gains = of_half.map(|question| {
+                let (with, without) = (self.figures(question, &[]), self.figures(question, parts));
+                std::array::from_fn(|column| with[column] - without[column])
+            });
+            let gains: Vec<[f64; 4]> = gains.collect();
+            let [one, five] = [0, 1].map(|column| Mean::of(&gains, column));
+            print!(" {:>24}", format!("{one:+}, {five:+}"));
         }
         println!();
     }
 
     /// Recall at one, five and ten, and the gain that falls off with the rank.
-    fn figures(&self, question: &SearchQuestion, without: &[Likeness]) -> [f64; 4] {
+    fn figures(&self, question: &SearchQuestion, without: &[SearchPart]) -> [f64; 4] {
         let hits = self.index.search_without(&question.text, 10, without).hits;
         let names: Vec<&String> = hits.iter().map(|hit| &self.tools[hit.tool.0 as usize].name).collect();
         let rank = |group: &Vec<String>| names.iter().position(|name| group.contains(name));
@@ -170,7 +208,18 @@ impl Mean {
     }
 }
 
-fn json_lines(path: &PathBuf) -> Vec<Value> {
+impl std::fmt::Display for Mean {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Mean { percent, half_width } = self;
+        if f.sign_plus() {
+            write!(f, "{percent:+.1} ± {half_width:.1}")
+        } else {
+            write!(f, "{percent:.1} ± {half_width:.1}")
+        }
+    }
+}
+
+fn json_lines(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
@@ -218,20 +267,47 @@ fn print_timing(count: usize, sets: &[EvaluationSet]) {
         Tool { server: Some(format!("server{}", number / sources.len())), ..source.clone() }
     };
     let tools: Vec<Tool> = (0..count).map(renamed).collect();
+    let before = Memory::now();
+    let index = SearchIndex::new(&tools);
+    let after = Memory::now();
     let mut builds: Vec<Duration> = (0..5).map(|_| timed(|| SearchIndex::new(&tools))).collect();
     builds.sort_unstable();
 
-    let index = SearchIndex::new(&tools);
     let questions = sets.iter().flat_map(|set| &set.questions);
     let mut searches: Vec<Duration> =
         questions.step_by(5).map(|question| timed(|| index.search(&question.text, 10))).collect();
     searches.sort_unstable();
     println!(
-        "{count:>6} tools: index {:.1} ms; query p50 {:.3} ms, p99 {:.3} ms",
+        "{count:>6} tools: index {:.1} ms, {} MiB, {} while it is built; query p50 {:.3} ms, p99 {:.3} ms",
         millis(builds[builds.len() / 2]),
+        after.held_mib.saturating_sub(before.held_mib),
+        after.peak_mib.saturating_sub(before.held_mib),
         millis(searches[searches.len() / 2]),
         millis(searches[searches.len() * 99 / 100]),
     );
+}
+
+/// Memory of this process; nothing where Linux does not tell.
+#[derive(Debug, Default)]
+struct Memory {
+    held_mib: u64,
+    /// The most since the last question.
+    peak_mib: u64,
+}
+
+impl Memory {
+    fn now() -> Memory {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mib = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib / 1024)
+        };
+        let memory =
+            Memory { held_mib: mib("VmRSS:").unwrap_or_default(), peak_mib: mib("VmHWM:").unwrap_or_default() };
+        // Where it cannot be reset, the peak is that of the whole run.
+        std::fs::write("/proc/self/clear_refs", "5").unwrap_or_default();
+        memory
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the catalog reads no clock, but its measurement does")]

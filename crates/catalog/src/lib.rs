@@ -44,7 +44,8 @@ pub use function::Function;
 pub use observed_shape::ObservedShape;
 pub use pattern::matches_pattern;
 pub use search::{
-    Explanation, Hit, Likeness, Match, Producer, SearchIndex, SearchResults, SearchText, SearchTextError, ToolField,
+    Explanation, Hit, Likeness, Match, Producer, SearchIndex, SearchPart, SearchResults, SearchText, SearchTextError,
+    ToolField,
 };
 pub use search_answer::{ANSWER_TOKENS_DEFAULT, SearchAnswer};
 pub use text::shorten;

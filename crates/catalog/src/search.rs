@@ -24,7 +24,7 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use explanation::{Explanation, Likeness, Match};
+pub use explanation::{Explanation, Likeness, Match, SearchPart};
 pub use fields::ToolField;
 use postings::Postings;
 pub use producers::Producer;
@@ -110,9 +110,8 @@ impl SearchIndex {
         self.search_without(text, limit, &[])
     }
 
-    /// Like [`search`](Self::search), but words that are alike in these ways do not match. For measuring what each is
-    /// worth.
-    pub fn search_without(&self, text: impl Into<SearchText>, limit: usize, without: &[Likeness]) -> SearchResults {
+    /// Like [`search`](Self::search), but without these parts of it. For measuring what each is worth.
+    pub fn search_without(&self, text: impl Into<SearchText>, limit: usize, without: &[SearchPart]) -> SearchResults {
         self.found(&text.into(), limit, without, |_| Vec::new())
     }
 
@@ -131,7 +130,7 @@ impl SearchIndex {
         &self,
         text: &SearchText,
         limit: usize,
-        without: &[Likeness],
+        without: &[SearchPart],
         rank: impl FnOnce(&[&str]) -> Vec<Vec<ToolIndex>>,
     ) -> SearchResults {
         let reader = QueryReader::new(&self.vocabulary, &self.spelling, without);
@@ -139,7 +138,9 @@ impl SearchIndex {
             SearchText::Query(query) if query.trim().is_empty() => self.all(limit),
             SearchText::Query(query) => {
                 let text = query::clipped(query, 1);
-                let query = reader.read(text, &needs::split(text), NeedContext::Shared);
+                let is_whole = without.contains(&SearchPart::Needs);
+                let needs = if is_whole { std::iter::once(0..text.len()).collect() } else { needs::split(text) };
+                let query = reader.read(text, &needs, NeedContext::Shared);
                 self.answer(&query, limit, &rank(&query.needs))
             }
             SearchText::Queries(queries) => {

@@ -43,6 +43,17 @@ pub enum Likeness {
     Typo,
 }
 
+/// A part of searching that can be left out, for measuring what it is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SearchPart {
+    /// Words that are alike in this way match.
+    Alike(Likeness),
+    /// Addresses, paths, file names and quoted text are told from words.
+    Data,
+    /// A query that asks for several things is split into them.
+    Needs,
+}
+
 impl Explanation {
     /// The whole score.
     pub fn score(&self) -> f64 {

@@ -17,15 +17,47 @@ const HALF_STRENGTH: f32 = 1.8;
 /// share the rare one.
 const RARITY_MIN: f64 = 1.0;
 
-/// One term in one tool.
-#[derive(Debug, Clone, Copy)]
+/// One term in one tool. A large catalogue has millions of them, so they are small.
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Posting {
     pub(super) tool: u32,
-    /// From 0 to 1: how strongly the term characterises the tool.
-    strength: f32,
+    counts: FieldCounts,
+    /// How strongly the term characterises the tool.
+    strength: Strength,
     /// The same, by the tool's name, server and description only.
-    own_strength: f32,
-    counts: [u8; FIELDS],
+    own_strength: Strength,
+}
+
+/// How often a term stands in each field, up to [`COUNT_MAX`](FieldCounts::COUNT_MAX).
+#[derive(Debug, Clone, Copy, Default)]
+struct FieldCounts(u32);
+
+impl FieldCounts {
+    const COUNT_BITS: u32 = 5;
+    /// More often says no more.
+    const COUNT_MAX: u32 = (1 << FieldCounts::COUNT_BITS) - 1;
+
+    fn of(self, field: ToolField) -> u8 {
+        (self.0 >> (field as u32 * FieldCounts::COUNT_BITS) & FieldCounts::COUNT_MAX) as u8
+    }
+
+    fn add(&mut self, field: ToolField) {
+        if u32::from(self.of(field)) < FieldCounts::COUNT_MAX {
+            self.0 += 1 << (field as u32 * FieldCounts::COUNT_BITS);
+        }
+    }
+}
+
+/// A number from 0 to 1.
+#[derive(Debug, Clone, Copy, Default)]
+struct Strength(u16);
+
+impl Strength {
+    /// Of what a term is worth in a tool.
+    #[expect(clippy::cast_sign_loss, reason = "a worth is not negative")]
+    fn of(worth: f32) -> Strength {
+        Strength((worth / (worth + HALF_STRENGTH) * f32::from(u16::MAX)) as u16)
+    }
 }
 
 /// Which fields of a tool may match a word.
@@ -39,10 +71,11 @@ pub(super) enum FieldReach {
 
 impl Posting {
     pub(super) fn strength(&self, reach: FieldReach) -> f32 {
-        match reach {
+        let Strength(strength) = match reach {
             FieldReach::AllFields => self.strength,
             FieldReach::OwnFields => self.own_strength,
-        }
+        };
+        f32::from(strength) / f32::from(u16::MAX)
     }
 
     pub(super) fn is_in_name(&self) -> bool {
@@ -50,7 +83,7 @@ impl Posting {
     }
 
     pub(super) fn is_in(&self, field: ToolField) -> bool {
-        self.counts[field as usize] > 0
+        self.counts.of(field) > 0
     }
 }
 
@@ -66,12 +99,12 @@ pub(super) struct Postings {
 impl Postings {
     pub(super) fn new(tools: &[Tool]) -> (Vocabulary, Postings) {
         let mut vocabulary = Learner::new();
-        let mut counted: Vec<(TermId, Posting)> = Vec::new();
+        let mut counted = CountedTerms::default();
         let mut of_tools = vec![[0_u16; FIELDS]; tools.len()];
-        // Where the latest posting of each term is, to count on if it is of the same tool.
+        // Where the latest count of each term is, to count on if it is of the same tool.
         let mut latest: Vec<usize> = Vec::new();
-        for (number, (tool, lengths)) in tools.iter().zip(&mut of_tools).enumerate() {
-            let first = counted.len();
+        for (tool, lengths) in tools.iter().zip(&mut of_tools) {
+            let first = counted.all.len();
             for_each_word_of(tool, &mut |field, word, place| {
                 let Known { term, is_stop_word } = vocabulary.learn(word);
                 // A name may consist of such words only, and then it is asked for by them.
@@ -81,41 +114,47 @@ impl Postings {
                 if !place.joined {
                     lengths[field as usize] = lengths[field as usize].saturating_add(1);
                 }
-                latest.resize(latest.len().max(term.0 as usize + 1), usize::MAX);
+                if latest.len() <= term.0 as usize {
+                    latest.resize(term.0 as usize + 1, usize::MAX);
+                }
                 let place = &mut latest[term.0 as usize];
                 if *place == usize::MAX || *place < first {
-                    *place = counted.len();
-                    counted.push((term, Posting::empty(number as u32)));
+                    *place = counted.all.len();
+                    counted.all.push((term, FieldCounts::default()));
                 }
-                let count = &mut counted[*place].1.counts[field as usize];
-                *count = count.saturating_add(1);
+                counted.all[*place].1.add(field);
             });
+            counted.ends.push(counted.all.len());
         }
         let vocabulary = vocabulary.finish();
         let lengths = Lengths::new(of_tools);
-        let postings = Postings::arranged(counted, lengths, vocabulary.term_count());
+        let postings = Postings::arranged(&counted, lengths, vocabulary.term_count());
         (vocabulary, postings)
     }
 
-    fn arranged(counted: Vec<(TermId, Posting)>, lengths: Lengths, terms: usize) -> Postings {
+    fn arranged(counted: &CountedTerms, lengths: Lengths, terms: usize) -> Postings {
         let mut starts = vec![0_u32; terms + 1];
-        for (term, _) in &counted {
+        for (term, _) in &counted.all {
             starts[term.0 as usize + 1] += 1;
         }
         for term in 0..terms {
             starts[term + 1] += starts[term];
         }
         let mut next = starts.clone();
-        let mut all = vec![Posting::empty(0); counted.len()];
-        for (term, mut posting) in counted {
-            let worths = lengths.worths(&posting);
-            let own: f32 = worths[..=ToolField::Description as usize].iter().sum();
-            let whole: f32 = worths.iter().sum();
-            posting.strength = whole / (whole + HALF_STRENGTH);
-            posting.own_strength = own / (own + HALF_STRENGTH);
-            let place = &mut next[term.0 as usize];
-            all[*place as usize] = posting;
-            *place += 1;
+        let mut all = vec![Posting::default(); counted.all.len()];
+        let mut first = 0;
+        for (tool, end) in counted.ends.iter().enumerate() {
+            let scales = lengths.scales(tool);
+            for (term, counts) in &counted.all[first..*end] {
+                let worths = worths(*counts, &scales);
+                let own: f32 = worths[..=ToolField::Description as usize].iter().sum();
+                let whole: f32 = worths.iter().sum();
+                let (strength, own_strength) = (Strength::of(whole), Strength::of(own));
+                let place = &mut next[term.0 as usize];
+                all[*place as usize] = Posting { tool: tool as u32, counts: *counts, strength, own_strength };
+                *place += 1;
+            }
+            first = *end;
         }
         Postings { all, starts, lengths }
     }
@@ -132,7 +171,7 @@ impl Postings {
 
     /// How much the posting's strength owes to each field; the shares add up to one.
     pub(super) fn shares(&self, posting: &Posting, reach: FieldReach) -> Vec<(ToolField, f64)> {
-        let worths = self.lengths.worths(posting);
+        let worths = worths(posting.counts, &self.lengths.scales(posting.tool as usize));
         let fields = match reach {
             FieldReach::AllFields => &ToolField::ALL[..],
             FieldReach::OwnFields => &ToolField::ALL[..=ToolField::Description as usize],
@@ -155,10 +194,12 @@ impl Postings {
     }
 }
 
-impl Posting {
-    fn empty(tool: u32) -> Posting {
-        Posting { tool, strength: 0.0, own_strength: 0.0, counts: [0; FIELDS] }
-    }
+/// How often each tool has each of its terms, tool by tool.
+#[derive(Debug, Default)]
+struct CountedTerms {
+    all: Vec<(TermId, FieldCounts)>,
+    /// Where the terms of each tool end.
+    ends: Vec<usize>,
 }
 
 /// How many words each field has.
@@ -181,14 +222,19 @@ impl Lengths {
         Lengths { of_tools, usual }
     }
 
-    /// What the term is worth in each field of its tool.
-    fn worths(&self, posting: &Posting) -> [f32; FIELDS] {
-        let lengths = &self.of_tools[posting.tool as usize];
+    /// What a word is worth in each field of a tool.
+    fn scales(&self, tool: usize) -> [f32; FIELDS] {
+        let lengths = &self.of_tools[tool];
         ToolField::ALL.map(|field| {
             let field = field as usize;
             let length = f32::from(lengths[field]) / self.usual[field];
             let matters = LENGTH_MATTERS[field];
-            WEIGHTS[field] * f32::from(posting.counts[field]) / (1.0 - matters + matters * length)
+            WEIGHTS[field] / (1.0 - matters + matters * length)
         })
     }
+}
+
+/// What a term is worth in each field, if a word is worth this much there.
+fn worths(counts: FieldCounts, scales: &[f32; FIELDS]) -> [f32; FIELDS] {
+    ToolField::ALL.map(|field| scales[field as usize] * f32::from(counts.of(field)))
 }

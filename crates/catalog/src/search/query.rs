@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::concepts::{Kinship, kin_of};
 use super::data_spans;
-use super::explanation::Likeness;
+use super::explanation::{Likeness, SearchPart};
 use super::postings::FieldReach;
 use super::spelling::Spelling;
 use super::stop_words::{is_generic_word, is_request_word, is_stop_word};
@@ -99,8 +99,8 @@ pub(super) fn joined(queries: &[String]) -> (String, Vec<Range<usize>>) {
 pub(super) struct QueryReader<'a> {
     vocabulary: &'a Vocabulary,
     spelling: &'a Spelling,
-    /// Words that are alike in these ways do not match.
-    without: &'a [Likeness],
+    /// Left out, for measuring.
+    without: &'a [SearchPart],
     /// Where the stems that were met are among the terms.
     known: BTreeMap<String, Option<usize>>,
     terms: Vec<QueryTerm>,
@@ -108,7 +108,11 @@ pub(super) struct QueryReader<'a> {
 }
 
 impl<'a> QueryReader<'a> {
-    pub(super) fn new(vocabulary: &'a Vocabulary, spelling: &'a Spelling, without: &'a [Likeness]) -> QueryReader<'a> {
+    pub(super) fn new(
+        vocabulary: &'a Vocabulary,
+        spelling: &'a Spelling,
+        without: &'a [SearchPart],
+    ) -> QueryReader<'a> {
         QueryReader { vocabulary, spelling, without, known: BTreeMap::new(), terms: Vec::new(), unknown: Vec::new() }
     }
 
@@ -122,7 +126,7 @@ impl<'a> QueryReader<'a> {
     }
 
     fn read_words(&mut self, text: &str, needs: &[Range<usize>], wanted: impl Fn(&str) -> bool) {
-        let spans = data_spans::find(text);
+        let spans = if self.without.contains(&SearchPart::Data) { Vec::new() } else { data_spans::find(text) };
         let need_at = |at: usize| 1 << needs.iter().position(|need| need.contains(&at)).unwrap_or_default();
         let mut next_span = 0;
         for_each_word(text, |word, place| {
@@ -197,7 +201,7 @@ impl<'a> QueryReader<'a> {
             let closeness = if mistakes < 2 { 0.7 } else { 0.35 };
             found.extend(terms.into_iter().map(|term| Alternative { term, likeness: Likeness::Typo, closeness }));
         }
-        found.retain(|alternative| !self.without.contains(&alternative.likeness));
+        found.retain(|alternative| !self.without.contains(&SearchPart::Alike(alternative.likeness)));
         found
     }
 
