@@ -148,6 +148,27 @@ fn a_catalogue_may_speak_any_language() {
 }
 
 #[test]
+fn tools_that_are_described_in_chinese_are_found_in_english_and_the_other_way_round() {
+    let described = [
+        ("weather forecast for a city", "查询指定城市的天气预报"),
+        ("coordinates of an address", "根据地址获取经纬度坐标"),
+        ("send an email", "发送邮件给收件人"),
+        ("trains between two stations", "查询两个车站之间的列车"),
+        ("find news articles", "搜索新闻文章"),
+        ("translate a text", "将文本翻译成指定语言"),
+        ("driving distance", "计算两点之间的驾车距离"),
+        ("delete a file", "删除文件夹中的文件"),
+    ];
+    let name = |at: usize| format!("tool{at}");
+    let in_chinese: Vec<Tool> = described.iter().enumerate().map(|(at, (_, text))| tool(&name(at), text)).collect();
+    let in_english: Vec<Tool> = described.iter().enumerate().map(|(at, (text, _))| tool(&name(at), text)).collect();
+    for (at, (english, chinese)) in described.iter().enumerate() {
+        assert_eq!(names(&in_chinese, &search(&in_chinese, english, 1)), [name(at)], "{english}");
+        assert_eq!(names(&in_english, &search(&in_english, chinese, 1)), [name(at)], "{chinese}");
+    }
+}
+
+#[test]
 fn a_blank_query_lists_the_tools_by_name() {
     let tools = office();
     for query in ["", " \n"] {
