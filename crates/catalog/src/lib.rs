@@ -50,7 +50,7 @@ pub use search::{
 pub use search_answer::{ANSWER_TOKENS_DEFAULT, SearchAnswer};
 pub use text::shorten;
 pub use tokens::BYTES_PER_TOKEN;
-pub use tool::{Tool, ToolsError, ToolsProblem, json_type_name, read_tools};
+pub use tool::{Tool, ToolsError, ToolsProblem, json_type_name, read_tool_list, read_tools};
 pub use typescript::{Declarations, DeclaredTools, TypeText, type_of};
 pub use violation::Violation;
 pub use work::{OutOfBudget, WorkBudget};

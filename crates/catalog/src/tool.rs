@@ -1,5 +1,6 @@
 //! Tool lists in the formats of all providers.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
@@ -96,10 +97,15 @@ pub fn read_tools(json: &Value) -> Result<Vec<Tool>, ToolsError> {
     let Value::Array(entries) = list else {
         return Err(ToolsError { path: None, problem: ToolsProblem::NotAList { found: json_type_name(list) } });
     };
+    read_tool_list(entries)
+}
+
+/// Like [`read_tools`], for entries that come one by one: of a long list, only the tools have to be held.
+pub fn read_tool_list<V: Borrow<Value>>(entries: impl IntoIterator<Item = V>) -> Result<Vec<Tool>, ToolsError> {
     let mut first_places = BTreeMap::new();
-    let mut tools = Vec::with_capacity(entries.len());
-    for (index, entry) in entries.iter().enumerate() {
-        let (tool, name_at) = read_tool(index, entry)?;
+    let mut tools = Vec::new();
+    for (index, entry) in entries.into_iter().enumerate() {
+        let (tool, name_at) = read_tool(index, entry.borrow())?;
         let key = (tool.server.clone(), tool.name.clone());
         if let Some(&first) = first_places.get(&key) {
             let problem = ToolsProblem::Duplicate { name: tool.name, first };

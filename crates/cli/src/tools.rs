@@ -4,14 +4,28 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use dacapo_replay::{Tool, read_tools};
+use dacapo_replay::{Tool, read_tool_list, read_tools};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::servers::{CacheOptions, ConfiguredServers};
 
 /// Reads tools in any provider's shape.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Tool>> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read the tools in {}", path.display()))?;
+    if let Ok(entries) = serde_json::from_str::<Vec<&RawValue>>(&text) {
+        // Fifty thousand tools take half the room if their JSON is not held all at once.
+        let mut is_json = true;
+        let values = entries.iter().map_while(|entry| {
+            let value = serde_json::from_str::<Value>(entry.get()).ok();
+            is_json &= value.is_some();
+            value
+        });
+        let tools = read_tool_list(values);
+        if is_json {
+            return tools.with_context(|| path.display().to_string());
+        }
+    }
     let json: Value = serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))?;
     read_tools(&json).with_context(|| path.display().to_string())
 }

@@ -48,7 +48,7 @@ pub use attachment::{Attachment, handles_in};
 pub use canonical::canonical as canonical_args;
 pub use dacapo_catalog::{
     ANSWER_TOKENS_DEFAULT, Catalog, Declarations, Effect, EffectRules, Explanation, Hit, SearchAnswer, SearchResults,
-    SearchText, SearchTextError, Tool, ToolIndex, ToolsError, matches_pattern, read_tools,
+    SearchText, SearchTextError, Tool, ToolIndex, ToolsError, matches_pattern, read_tool_list, read_tools,
 };
 pub use dacapo_sandbox::{LogLevel, SandboxError, ShouldContinue};
 pub use dacapo_script::unescaped as unescaped_program;
