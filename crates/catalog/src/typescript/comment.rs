@@ -36,14 +36,15 @@ pub(super) fn sentences(text: &str, bytes_max: usize) -> &str {
 
 /// Whether there is nothing to do about the text: most are of this kind.
 fn is_plain_line(text: &str) -> bool {
-    let mut before = b' ';
+    let (mut before, mut has_fence_letter) = (b' ', false);
     for byte in text.bytes() {
         if !matches!(byte, b' '..=b'~') || before == b' ' && byte == b' ' || before == b'*' && byte == b'/' {
             return false;
         }
+        has_fence_letter |= matches!(byte, b'`' | b'~');
         before = byte;
     }
-    before != b' ' && !text.contains("```") && !text.contains("~~~")
+    before != b' ' && !(has_fence_letter && (text.contains("```") || text.contains("~~~")))
 }
 
 /// The lines of the text that are not empty, without the indentation they have in common.
