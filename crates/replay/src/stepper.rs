@@ -188,8 +188,6 @@ impl Stepper {
         } else {
             let bytes = step.bytes();
             drop(self.finished().put(whole, step.clone(), bytes));
-            drop(run);
-            self.release_idle_memory();
         }
         Ok((step, start))
     }
@@ -204,21 +202,9 @@ impl Stepper {
     /// Gives up the paused programs that no step has used since the last call of this method. They are replayed when
     /// they are needed again. To be called from time to time: there is no clock here.
     pub fn release_unused(&self) {
+        // They are dropped after the lock is released.
         let unused = self.warm().evict_unused();
-        if !unused.is_empty() {
-            drop(unused);
-            self.release_idle_memory();
-        }
-    }
-
-    /// Gives back memory after many programs have ended. The few that are still paused hold on to all of it, so they are
-    /// given up as well: they will be replayed.
-    fn release_idle_memory(&self) {
-        if self.sandbox.is_mostly_idle() {
-            while self.warm().evict().is_some() {}
-            // Without address space for a second pool the first one stays, and its memory with it.
-            drop(self.sandbox.release_memory());
-        }
+        drop(unused);
     }
 
     /// The paused program that has come furthest into this journal.

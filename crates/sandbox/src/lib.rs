@@ -15,7 +15,6 @@
 mod builtins;
 mod config;
 mod guest_code;
-mod hot_pages;
 mod imports;
 mod names;
 mod sandbox;

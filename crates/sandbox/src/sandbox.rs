@@ -1,66 +1,42 @@
-//! The compiled guest and the pool of memories that programs run in.
+//! The pools of memories that programs run in.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
-use wasmtime::{Enabled, Engine, InstanceAllocationStrategy, InstancePre, Linker, PoolingAllocationConfig};
+use wasmtime::{Engine, InstanceAllocationStrategy, InstancePre, Linker, PoolingAllocationConfig};
 
 use crate::config::{self, AddressSpace};
 use crate::guest_code;
-use crate::hot_pages::HotPages;
 use crate::imports::{self, Host, HostState};
 
 /// Largest memory a program may be given.
 pub const MEMORY_BYTES_CAP: usize = 256 << 20;
 
-/// Bytes of a released memory that are reset in place instead of being given back, which saves page faults. Most
-/// programs write to less.
-const KEEP_RESIDENT_BYTES: usize = 1 << 20;
-/// The same for the tables of the guest.
-const TABLE_KEEP_RESIDENT_BYTES: usize = 64 << 10;
-/// What all memories that are not in use may take, for the next programs to start faster.
-const IDLE_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a memory in the quick pool that are reset in place when its program has ended, which saves the next one the
+/// page faults. Most programs take no more.
+const KEEP_RESIDENT_BYTES: usize = (2 << 20) + (128 << 10);
+/// What the quick pool may take when none of its memories is in use.
+const IDLE_BYTES_MAX: usize = 36 << 20;
+const QUICK_PLACES: u32 = (IDLE_BYTES_MAX / KEEP_RESIDENT_BYTES) as u32;
 
 /// With room for fewer programs a service is of no use.
 const PROGRAMS_MIN: u32 = 4;
 
-/// Fewer memories are not worth giving back.
-const IDLE_PLACES_MIN: u32 = (IDLE_BYTES_MAX / KEEP_RESIDENT_BYTES) as u32;
-/// Memories are given back when fewer than one in so many of them are in use.
-const IDLE_SHARE: u32 = 8;
-
-/// What programs share: the compiled guest, and the pool of memories that they run in.
+/// What programs share: the compiled guest, and two pools of memories that they run in.
 pub struct Sandbox<H: 'static> {
-    guest: RwLock<InstancePre<HostState<H>>>,
-    pub(crate) programs_max: u32,
+    /// A few memories that keep what they took, so that programs start faster. There are none where address space is
+    /// limited.
+    quick: Option<RwLock<InstancePre<HostState<H>>>>,
+    /// Many memories that give everything back. Programs get one if all quick ones are taken. There are none if the quick
+    /// ones are enough.
+    large: Option<LargePool<H>>,
+    programs_max: u32,
     space: AddressSpace,
-    pub(crate) places: Arc<PlaceCount>,
-    pub(crate) hot_pages: Arc<HotPages>,
 }
 
-/// Programs that are alive, and the most that were since memory was last released.
-#[derive(Debug, Default)]
-pub(crate) struct PlaceCount {
-    alive: AtomicU32,
-    most: AtomicU32,
-}
-
-/// One program that is alive.
-#[derive(Debug)]
-pub(crate) struct PlaceTaken(Arc<PlaceCount>);
-
-impl PlaceTaken {
-    pub(crate) fn new(count: &Arc<PlaceCount>) -> PlaceTaken {
-        let alive = count.alive.fetch_add(1, Ordering::Relaxed) + 1;
-        count.most.fetch_max(alive, Ordering::Relaxed);
-        PlaceTaken(Arc::clone(count))
-    }
-}
-
-impl Drop for PlaceTaken {
-    fn drop(&mut self) {
-        self.0.alive.fetch_sub(1, Ordering::Relaxed);
-    }
+struct LargePool<H: 'static> {
+    engine: Engine,
+    /// Loaded when it is needed for the first time.
+    guest: OnceLock<InstancePre<HostState<H>>>,
 }
 
 impl<H> std::fmt::Debug for Sandbox<H> {
@@ -96,9 +72,23 @@ impl<H: Host> Sandbox<H> {
     /// Reserves address space, not memory, for `programs_max` programs alive at the same time. Where it is limited there
     /// is room for fewer, see [`programs_max`](Self::programs_max).
     pub fn new(programs_max: u32) -> Result<Sandbox<H>, SandboxError> {
+        let quick_places = QUICK_PLACES.min(programs_max);
+        let large_places = programs_max - quick_places;
+        let is_ample =
+            |within: &EngineWithin| within.space == AddressSpace::Ample && within.programs_max == large_places;
+        let large = (large_places > 0).then(|| EngineWithin::largest(large_places)).transpose()?;
+        if large.as_ref().is_none_or(is_ample)
+            && let Ok(quick) = quick_engine(quick_places)
+        {
+            let space = AddressSpace::Ample;
+            let quick = RwLock::new(link(&quick, space).map_err(SandboxError::Guest)?);
+            let large = large.map(|within| LargePool { engine: within.engine, guest: OnceLock::new() });
+            return Ok(Sandbox { quick: Some(quick), large, programs_max, space });
+        }
+        drop(large);
         let EngineWithin { programs_max, space, engine } = EngineWithin::largest(programs_max)?;
-        let guest = RwLock::new(link(&engine, space).map_err(SandboxError::Guest)?);
-        Ok(Sandbox { guest, programs_max, space, places: Arc::default(), hot_pages: Arc::default() })
+        let guest = OnceLock::from(link(&engine, space).map_err(SandboxError::Guest)?);
+        Ok(Sandbox { quick: None, large: Some(LargePool { engine, guest }), programs_max, space })
     }
 
     /// How many programs may be alive at the same time.
@@ -106,30 +96,33 @@ impl<H: Host> Sandbox<H> {
         self.programs_max
     }
 
-    /// Whether most of the memories that were in use are not any more. They still take room, so that the next programs
-    /// start faster.
-    pub fn is_mostly_idle(&self) -> bool {
-        let most = self.places.most.load(Ordering::Relaxed);
-        most >= IDLE_PLACES_MIN && self.places.alive.load(Ordering::Relaxed) <= most / IDLE_SHARE
-    }
-
-    /// Gives back the memories that are not in use, once the programs that are alive now have ended.
+    /// Gives back what the quick pool keeps, once the programs that are alive now have ended.
     ///
-    /// A pool keeps what its memories took, for the next programs to start faster, and has no setting against it.
-    /// So new programs get a new pool, and the old one is dropped with the last program in it.
+    /// A pool has no setting for that. So new programs get a new pool, and the old one is dropped with the last program in
+    /// it.
     pub fn release_memory(&self) -> Result<(), SandboxError> {
-        let alive = self.places.alive.load(Ordering::Relaxed);
-        self.places.most.store(alive, Ordering::Relaxed);
-        let fresh = link(&engine(self.programs_max, self.space)?, self.space).map_err(SandboxError::Guest)?;
-        let old = std::mem::replace(&mut *self.guest.write().unwrap_or_else(PoisonError::into_inner), fresh);
+        let Some(quick) = &self.quick else { return Ok(()) };
+        let engine = quick_engine(QUICK_PLACES.min(self.programs_max))?;
+        let fresh = link(&engine, self.space).map_err(SandboxError::Guest)?;
+        let old = std::mem::replace(&mut *quick.write().unwrap_or_else(PoisonError::into_inner), fresh);
         // After the lock is released: the last one to drop it unmaps memory.
         drop(old);
-        self.hot_pages.forget_memories();
         Ok(())
     }
 
-    pub(crate) fn guest(&self) -> InstancePre<HostState<H>> {
-        self.guest.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The guest in the quick pool.
+    pub(crate) fn quick_guest(&self) -> Option<InstancePre<HostState<H>>> {
+        self.quick.as_ref().map(|quick| quick.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// The guest in the large pool.
+    pub(crate) fn large_guest(&self) -> Result<Option<&InstancePre<HostState<H>>>, SandboxError> {
+        let Some(LargePool { engine, guest }) = &self.large else { return Ok(None) };
+        if guest.get().is_none() {
+            let loaded = link(engine, self.space).map_err(SandboxError::Guest)?;
+            guest.get_or_init(|| loaded);
+        }
+        Ok(guest.get())
     }
 }
 
@@ -173,6 +166,17 @@ impl EngineWithin {
 }
 
 fn engine(programs_max: u32, space: AddressSpace) -> Result<Engine, SandboxError> {
+    engine_keeping(0, programs_max, space)
+}
+
+fn quick_engine(programs_max: u32) -> Result<Engine, SandboxError> {
+    engine_keeping(KEEP_RESIDENT_BYTES, programs_max, AddressSpace::Ample)
+}
+
+/// An engine whose memories keep this much for the next program. The other way to know what a program has written to is to
+/// ask the kernel for the pages that are present, which leaves out those that are swapped out or on the move: the next
+/// program would see them.
+fn engine_keeping(resident_bytes: usize, programs_max: u32, space: AddressSpace) -> Result<Engine, SandboxError> {
     let memory_bytes_cap = match space {
         AddressSpace::Ample => MEMORY_BYTES_CAP,
         AddressSpace::Scarce => config::SCARCE_MEMORY_BYTES_CAP,
@@ -185,14 +189,8 @@ fn engine(programs_max: u32, space: AddressSpace) -> Result<Engine, SandboxError
         .total_stacks(programs_max)
         .max_memory_size(memory_bytes_cap)
         .table_elements(4096)
-        .max_core_instance_size(1 << 20);
-    // Kernels before 6.7 cannot tell which pages were written to, and the first ones of a memory are a stack that hardly
-    // any program needs.
-    if PoolingAllocationConfig::is_pagemap_scan_available() {
-        pool.pagemap_scan(Enabled::Yes)
-            .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
-            .table_keep_resident(TABLE_KEEP_RESIDENT_BYTES);
-    }
+        .max_core_instance_size(1 << 20)
+        .linear_memory_keep_resident(resident_bytes);
     let mut config = config::shared(space);
     guest_code::allow_in_place(&mut config);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));

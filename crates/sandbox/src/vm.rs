@@ -1,15 +1,13 @@
 //! One program in its own memory.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use wasmtime::{Instance, Memory, Store, Trap, TypedFunc, WasmParams, WasmResults};
+use wasmtime::{Instance, InstancePre, Memory, Store, Trap, TypedFunc, WasmParams, WasmResults};
 
-use crate::hot_pages::HotPages;
 use crate::imports::{Host, HostState};
 use crate::names::Names;
-use crate::sandbox::{PlaceTaken, Sandbox, SandboxError};
+use crate::sandbox::{Sandbox, SandboxError};
 
 /// Everything that a program's run depends on besides its code, its tools and their answers.
 #[derive(Debug, Clone)]
@@ -125,8 +123,6 @@ pub struct Vm<H: 'static> {
     memory: Memory,
     fuel_max: u64,
     exports: Exports,
-    hot_pages: Arc<HotPages>,
-    _place: PlaceTaken,
 }
 
 struct Exports {
@@ -147,28 +143,57 @@ impl<H> std::fmt::Debug for Vm<H> {
 impl<H: Host> Sandbox<H> {
     /// A fresh memory in which nothing has run yet; `Err` if all are taken.
     pub fn new_vm(&self, config: &VmConfig, host: H) -> Result<Vm<H>, SandboxError> {
-        let state = HostState::new(host, config.memory_bytes, config.fuel);
-        let guest = self.guest();
-        let mut store = Store::new(guest.module().engine(), state);
-        store.limiter(|state| state);
-        let instantiated = drive(guest.instantiate_async(&mut store), &|| true).expect("it is never given up");
-        let instance = instantiated.map_err(|error| {
-            if error.is::<wasmtime::PoolConcurrencyLimitError>() {
-                SandboxError::Full(self.programs_max)
-            } else {
-                SandboxError::Guest(error)
-            }
-        })?;
-        let exports = Exports::of(&instance, &mut store).map_err(SandboxError::Guest)?;
+        let mut state = HostState::new(host, config.memory_bytes, config.fuel);
+        if let Some(guest) = self.quick_guest() {
+            state = match instantiate(&guest, state) {
+                Ok((store, instance)) => return Vm::new(config, store, &instance),
+                Err((PoolError::Full, state)) => state,
+                Err((PoolError::Guest(error), _)) => return Err(SandboxError::Guest(error)),
+            };
+        }
+        let full = SandboxError::Full(self.programs_max());
+        let Some(guest) = self.large_guest()? else { return Err(full) };
+        match instantiate(guest, state) {
+            Ok((store, instance)) => Vm::new(config, store, &instance),
+            Err((PoolError::Full, _)) => Err(full),
+            Err((PoolError::Guest(error), _)) => Err(SandboxError::Guest(error)),
+        }
+    }
+}
+
+/// Why a pool has no memory for a program.
+enum PoolError {
+    Full,
+    Guest(wasmtime::Error),
+}
+
+/// A memory of a pool, or the state that was meant for it.
+fn instantiate<H: Host>(
+    guest: &InstancePre<HostState<H>>,
+    state: HostState<H>,
+) -> Result<(Store<HostState<H>>, Instance), (PoolError, HostState<H>)> {
+    let mut store = Store::new(guest.module().engine(), state);
+    store.limiter(|state| state);
+    match drive(guest.instantiate_async(&mut store), &|| true).expect("it is never given up") {
+        Ok(instance) => Ok((store, instance)),
+        Err(error) => {
+            let is_full = error.is::<wasmtime::PoolConcurrencyLimitError>();
+            let error = if is_full { PoolError::Full } else { PoolError::Guest(error) };
+            Err((error, store.into_data()))
+        }
+    }
+}
+
+impl<H: Host> Vm<H> {
+    fn new(config: &VmConfig, mut store: Store<HostState<H>>, instance: &Instance) -> Result<Vm<H>, SandboxError> {
+        let exports = Exports::of(instance, &mut store).map_err(SandboxError::Guest)?;
         let memory = instance
             .get_memory(&mut store, "memory")
             .ok_or_else(|| SandboxError::Guest(wasmtime::Error::msg("it exports no memory")))?;
         store.data_mut().memory = Some(memory);
         store.set_fuel(config.fuel).map_err(SandboxError::Guest)?;
         store.fuel_async_yield_interval(Some(FUEL_PER_CHECK)).map_err(SandboxError::Guest)?;
-        let place = PlaceTaken::new(&self.places);
-        let hot_pages = Arc::clone(&self.hot_pages);
-        Ok(Vm { store, memory, fuel_max: config.fuel, exports, hot_pages, _place: place })
+        Ok(Vm { store, memory, fuel_max: config.fuel, exports })
     }
 }
 
@@ -196,7 +221,6 @@ impl<H: Host> Vm<H> {
         javascript: &str,
         should_continue: ShouldContinue<'_>,
     ) -> Result<IdleState, Stop> {
-        self.hot_pages.copy(self.memory.data_mut(&mut self.store));
         let names_bytes: usize = names.iter().map(|names| names.globals().len()).sum();
         let mut message = Vec::with_capacity(HEADER_BYTES + names_bytes + javascript.len() + 1);
         message.extend(config.started_at_ms.to_le_bytes());
@@ -242,7 +266,6 @@ impl<H: Host> Vm<H> {
     pub fn finish(&mut self, should_continue: ShouldContinue<'_>) -> Result<FinalReport, Stop> {
         let finish = self.exports.finish.clone();
         self.enter(&finish, (), should_continue)?;
-        self.hot_pages.learn(self.memory.data(&self.store));
         let state = self.store.data_mut();
         let unhandled = std::mem::take(&mut state.unhandled);
         let outcome = match (state.result.take(), state.error.take()) {
