@@ -121,6 +121,107 @@ fn a_program_may_mix_the_tools_of_client_and_servers_and_any_replica_goes_on_wit
     }
 }
 
+/// What an explicit client on Chat Completions, Responses or Messages has in its history of the calls that the gateway
+/// executed, and of nothing else that is new.
+fn shown_calls(wire: Wire, history: &[Value]) -> Vec<String> {
+    let call = |server: &Value, name: &Value, arguments: &str, end: &Value| {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        format!("{}.{} {arguments} {}", text(server), text(name), text(end))
+    };
+    let items = history.iter().flat_map(|entry| match wire {
+        Wire::Chat => entry["calls"].as_array().cloned().unwrap_or_default(),
+        Wire::Responses => vec![entry.clone()],
+        Wire::Messages => entry["content"].as_array().cloned().unwrap_or_default(),
+    });
+    let shown = items.filter_map(|item| match (wire, item["type"].as_str().unwrap_or_default()) {
+        (Wire::Chat, _) => {
+            let arguments = item["arguments"].as_str().unwrap_or_default();
+            Some(call(&item["server"], &item["name"], arguments, &item["output"]))
+        }
+        (_, "mcp_list_tools") => Some(format!("{} tools", item["tools"].as_array().map_or(0, Vec::len))),
+        (_, "mcp_call") => {
+            let arguments = item["arguments"].as_str().unwrap_or_default();
+            Some(call(&item["server_label"], &item["name"], arguments, &item["output"]))
+        }
+        (_, "mcp_tool_use") => Some(call(&item["server_name"], &item["name"], &item["input"].to_string(), &json!(""))),
+        (_, "mcp_tool_result") => Some(item["content"][0]["text"].as_str().unwrap_or_default().to_owned()),
+        _ => None,
+    });
+    shown.collect()
+}
+
+#[test]
+fn an_explicit_client_is_shown_the_calls_of_servers_in_its_providers_own_form_and_sends_them_back() {
+    let office = Office::new();
+    let gateway = office.gateway(&[]);
+    for wire in Wire::ALL {
+        for is_streamed in [false, true] {
+            let mut talk = talk(wire, true, is_streamed);
+            talk.explicit = true;
+            let (answer, calls) = converse(|| gateway.url.clone(), &mut talk, "mixed");
+            assert_eq!((answer.as_str(), calls.len()), (r#"Mixed: [2000,8,8,"5 to cem"]"#, 2), "{wire} {is_streamed}");
+            let shown = shown_calls(wire, &talk.history);
+            let of = |name: &str| shown.iter().filter(|line| line.starts_with(name)).count();
+            assert_eq!((of("ledger.pay"), of("ledger.get_balance"), of("ledger.get_statement")), (3, 1, 1), "{shown:#?}");
+            let paid = match wire {
+                Wire::Messages => r#"ledger.pay {"to":"bob","amount":2} "#,
+                _ => r#"ledger.pay {"to":"bob","amount":2} {"receipt":"2 to bob"}"#,
+            };
+            assert!(shown.iter().any(|line| line == paid), "{shown:#?}");
+            assert_eq!(of("4 tools"), usize::from(wire == Wire::Responses), "once in a conversation");
+            // With all of that in the history.
+            let (answer, calls) = converse(|| gateway.url.clone(), &mut talk, "go on");
+            assert_eq!((answer.as_str(), calls.len()), ("Then 49 to dan", 1), "{wire} {is_streamed}");
+            let shown = shown_calls(wire, &talk.history);
+            assert_eq!(shown.iter().filter(|line| line.starts_with("4 tools")).count(), usize::from(wire == Wire::Responses));
+            assert!(office.executed().values().all(|count| *count == 1), "{:?}", office.executed());
+            office.forget();
+        }
+    }
+}
+
+/// Checked by the types of the providers' own SDKs.
+#[test]
+fn real_explicit_clients_read_the_calls_of_servers_and_send_them_back() {
+    let office = Office::new();
+    let gateway = office.gateway(&[]);
+    let python = installed("python/bin/python");
+    let pay = |to: &str, amount: u32| format!(r#"{{"to":"{to}","amount":{amount},"after_ms":300}}"#);
+    let (ann, bob) = (pay("ann", 3), pay("bob", 4));
+    let of_call = ["mcp_call.in_progress", "mcp_call_arguments.delta", "mcp_call_arguments.done"];
+    let events = ["mcp_list_tools.in_progress", "mcp_list_tools.completed"].into_iter().chain(of_call).chain(of_call);
+    let events = events.chain(["mcp_call.completed"; 2]).chain(of_call).chain(["mcp_call.completed"]);
+    let events: Vec<String> = events.map(|event| format!("event {event}")).collect();
+    let items = [
+        "list ledger pay get_balance get_statement close_account".to_owned(),
+        format!(r#"completed ledger.pay {ann} {{"receipt":"3 to ann"}}"#),
+        format!(r#"completed ledger.pay {bob} {{"receipt":"4 to bob"}}"#),
+        r#"completed ledger.get_balance {"of":"bob"} {"balance":4}"#.to_owned(),
+    ];
+    let uses = [format!("use ledger.pay {ann}"), format!("use ledger.pay {bob}")];
+    let answers = ["answer I pay both.Paid 3 to ann and 4 to bob; bob has 4.", "answer You said: Hello"];
+    let answers = answers.map(str::to_owned);
+    for (wire, stream) in [("responses", ""), ("responses", "--stream"), ("messages", ""), ("messages", "--stream")] {
+        let output = Command::new(&python)
+            .arg(root().join("tests-tools/clients/explicit_mcp.py"))
+            .args(["--base-url", &gateway.url, "--question", "pay and report", "--wire", wire])
+            .args(Some(stream).filter(|stream| !stream.is_empty()))
+            .output()
+            .expect("it runs");
+        let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let lines: Vec<String> = said.lines().map(str::to_owned).collect();
+        if wire == "responses" {
+            let events = if stream.is_empty() { &[][..] } else { &events[..] };
+            assert_eq!(lines, [events, &items, &answers].concat(), "{error}");
+        } else {
+            assert_eq!(lines[..2], uses, "{error}");
+            assert_eq!(lines[lines.len() - 2..], answers, "{error}");
+            assert_eq!(lines.iter().filter(|line| line.starts_with("result ")).count(), 3, "{lines:#?}");
+        }
+        office.forget();
+    }
+}
+
 #[test]
 fn small_answers_ride_in_the_id_and_large_ones_that_are_gone_are_said_to_be_gone() {
     let office = Office::new();
@@ -304,6 +405,50 @@ fn nothing_with_effects_is_sent_that_cannot_be_recorded() {
     let text = ask(&gateway.url, &mut talk).text;
     assert!(text.contains("<nothing at data"), "the program failed: {text}");
     assert!(office.executed().is_empty(), "{:?}", office.executed());
+}
+
+/// A store that cannot be reached from the start, and one that goes away in the middle of a conversation.
+#[test]
+fn calls_that_cannot_be_recorded_are_sent_all_the_same_where_the_operator_says_so() {
+    let office = Office::new();
+    let unreachable = [("DACAPO_STORE_KIND", "redis"), ("DACAPO_STORE_URL", "redis://127.0.0.1:1/0")];
+    let go_on = ("DACAPO_STORE_ON_FAILURE", "continue");
+    let gateway = office.gateway(&[&unreachable[..], &[go_on]].concat());
+    let (answer, _) = converse(|| gateway.url.clone(), &mut talk(Wire::Chat, false, true), "pay and report");
+    assert!(answer.ends_with("Paid 3 to ann and 4 to bob; bob has 4."), "{answer}");
+    assert_eq!(office.executed().values().sum::<usize>(), 3);
+    office.forget();
+    // The history of an explicit client has the state of its program; otherwise the store would have it.
+    for wire in [Wire::Chat, Wire::Responses] {
+        for (on_failure, executed) in [("refuse", 0), ("continue", 1)] {
+            let redis = Redis::start();
+            let environment = [
+                ("DACAPO_STORE_KIND", "redis"),
+                ("DACAPO_STORE_URL", redis.url.as_str()),
+                ("DACAPO_STORE_ON_FAILURE", on_failure),
+            ];
+            let gateway = office.gateway(&environment);
+            let mut talk = talk(wire, true, false);
+            talk.explicit = true;
+            talk.user("slowly");
+            let response = ask(&gateway.url, &mut talk);
+            talk.answer(&response.calls[0], "3", false);
+            drop(redis);
+            let (path, body) = talk.request();
+            let config = ureq::Agent::config_builder().http_status_as_error(false).build();
+            let request = ureq::Agent::new_with_config(config).post(format!("{}{path}", gateway.url));
+            let mut response = request.header("content-type", "application/json").send(body.to_string()).expect("a response");
+            let text = response.body_mut().read_to_string().expect("a body");
+            let count: usize = office.executed().values().sum();
+            assert_eq!(count, executed, "{wire} {on_failure}: {} {text}", response.status());
+            if on_failure == "refuse" {
+                assert!(response.status() == 503 || text.contains("could not be recorded"), "{} {text}", response.status());
+            } else {
+                assert!(text.contains("7 to fay"), "{wire}: {} {text}", response.status());
+                office.forget();
+            }
+        }
+    }
 }
 
 /// Three servers from npm and from Python, and the SDKs of two providers.

@@ -25,7 +25,7 @@ use crate::model_routes::ModelRule;
 use crate::observe::{RecorderLimits, RunningRequests, TraceSettings};
 use crate::options::{ConfigError, Environment, ErrorTextsOptions, GatewayOptions, InspectorOptions};
 use crate::step_slots::Tenancy;
-use crate::store::StoreConfig;
+use crate::store::{StoreConfig, StoreFailure};
 use crate::tls::Tls;
 use crate::upstream::{Upstream, UpstreamKind};
 
@@ -48,6 +48,7 @@ pub struct Config {
     pub(crate) models: Vec<ModelRule>,
     pub(crate) code_mode: CodeModeConfig,
     pub(crate) store: Option<StoreConfig>,
+    pub(crate) store_failure: StoreFailure,
     /// How long the repetition of a request gets the response of the first.
     pub(crate) turn_ttl: Duration,
     /// The file of the MCP servers whose tools clients get.
@@ -170,6 +171,7 @@ impl GatewayOptions {
             clients,
             code_mode: self.code_mode(&mut errors),
             store: self.store(&mut errors),
+            store_failure: self.store_failure(&mut errors),
             turn_ttl: seconds("store.turn_ttl_seconds", self.store.turn_ttl_seconds, 300, &mut errors),
             mcp_servers: self.mcp_servers(&mut errors),
             limits,
@@ -334,6 +336,15 @@ impl GatewayOptions {
                 None
             }
         }
+    }
+
+    fn store_failure(&self, errors: &mut Vec<String>) -> StoreFailure {
+        let written = self.store.on_failure.as_deref();
+        written.map_or(Some(StoreFailure::default()), StoreFailure::parse).unwrap_or_else(|| {
+            let written = written.unwrap_or_default();
+            errors.push(format!("store.on_failure: `{written}` is not known; use refuse or continue"));
+            StoreFailure::default()
+        })
     }
 
     fn mcp_servers(&self, errors: &mut Vec<String>) -> Option<PathBuf> {

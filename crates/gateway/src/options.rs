@@ -208,6 +208,9 @@ pub struct StoreOptions {
     pub url: Option<String>,
     /// Of the file.
     pub path: Option<String>,
+    /// What becomes of calls of MCP tools with effects that cannot be recorded, because the store cannot be reached:
+    /// `refuse`, or `continue`: they are sent all the same, and may be sent twice.
+    pub on_failure: Option<String>,
     /// How long a request that called tools with effects is known, so that its repetition gets the same response.
     pub turn_ttl_seconds: Option<u64>,
     /// How long something is kept that nobody reads.

@@ -43,6 +43,30 @@ pub(crate) enum StoreConfig {
     Redis { client: redis::Client, ttl: Duration },
 }
 
+/// What becomes of calls with effects that cannot be recorded, because the store cannot be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum StoreFailure {
+    /// They are not sent.
+    #[default]
+    Refuse,
+    /// They are sent all the same. A request that is repeated may send them twice.
+    Continue,
+}
+
+impl StoreFailure {
+    /// By its name in the configuration.
+    pub(crate) fn parse(text: &str) -> Option<StoreFailure> {
+        [StoreFailure::Refuse, StoreFailure::Continue].into_iter().find(|failure| failure.name() == text)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            StoreFailure::Refuse => "refuse",
+            StoreFailure::Continue => "continue",
+        }
+    }
+}
+
 impl StoreConfig {
     /// A connection of its own to the store, if all replicas have it.
     pub(crate) fn redis(&self) -> Option<RedisConnection> {

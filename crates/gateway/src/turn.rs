@@ -19,7 +19,7 @@ use dacapo_catalog::BYTES_PER_TOKEN;
 use dacapo_replay::{CompletedCall, ShouldContinue, StepError, StoredValues};
 use dacapo_wire::{
     AnswerParts, CallResult, ConversationItem, Intent, ItemIds, ModelHistory, ModelMessage, ModelResponse,
-    OwnedAnswers, ProgramFinished, ProgramMode, ProgramName, ResponseMeta, RunState, Sealer, ToolChoice,
+    OwnedAnswers, ProgramBlock, ProgramFinished, ProgramMode, ProgramName, ResponseMeta, RunState, Sealer, ToolChoice,
     ToolChoiceOverride, ToolsSearched, Turn, TurnUsage, UnopenedStates,
 };
 use serde_json::Value;
@@ -33,7 +33,7 @@ use crate::model_routes::Route;
 use crate::observe::{Event, Observer, ProgramOutcome};
 use crate::store::stored_responses::StoredTurn;
 use crate::store::turn_records::{RecordedResponse, TurnRecord};
-use crate::store::{owned_answers, stored_answers};
+use crate::store::{StoreFailure, owned_answers, stored_answers};
 use crate::tool_servers::OfferedTools;
 use crate::upstream::RequestContext;
 
@@ -109,6 +109,8 @@ struct TurnProgress {
     stored: StoredValues,
     /// Functions whose answers the model has been told the shape of.
     shapes: BTreeSet<String>,
+    /// Servers whose tools an explicit client has been shown.
+    listed_servers: BTreeSet<String>,
 }
 
 /// A turn that has ended.
@@ -254,10 +256,12 @@ impl TurnRunner {
         let conversation = &mut turn.conversation;
         if let Some(store) = &self.gateway.answer_store {
             let tenant = &self.tenant.name;
+            let is_strict = self.gateway.config.store_failure == StoreFailure::Refuse;
+            let needs_store = |block: &ProgramBlock| is_strict || owned_answers::needs_stored(block);
             match owned_answers::restore(store, tenant, conversation, turn.mode, &unopened).await {
                 Ok(()) => {}
                 // Only a program that would continue now needs them.
-                Err(error) if conversation.live().is_some() => return Err(error.into()),
+                Err(error) if conversation.live().is_some_and(needs_store) => return Err(error.into()),
                 Err(error) => self.observer.emit(&Event::StoreFailed { error: &error }),
             }
         }
@@ -285,7 +289,7 @@ impl TurnRunner {
             let failed = answers.iter().filter(|answer| !turn.client.has_succeeded(answer)).count();
             self.observer.emit(&Event::CallsAnswered { count: answers.len(), failed });
         }
-        let end = self.replay_and_drive().await?;
+        let (end, owned) = self.replay_and_drive().await?;
         let turn = Arc::clone(&self.turn);
         let live = turn.conversation.live();
         match end {
@@ -293,7 +297,7 @@ impl TurnRunner {
                 let block = live.ok_or_else(|| TurnError::bug("no program waits"))?;
                 self.usage.programs += 1;
                 self.usage.carried = block.state.context;
-                round.owned = self.carried(&block.owned_after);
+                round.owned = owned;
                 let meta = ResponseMeta::resumed(turn.client, block.run, &block.state, round.number, turn.model());
                 self.sink.meta(&self.own_meta(meta));
                 let program = ProgramName::Known(&block.id);

@@ -24,6 +24,8 @@ use crate::tool_answer::ToolAnswer;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conversation {
     pub items: Vec<ConversationItem>,
+    /// Names of the lists of servers' tools that the client has.
+    pub tool_lists: BTreeSet<String>,
 }
 
 /// One part of a history.

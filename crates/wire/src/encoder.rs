@@ -1,11 +1,13 @@
 //! A response on its way to the client, and how it is encoded.
 
 use dacapo_catalog::SearchText;
-use dacapo_replay::Call;
+use dacapo_replay::{Answer, Call};
 use serde_json::Value;
 
 use crate::decoder::{ModelResponse, ResponseDelta, ResponseMeta};
+use crate::ids::short_id;
 use crate::model_message::ModelCall;
+use crate::server_tools::ServerToolList;
 use crate::sse::SseEvent;
 use crate::state::RunState;
 use crate::turn::{Delivery, ProgramMode, StreamUsage};
@@ -100,6 +102,55 @@ pub enum ProgramProgress {
     Waiting,
     /// It made no calls; its result follows.
     Finished,
+    /// It makes calls that the gateway executes. Whether calls for the client follow is not known.
+    Running,
+}
+
+/// A call that the gateway executes itself for a program, as an explicit client reads about it.
+#[derive(Debug)]
+pub struct ServerCall<'a> {
+    /// The server that has the tool.
+    pub server: &'a str,
+    /// The tool's name, as the server knows it.
+    pub tool: &'a str,
+    pub call: &'a Call,
+}
+
+impl ServerCall<'_> {
+    /// Names the call for the client. The same call has the same name whenever it is shown.
+    pub(crate) fn id(&self) -> String {
+        short_id(&self.call.key, &self.call.tool, 0)
+    }
+}
+
+/// What came of a call that the gateway executed.
+#[derive(Debug, Clone, Copy)]
+pub enum ServerCallEnd<'a> {
+    Answered(&'a Answer),
+    /// The program has ended without the answer.
+    Cancelled,
+}
+
+impl ServerCallEnd<'_> {
+    /// `completed`, `failed` or `incomplete`.
+    pub(crate) fn status(self) -> &'static str {
+        match self {
+            ServerCallEnd::Answered(Answer::Ok(_)) => "completed",
+            ServerCallEnd::Answered(Answer::Error { .. }) => "failed",
+            ServerCallEnd::Cancelled => "incomplete",
+        }
+    }
+
+    /// The answer or error as text: text as it is, and any other value as JSON.
+    pub(crate) fn text(self) -> String {
+        match self {
+            ServerCallEnd::Answered(Answer::Ok(json)) => {
+                serde_json::from_str::<String>(json.as_str()).unwrap_or_else(|_not_text| json.as_str().to_owned())
+            }
+            ServerCallEnd::Answered(Answer::Error { message, .. }) => message.clone(),
+            ServerCallEnd::Cancelled => "the program ended before the call was answered".to_owned(),
+        }
+    }
 }
 
 /// The end of a program that an explicit client knows.
@@ -176,6 +227,17 @@ pub trait ResponseEncoder: Send + Sync + std::fmt::Debug {
 
     /// A program starts. Only for explicit clients.
     fn program_started(&mut self, program: &ProgramStarted<'_>) -> Vec<SseEvent>;
+
+    /// The tools of a server whose tools a program calls. Only for explicit clients that have no such list.
+    fn tools_listed(&mut self, _: &ServerToolList<'_>) -> Vec<SseEvent> {
+        Vec::new()
+    }
+
+    /// The gateway sends a call of a program to a server. Only for explicit clients.
+    fn server_call_started(&mut self, call: &ServerCall<'_>) -> Vec<SseEvent>;
+
+    /// The call has ended. Several may be open at the same time.
+    fn server_call_ended(&mut self, call: &ServerCall<'_>, end: ServerCallEnd<'_>) -> Vec<SseEvent>;
 
     /// A program has finished. Only for explicit clients.
     fn program_finished(&mut self, finished: &ProgramFinished<'_>) -> Vec<SseEvent>;

@@ -59,7 +59,7 @@ pub use decoder::{
 };
 pub use encoder::{
     AnswerParts, ApiError, CallDeltas, CallsIssued, EncoderOptions, ItemIds, ProgramFinished, ProgramName,
-    ProgramProgress, ProgramStarted, ResponseEncoder, ToolsSearched,
+    ProgramProgress, ProgramStarted, ResponseEncoder, ServerCall, ServerCallEnd, ToolsSearched,
 };
 pub use error_texts::ErrorTexts;
 pub use ids::{BASE62, GivenRecord, RunId};
@@ -75,7 +75,7 @@ pub use reasoning::Reasoning;
 pub use request::{BadRequest, CodeMode, CodeModeDefaults, ParsedRequest, ReadRequest, RequestReader};
 pub use seal::{PackedState, RoundHeader, Sealer, Unsealed};
 pub use sealing_key::{SealingSecrets, UnsealError};
-pub use server_tools::ServerTools;
+pub use server_tools::{ServerToolList, ServerTools};
 pub use sse::{SseError, SseEvent, SseReader};
 pub use state::{CallRef, RunState, StoredId};
 pub use tool_lists::{RequestBody, ToolLists};

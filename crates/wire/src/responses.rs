@@ -14,6 +14,7 @@ mod output;
 mod params;
 mod programs;
 mod references;
+mod server_calls;
 mod tools;
 mod translate;
 mod upstream;

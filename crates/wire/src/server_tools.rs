@@ -7,6 +7,8 @@ use dacapo_catalog::{Effect, Tool};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::ids::short_id;
+
 /// The tools of servers that one client may use.
 #[derive(Debug, Default)]
 pub struct ServerTools {
@@ -51,6 +53,21 @@ impl ServerTools {
     pub(crate) fn joined_digest(&self, tenant: &str, of_client: &[u8]) -> [u8; 32] {
         let hash = Sha256::new_with_prefix(b"dacapo tools with servers\0").chain_update(Sha256::digest(tenant));
         hash.chain_update(Sha256::digest(of_client)).chain_update(self.digest).finalize().into()
+    }
+}
+
+/// The tools of one server, as an explicit client is told of them.
+#[derive(Debug)]
+pub struct ServerToolList<'a> {
+    pub server: &'a str,
+    pub tools: Vec<&'a Tool>,
+}
+
+impl ServerToolList<'_> {
+    /// Names the list. A server whose tools have changed has another one.
+    pub fn id(&self) -> String {
+        let tools: Vec<Value> = self.tools.iter().map(|tool| entry(tool)).collect();
+        short_id(self.server, &json!(tools).to_string(), 0)
     }
 }
 

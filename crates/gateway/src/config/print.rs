@@ -50,7 +50,11 @@ impl Config {
                 ..StoreOptions::default()
             },
         };
-        StoreOptions { turn_ttl_seconds: Some(self.turn_ttl.as_secs()), ..options }
+        StoreOptions {
+            on_failure: Some(self.store_failure.name().to_owned()),
+            turn_ttl_seconds: Some(self.turn_ttl.as_secs()),
+            ..options
+        }
     }
 
     fn error_texts_options(&self) -> ErrorTextsOptions {

@@ -57,6 +57,7 @@ const KEYS: &[&str] = &[
     "store.kind",
     "store.url",
     "store.path",
+    "store.on_failure",
     "store.turn_ttl_seconds",
     "store.ttl_seconds",
     "store.bytes_max",
@@ -77,6 +78,7 @@ const TEXTS: &[&str] = &[
     "store.kind",
     "store.url",
     "store.path",
+    "store.on_failure",
     "mcp.servers",
 ];
 

@@ -65,6 +65,12 @@ pub(crate) async fn restore(
     Ok(())
 }
 
+/// Whether a program cannot go on without answers that are nowhere but in the store.
+pub(crate) fn needs_stored(block: &ProgramBlock) -> bool {
+    let is_stored = |(_, owned): &(usize, OwnedAnswers)| owned.entries().is_none();
+    block.journal_of_rounds().is_err() || block.state.earlier_answers.iter().any(is_stored)
+}
+
 /// Where answers of a program may be stored.
 fn names(block: &ProgramBlock, mode: ProgramMode) -> Vec<String> {
     let program = block.state.waiting().id;

@@ -1,13 +1,16 @@
 //! Calls that the gateway executes itself while the client waits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderValue;
-use dacapo_replay::{Answer, Call, JournalEntry, StepRequest, Tool};
+use dacapo_replay::{Answer, Call, CallIndex, JournalEntry, StepRequest, Tool};
 use dacapo_runner::with_trace;
-use dacapo_wire::{OwnedAnswers, ProgramMode};
+use dacapo_wire::{
+    ModelResponse, OwnedAnswers, ProgramMode, ProgramProgress, ResponseMeta, RunState, ServerCall, ServerCallEnd,
+    ServerToolList,
+};
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 
@@ -17,6 +20,7 @@ use super::{TurnRunner, history_replay};
 use crate::gateway::Gateway;
 use crate::http::TurnError;
 use crate::observe::{Event, TRACEPARENT, TRACESTATE};
+use crate::store::StoreFailure;
 use crate::store::call_records::{self, CallRecord, Claim};
 use crate::store::owned_answers::{self, AnswersBetweenRounds};
 use crate::store::turn_records::{Begun, TurnRecord};
@@ -25,6 +29,8 @@ use crate::tool_servers::{OfferedTools, is_write};
 /// Answers up to this size, as JSON, ride in the id of the next call to the client. Larger ones would make it too long for
 /// some clients.
 const CARRIED_BYTES_MAX: usize = 1_024;
+/// The same while the store that would keep them cannot be reached.
+const CARRIED_WITHOUT_STORE_BYTES_MAX: usize = 32 << 10;
 
 /// A program that has gone as far as it can without its client.
 pub(super) struct DrivenProgram {
@@ -33,20 +39,43 @@ pub(super) struct DrivenProgram {
     pub request: StepRequest,
     /// The answers to calls that were executed here, in the order in which they settled.
     pub answered: Vec<JournalEntry>,
+    /// Whether an explicit client has been shown the program.
+    pub is_shown: bool,
 }
 
 /// Where a program comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ProgramOrigin {
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ProgramOrigin<'a> {
     /// The model has written it in this turn. A client that repeats its request knows nothing of it.
-    ThisTurn,
+    ThisTurn(NewProgram<'a>),
     /// The client's history has it.
     History,
 }
 
+/// A program that the model has just written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NewProgram<'a> {
+    /// The response that holds it.
+    pub response: &'a ModelResponse,
+    pub state: &'a RunState,
+}
+
+/// A call that is being executed.
+struct OpenCall {
+    call: Call,
+    tool: Tool,
+}
+
+impl OpenCall {
+    fn shown(&self) -> ServerCall<'_> {
+        let server = self.tool.server.as_deref().unwrap_or_default();
+        ServerCall { server, tool: &self.tool.name, call: &self.call }
+    }
+}
+
 /// A call that was executed.
 struct ExecutedCall {
-    call: Call,
+    index: CallIndex,
     answer: Answer,
     took: Duration,
 }
@@ -57,11 +86,11 @@ impl TurnRunner {
     pub(super) async fn drive(
         &mut self,
         mut request: StepRequest,
-        origin: ProgramOrigin,
+        origin: ProgramOrigin<'_>,
     ) -> Result<DrivenProgram, TurnError> {
         // Dropped with the turn, it cancels the calls.
-        let mut open: JoinSet<ExecutedCall> = JoinSet::new();
-        let mut open_writes = BTreeSet::new();
+        let mut running: JoinSet<ExecutedCall> = JoinSet::new();
+        let mut open: BTreeMap<CallIndex, OpenCall> = BTreeMap::new();
         let mut sent = BTreeSet::new();
         let mut answered = Vec::new();
         loop {
@@ -74,33 +103,82 @@ impl TurnRunner {
                 .await?;
             if let ProgramRun::Paused { calls, .. } = &run {
                 for call in calls {
-                    let Some(tool) = self.owned_tool(&call.tool).filter(|_| sent.insert(call.call)) else { continue };
-                    if is_write(tool) {
-                        open_writes.insert(call.call);
+                    let Some(tool) = self.owned_tool(&call.tool).filter(|_| !sent.contains(&call.call)) else { continue };
+                    let new = OpenCall { call: call.clone(), tool: tool.clone() };
+                    if self.turn.mode == ProgramMode::Explicit {
+                        if sent.is_empty() {
+                            self.show_program(origin).await?;
+                        }
+                        self.show_call(&new).await?;
                     }
-                    open.spawn(self.execute(tool.clone(), call.clone(), origin)?);
+                    running.spawn(self.execute(new.tool.clone(), call.clone(), origin)?);
+                    sent.insert(call.call);
+                    open.insert(call.call, new);
                 }
             }
             // A program that has ended needs no more answers. But what its calls have done has to be known.
-            let is_done = matches!(run, ProgramRun::Finished { .. }) && open_writes.is_empty();
-            let Some(first) = (if is_done { None } else { self.sink.while_waiting(open.join_next()).await? }) else {
-                return Ok(DrivenProgram { run, request, answered });
+            let is_done =
+                matches!(run, ProgramRun::Finished { .. }) && !open.values().any(|open| is_write(&open.tool));
+            let Some(first) = (if is_done { None } else { self.sink.while_waiting(running.join_next()).await? }) else {
+                for open in open.values() {
+                    self.show_end(open, ServerCallEnd::Cancelled).await?;
+                }
+                let is_shown = self.turn.mode == ProgramMode::Explicit && !sent.is_empty();
+                return Ok(DrivenProgram { run, request, answered, is_shown });
             };
             let mut next = Some(first);
             while let Some(executed) = next {
-                let ExecutedCall { call, answer, took } =
+                let ExecutedCall { index, answer, took } =
                     executed.map_err(|error| TurnError::Internal(format!("a call could not be executed: {error}")))?;
-                open_writes.remove(&call.call);
+                let ended = open.remove(&index).ok_or_else(|| TurnError::bug("a call that nobody sent"))?;
+                self.show_end(&ended, ServerCallEnd::Answered(&answer)).await?;
                 let failed = matches!(answer, Answer::Error { .. });
-                self.observer.emit(&Event::CallExecuted { tool: &call.tool, failed, took });
+                self.observer.emit(&Event::CallExecuted { tool: &ended.call.tool, failed, took });
                 self.usage.calls += 1;
                 self.usage.mcp_calls += 1;
-                let entry = JournalEntry::answering(&call, answer);
+                let entry = JournalEntry::answering(&ended.call, answer);
                 request.journal.push(entry.clone());
                 answered.push(entry);
                 // Answers that are there already are taken in one step.
-                next = open.try_join_next();
+                next = running.try_join_next();
             }
+        }
+    }
+
+    /// Shows an explicit client the program whose calls follow.
+    async fn show_program(&mut self, origin: ProgramOrigin<'_>) -> Result<(), TurnError> {
+        match origin {
+            ProgramOrigin::ThisTurn(program) => self.start_program(program, ProgramProgress::Running).await,
+            ProgramOrigin::History => {
+                let turn = &self.turn;
+                let block = turn.conversation.live().ok_or_else(|| TurnError::bug("no program waits"))?;
+                let (run, round) = (block.run, block.next_round());
+                let meta = ResponseMeta::resumed(turn.client, run, &block.state, round, turn.model());
+                self.sink.meta(&self.own_meta(meta));
+                Ok(())
+            }
+        }
+    }
+
+    /// Shows an explicit client a call that is about to be sent, after the tools of its server.
+    async fn show_call(&mut self, open: &OpenCall) -> Result<(), TurnError> {
+        let call = open.shown();
+        if self.progress.listed_servers.insert(call.server.to_owned()) {
+            let turn = Arc::clone(&self.turn);
+            let owned = turn.toolbox().catalog().tools().iter().skip(turn.owned_from);
+            let tools = owned.filter(|tool| tool.server.as_deref() == Some(call.server)).collect();
+            let list = ServerToolList { server: call.server, tools };
+            if !turn.conversation.tool_lists.contains(&list.id()) {
+                self.sink.tools_listed(&list).await?;
+            }
+        }
+        self.sink.server_call_started(&call).await
+    }
+
+    async fn show_end(&mut self, open: &OpenCall, end: ServerCallEnd<'_>) -> Result<(), TurnError> {
+        match self.turn.mode {
+            ProgramMode::Explicit => self.sink.server_call_ended(&open.shown(), end).await,
+            ProgramMode::Plain => Ok(()),
         }
     }
 
@@ -115,19 +193,19 @@ impl TurnRunner {
         &self,
         tool: Tool,
         call: Call,
-        origin: ProgramOrigin,
+        origin: ProgramOrigin<'_>,
     ) -> Result<impl Future<Output = ExecutedCall> + Send + use<>, TurnError> {
         let (gateway, offered) = (Arc::clone(&self.gateway), self.tenant.offered.clone());
         let (Some(offered), Some(store), true) = (offered, &gateway.answer_store, gateway.servers.is_some()) else {
             return Err(TurnError::bug("a tool of a server that nobody has"));
         };
         let record = CallRecord::new(store, &self.tenant.name, &call);
-        let turn = self.record.clone().filter(|_| origin == ProgramOrigin::ThisTurn);
+        let turn = self.record.clone().filter(|_| matches!(origin, ProgramOrigin::ThisTurn(_)));
         let trace = self.trace();
         let execution = CallExecution { gateway, offered, tool, call, record, trace };
         Ok(async move {
             let started = Instant::now();
-            let call = execution.call.clone();
+            let index = execution.call.call;
             let answer = if is_write(&execution.tool) {
                 // It goes on, and is recorded, when the client leaves.
                 let done = tokio::spawn(async move { execution.once(turn).await }).await;
@@ -135,7 +213,7 @@ impl TurnRunner {
             } else {
                 execution.send().await
             };
-            ExecutedCall { call, answer, took: started.elapsed() }
+            ExecutedCall { index, answer, took: started.elapsed() }
         })
     }
 
@@ -150,13 +228,17 @@ impl TurnRunner {
         trace.into_iter().filter_map(text).collect()
     }
 
-    /// Writes the history, and lets its last program go on as far as it can without its client.
-    pub(super) async fn replay_and_drive(&mut self) -> Result<HistoryEnd, TurnError> {
+    /// Writes the history, and lets its last program go on as far as it can without its client. Returns also how the next id
+    /// has the answers that it was given since its last round.
+    pub(super) async fn replay_and_drive(&mut self) -> Result<(HistoryEnd, OwnedAnswers), TurnError> {
         let end = self.replay_history().await?;
         let is_owned = |call: &Call| self.owned_tool(&call.tool).is_some();
         let request = match end {
             HistoryEnd::Waiting { request, calls, .. } if calls.iter().any(is_owned) => *request,
-            end => return Ok(end),
+            end => {
+                let entries = self.turn.conversation.live().map_or(&[][..], |block| &block.owned_after);
+                return Ok((end, self.carried(entries, CARRIED_BYTES_MAX)));
+            }
         };
         let driven = self.drive(request, ProgramOrigin::History).await?;
         let turn = Arc::get_mut(&mut self.turn).ok_or_else(|| TurnError::bug("a program still runs"))?;
@@ -166,33 +248,38 @@ impl TurnRunner {
         let after = block.journal_of_rounds().map(|journal| journal.fingerprint()).unwrap_or_default();
         let answers = AnswersBetweenRounds { program: &program, round, after, entries: &entries };
         let may_ride = matches!(driven.run, ProgramRun::Paused { .. });
-        self.keep_answers(&answers, may_ride).await?;
-        self.replay_history().await
+        let owned = self.keep_answers(&answers, may_ride).await?;
+        Ok((self.replay_history().await?, owned))
     }
 
     /// Keeps answers for the next request: in the id of the next call if there is one and they are small, or else in the
-    /// store.
+    /// store. Returns how the id has them.
     pub(super) async fn keep_answers(
         &self,
         answers: &AnswersBetweenRounds<'_>,
         may_ride: bool,
     ) -> Result<OwnedAnswers, TurnError> {
-        let carried = self.carried(answers.entries);
+        let carried = self.carried(answers.entries, CARRIED_BYTES_MAX);
         if answers.entries.is_empty() || may_ride && carried != OwnedAnswers::Stored {
             return Ok(carried);
         }
-        if let Some(store) = &self.gateway.answer_store {
-            owned_answers::keep(store, &self.tenant.name, answers).await?;
+        let Some(store) = &self.gateway.answer_store else { return Ok(carried) };
+        match owned_answers::keep(store, &self.tenant.name, answers).await {
+            Ok(()) => Ok(carried),
+            Err(error) if self.gateway.config.store_failure == StoreFailure::Continue => {
+                self.observer.emit(&Event::StoreFailed { error: &error });
+                Ok(self.carried(answers.entries, CARRIED_WITHOUT_STORE_BYTES_MAX))
+            }
+            Err(error) => Err(error.into()),
         }
-        Ok(carried)
     }
 
     /// How the id of the next call has these answers.
-    pub(super) fn carried(&self, entries: &[JournalEntry]) -> OwnedAnswers {
+    fn carried(&self, entries: &[JournalEntry], bytes_max: usize) -> OwnedAnswers {
         let bytes = |entry: &JournalEntry| entry.tool.len() + entry.args().map_or(0, |args| args.to_string().len());
         let size: usize = entries.iter().map(|entry| bytes(entry) + answer_bytes(&entry.answer)).sum();
         let has_room = self.turn.mode == ProgramMode::Plain || entries.is_empty();
-        if has_room && size <= CARRIED_BYTES_MAX {
+        if has_room && size <= bytes_max {
             OwnedAnswers::Carried(entries.to_vec())
         } else {
             OwnedAnswers::Stored
@@ -240,6 +327,12 @@ impl CallExecution {
             Err(error) => Err(error),
         };
         match claim {
+            Err(error) if self.gateway.config.store_failure == StoreFailure::Continue => {
+                tracing::warn!(%error, "a call with effects is sent although it could not be recorded");
+                let answer = self.send().await;
+                self.record(&answer).await;
+                answer
+            }
             Err(error) => {
                 tracing::warn!(%error, "a call was not sent, because it could not be recorded");
                 Answer::error(format!("`{}`: {NOT_RECORDED}", self.call.tool))

@@ -10,11 +10,12 @@ use dacapo_wire::{
 };
 use serde_json::json;
 
-use super::owned_calls::{DrivenProgram, ProgramOrigin, answer_bytes};
+use super::owned_calls::{DrivenProgram, NewProgram, ProgramOrigin, answer_bytes};
 use super::program_run::{ProgramRun, show_shapes};
 use super::{TurnEnd, TurnRunner, estimated_tokens};
 use crate::http::TurnError;
 use crate::observe::{Event, ProgramEnd, ProgramOutcome};
+use crate::store::StoreFailure;
 use crate::store::owned_answers::AnswersBetweenRounds;
 
 /// For a program that has made no calls, although the client's `tool_choice` is `required` or `any`.
@@ -69,8 +70,9 @@ impl TurnRunner {
         self.show_searches(&response).await?;
         self.usage.programs += 1;
         self.observer.emit(&Event::ProgramStarted);
-        let DrivenProgram { run, request, answered } =
-            self.drive(self.first_request(state.waiting()), ProgramOrigin::ThisTurn).await?;
+        let new = NewProgram { response: &response, state: &state };
+        let DrivenProgram { run, request, answered, is_shown } =
+            self.drive(self.first_request(state.waiting()), ProgramOrigin::ThisTurn(new)).await?;
         let answers = AnswersBetweenRounds {
             program: &state.waiting().id,
             round: 0,
@@ -80,15 +82,12 @@ impl TurnRunner {
         // In explicit mode the client's history holds the program, and no id goes with it.
         let may_ride = !is_explicit;
         let owned = self.keep_answers(&answers, may_ride).await?;
-        self.sink.meta(&response.meta);
-        self.sink.preamble(&response).await?;
-        if is_explicit {
-            let sealed = self.tenant.sealer.seal(&state, &RoundHeader::default(), &[]).remove(0);
+        if !is_shown {
             let progress = match run {
                 ProgramRun::Paused { .. } => ProgramProgress::Waiting,
                 ProgramRun::Finished { .. } => ProgramProgress::Finished,
             };
-            self.sink.program_started(&ProgramStarted { state: &state, sealed: &sealed, progress }).await?;
+            self.start_program(new, progress).await?;
         }
         let (mut shown, end) = match run {
             ProgramRun::Paused { calls, .. } => {
@@ -145,6 +144,22 @@ impl TurnRunner {
         Ok(NextStep::Model)
     }
 
+    /// Gives the client what stands before a new program, and the program itself to an explicit one.
+    pub(super) async fn start_program(
+        &mut self,
+        program: NewProgram<'_>,
+        progress: ProgramProgress,
+    ) -> Result<(), TurnError> {
+        let NewProgram { response, state } = program;
+        self.sink.meta(&response.meta);
+        self.sink.preamble(response).await?;
+        if self.turn.mode == ProgramMode::Explicit {
+            let sealed = self.tenant.sealer.seal(state, &RoundHeader::default(), &[]).remove(0);
+            self.sink.program_started(&ProgramStarted { state, sealed: &sealed, progress }).await?;
+        }
+        Ok(())
+    }
+
     /// The state of a new program: the call at position `at` of a message of the model.
     fn run_state(&self, carried: &ModelMessage, at: usize, code: String) -> RunState {
         let mut model_messages = self.progress.model_messages.clone();
@@ -199,8 +214,14 @@ impl TurnRunner {
             let mut ids = self.tenant.sealer.seal_packed(&packed, &round, &refs);
             if let Some(store) = &self.gateway.store {
                 let run = packed.run();
-                store.put(&self.tenant.name, run, round.number, &ids[0]).await?;
-                ids = Sealer::short(self.turn.client, run, round.number, &refs);
+                match store.put(&self.tenant.name, run, round.number, &ids[0]).await {
+                    Ok(()) => ids = Sealer::short(self.turn.client, run, round.number, &refs),
+                    // The ids stay long, and carry the state.
+                    Err(error) if self.gateway.config.store_failure == StoreFailure::Continue => {
+                        self.observer.emit(&Event::StoreFailed { error: &error });
+                    }
+                    Err(error) => return Err(error.into()),
+                }
             }
             ids
         } else {

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use dacapo_wire::{
     AnswerParts, CallDeltas, CallsIssued, ModelResponse, ProgramFinished, ProgramStarted, ProviderSide, ResponseDelta,
-    ResponseEncoder, ResponseMeta, SseEvent, ToolsSearched, TurnUsage,
+    ResponseEncoder, ResponseMeta, ServerCall, ServerCallEnd, ServerToolList, SseEvent, ToolsSearched, TurnUsage,
 };
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -133,6 +133,25 @@ impl ResponseSink {
 
     pub(crate) async fn program_started(&mut self, program: &ProgramStarted<'_>) -> Result<(), TurnError> {
         let events = self.encoder.program_started(program);
+        self.send(events).await
+    }
+
+    pub(crate) async fn tools_listed(&mut self, list: &ServerToolList<'_>) -> Result<(), TurnError> {
+        let events = self.encoder.tools_listed(list);
+        self.send(events).await
+    }
+
+    pub(crate) async fn server_call_started(&mut self, call: &ServerCall<'_>) -> Result<(), TurnError> {
+        let events = self.encoder.server_call_started(call);
+        self.send(events).await
+    }
+
+    pub(crate) async fn server_call_ended(
+        &mut self,
+        call: &ServerCall<'_>,
+        end: ServerCallEnd<'_>,
+    ) -> Result<(), TurnError> {
+        let events = self.encoder.server_call_ended(call, end);
         self.send(events).await
     }
 

@@ -7,6 +7,7 @@ use super::{fields, programs};
 use crate::decoder::{FinishReason, ModelResponse, ResponseDelta, ResponseMeta};
 use crate::encoder::{
     AnswerParts, CUT_OFF, CallDeltas, CallsIssued, EncoderOptions, ProgramFinished, ProgramStarted, ResponseEncoder,
+    ServerCall, ServerCallEnd,
 };
 use crate::ids::short_id;
 use crate::model_message::ModelCall;
@@ -22,6 +23,10 @@ pub(super) struct ChatEncoder {
     meta: Option<ResponseMeta>,
     /// New messages, in order. Plain clients get only the last one.
     messages: Vec<Value>,
+    /// The `code` message of a program that runs. It lists the calls that the gateway executes for it.
+    code: Option<Value>,
+    /// Calls that the gateway has executed since the last message.
+    server_calls: Vec<Value>,
     /// Fields of the choice beside the message, such as log probabilities.
     choice: Map<String, Value>,
     finish_reason: String,
@@ -64,6 +69,8 @@ impl ChatEncoder {
             separator: Separator::NoText,
             meta: None,
             messages: Vec::new(),
+            code: None,
+            server_calls: Vec::new(),
             choice: Map::new(),
             finish_reason: String::new(),
             has_role: false,
@@ -83,6 +90,19 @@ impl ChatEncoder {
         };
         self.messages.push(message);
         events
+    }
+
+    /// Adds the `code` message of the program that runs, if it has not been sent.
+    fn code_message(&mut self) -> Vec<SseEvent> {
+        self.code.take().map(|code| self.program_message(code)).unwrap_or_default()
+    }
+
+    /// Adds a message of a program, with the calls that the gateway has executed since the one before.
+    fn program_message(&mut self, mut message: Value) -> Vec<SseEvent> {
+        if !self.server_calls.is_empty() {
+            message["calls"] = Value::Array(std::mem::take(&mut self.server_calls));
+        }
+        self.message(message)
     }
 
     fn role(&mut self) -> Vec<SseEvent> {
@@ -172,7 +192,8 @@ impl ChatEncoder {
 
     /// Ends the response with tool calls.
     fn send_calls(&mut self, mut message: Map<String, Value>, calls: Vec<Value>) -> Vec<SseEvent> {
-        let mut events = self.role();
+        let mut events = self.code_message();
+        events.extend(self.role());
         for (index, call) in calls.iter().enumerate() {
             for delta in call_deltas(self.options.call_deltas, index, call) {
                 events.extend(self.chunk(&json!({"tool_calls": [delta]}), None));
@@ -180,7 +201,7 @@ impl ChatEncoder {
         }
         message.insert("role".to_owned(), Value::from("assistant"));
         message.insert("tool_calls".to_owned(), Value::Array(calls));
-        events.extend(self.message(Value::Object(message)));
+        events.extend(self.program_message(Value::Object(message)));
         "tool_calls".clone_into(&mut self.finish_reason);
         events
     }
@@ -232,12 +253,32 @@ impl ResponseEncoder for ChatEncoder {
     }
 
     fn program_started(&mut self, program: &ProgramStarted<'_>) -> Vec<SseEvent> {
-        self.message(programs::code(program.state))
+        self.code = Some(programs::code(program.state));
+        Vec::new()
+    }
+
+    fn server_call_started(&mut self, _: &ServerCall<'_>) -> Vec<SseEvent> {
+        Vec::new()
+    }
+
+    fn server_call_ended(&mut self, call: &ServerCall<'_>, end: ServerCallEnd<'_>) -> Vec<SseEvent> {
+        let key = if end.status() == "completed" { "output" } else { "error" };
+        self.server_calls.push(json!({
+            "id": format!("call_{}", call.id()),
+            "server": call.server,
+            "name": call.tool,
+            "arguments": call.call.args.to_string(),
+            "status": end.status(),
+            key: end.text(),
+        }));
+        Vec::new()
     }
 
     fn program_finished(&mut self, finished: &ProgramFinished<'_>) -> Vec<SseEvent> {
         let id = finished.program.or_else(|| programs::code_id(finished.state.run()));
-        self.message(programs::code_result(&id, finished.shown))
+        let mut events = self.code_message();
+        events.extend(self.program_message(programs::code_result(&id, finished.shown)));
+        events
     }
 
     fn preamble(&mut self, response: &ModelResponse) -> Vec<SseEvent> {

@@ -50,6 +50,7 @@ impl ClientWire for Messages {
                 || Sealer::is_own_id(fields::tool_use_id(block))
                 || fields::is_our_program(block)
                 || fields::is_our_search(block)
+                || fields::is_our_server_call(block)
                 || fields::is_carrier(block)
         };
         let is_program = |block: &Value| fields::is_program(block) || fields::kind(block) == fields::PROGRAM_RESULT;

@@ -8,7 +8,7 @@ use super::{fields, programs};
 use crate::decoder::{DeltaKind, FinishReason, ModelResponse, ResponseDelta, ResponseMeta};
 use crate::encoder::{
     AnswerParts, CUT_OFF, CallsIssued, EncoderOptions, ProgramFinished, ProgramProgress, ProgramStarted,
-    ResponseEncoder, ToolsSearched,
+    ResponseEncoder, ServerCall, ServerCallEnd, ToolsSearched,
 };
 use crate::ids::short_id;
 use crate::model_message::ModelCall;
@@ -155,12 +155,32 @@ impl ResponseEncoder for MessagesEncoder {
 
     fn program_started(&mut self, program: &ProgramStarted<'_>) -> Vec<SseEvent> {
         let id = match program.progress {
-            ProgramProgress::Finished => fields::sealed_program_id(program.sealed),
+            ProgramProgress::Finished | ProgramProgress::Running => fields::sealed_program_id(program.sealed),
             ProgramProgress::Waiting => fields::program_id(program.state.run()),
         };
         let block = programs::program_block(&id, &program.state.code);
         self.program_id = Some(id);
         self.draft.block(block)
+    }
+
+    fn server_call_started(&mut self, call: &ServerCall<'_>) -> Vec<SseEvent> {
+        let id = fields::server_call_id(&call.id());
+        self.draft.block(json!({
+            "type": fields::MCP_TOOL_USE,
+            "id": id,
+            "name": call.tool,
+            "input": call.call.args,
+            "server_name": call.server,
+        }))
+    }
+
+    fn server_call_ended(&mut self, call: &ServerCall<'_>, end: ServerCallEnd<'_>) -> Vec<SseEvent> {
+        self.draft.block(json!({
+            "type": "mcp_tool_result",
+            "tool_use_id": fields::server_call_id(&call.id()),
+            "is_error": end.status() != "completed",
+            "content": [fields::text_block(&end.text())],
+        }))
     }
 
     fn program_finished(&mut self, finished: &ProgramFinished<'_>) -> Vec<SseEvent> {
@@ -201,8 +221,8 @@ impl ResponseEncoder for MessagesEncoder {
     fn calls_issued(&mut self, issued: &CallsIssued<'_>) -> Vec<SseEvent> {
         let mut events = self.draft.close(None);
         let caller = (self.draft.options.mode == ProgramMode::Explicit).then(|| {
-            let id = issued.program.or_else(|| fields::program_id(issued.state.run()));
-            json!({"type": self.caller, "tool_id": id})
+            let new_id = || self.program_id.clone().unwrap_or_else(|| fields::program_id(issued.state.run()));
+            json!({"type": self.caller, "tool_id": issued.program.or_else(new_id)})
         });
         if let Some(sealed) = issued.ids.first().filter(|id| caller.is_none() && Sealer::is_sealed(id)) {
             events.extend(self.draft.block(redacted(sealed)));

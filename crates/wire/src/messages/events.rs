@@ -47,7 +47,7 @@ pub(super) fn whole(index: usize, mut block: Value) -> Vec<SseEvent> {
                 deltas.push(thinking_delta(&take_text(fields, "thinking")));
                 deltas.push(signature_delta(&take_text(fields, "signature")));
             }
-            fields::TOOL_USE | fields::SERVER_TOOL_USE => {
+            fields::TOOL_USE | fields::SERVER_TOOL_USE | fields::MCP_TOOL_USE => {
                 let input = fields.insert("input".to_owned(), json!({})).unwrap_or_else(|| json!({}));
                 deltas.push(json!({"type": "input_json_delta", "partial_json": input.to_string()}));
             }

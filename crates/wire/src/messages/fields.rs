@@ -22,7 +22,11 @@ pub(super) const PROGRAM_RESULT: &str = "code_execution_tool_result";
 /// The name of the provider's tool that runs programs. Explicit clients see our programs as its calls.
 pub(super) const PROGRAM: &str = "code_execution";
 
+pub(super) const MCP_TOOL_USE: &str = "mcp_tool_use";
+
 const SERVER_PREFIX: &str = "srvtoolu_";
+/// Prefix of the ids of calls that the gateway executed.
+const SERVER_CALL_PREFIX: &str = "mcptoolu_dc_";
 /// Prefix of the ids of tool searches that the gateway answered.
 const SEARCH_PREFIX: &str = "srvtoolu_dcs_";
 
@@ -152,6 +156,16 @@ pub(super) fn is_further_search(id: &str) -> bool {
 /// Whether it is a search that the gateway answered, or its result.
 pub(super) fn is_our_search(block: &Value) -> bool {
     id(block).starts_with(SEARCH_PREFIX) || tool_use_id(block).starts_with(SEARCH_PREFIX)
+}
+
+/// The client's id of a call that the gateway executes.
+pub(super) fn server_call_id(name: &str) -> String {
+    format!("{SERVER_CALL_PREFIX}{name}")
+}
+
+/// Whether it is a call that the gateway executed, or its result. The store holds what programs need of them.
+pub(super) fn is_our_server_call(block: &Value) -> bool {
+    id(block).starts_with(SERVER_CALL_PREFIX) || tool_use_id(block).starts_with(SERVER_CALL_PREFIX)
 }
 
 /// Whether the block's `caller` is a program.

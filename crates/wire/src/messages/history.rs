@@ -119,7 +119,10 @@ fn without_programs(mut message: Value) -> Option<Value> {
     if let Some(content) = message.get_mut("content").and_then(Value::as_array_mut) {
         let blocks = content.len();
         content.retain(|block| {
-            !fields::is_our_program(block) && !fields::is_our_search(block) && fields::carried_state(block).is_none()
+            !fields::is_our_program(block)
+                && !fields::is_our_search(block)
+                && !fields::is_our_server_call(block)
+                && fields::carried_state(block).is_none()
         });
         if content.is_empty() && blocks > 0 {
             return None;

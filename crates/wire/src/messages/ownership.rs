@@ -56,6 +56,10 @@ impl ProgramOwnership {
     }
 
     pub(super) fn is_ours(&self, block: &Value) -> bool {
-        self.is_issued_call(block) || self.is_program(block) || self.is_result(block) || fields::is_our_search(block)
+        self.is_issued_call(block)
+            || self.is_program(block)
+            || self.is_result(block)
+            || fields::is_our_search(block)
+            || fields::is_our_server_call(block)
     }
 }

@@ -93,6 +93,8 @@ impl<'a> MessagesHistoryReader<'a> {
                 self.close_program(&block);
             } else if fields::is_our_search(&block) {
                 segment.add_search(block);
+            } else if fields::is_our_server_call(&block) {
+                // It only shows the client what the gateway did.
             } else {
                 segment.has_issued_calls |= self.ownership.is_issued_call(&block);
                 match fields::carried_state(&block) {

@@ -106,11 +106,13 @@ impl ClientWire for Responses {
             Some(Value::String(text)) => vec![json!({"type": "message", "role": "user", "content": text})],
             _ => Vec::new(),
         };
+        let tool_lists = items.iter().filter_map(|item| item_ids::tool_list(item).map(str::to_owned)).collect();
         let items = references::resolve(items)?;
-        match reading {
-            HistoryReading::Explicit(opener) => programs::read(items, opener),
-            reading => Ok(history::read(items.into_iter().map(|(_, item)| item), reading.opener())),
-        }
+        let conversation = match reading {
+            HistoryReading::Explicit(opener) => programs::read(items, opener)?,
+            reading => history::read(items.into_iter().map(|(_, item)| item), reading.opener()),
+        };
+        Ok(Conversation { tool_lists, ..conversation })
     }
 
     fn call_ids(&self, body: &Value) -> Vec<Vec<String>> {

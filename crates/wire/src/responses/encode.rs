@@ -9,15 +9,17 @@ use serde_json::{Map, Value, json};
 use super::envelope::{self, RequestEcho};
 use super::item_ids::SentItems;
 use super::output::ResponseOutput;
-use super::{events, fields, item_ids};
+use super::server_calls::OpenServerCall;
+use super::{events, fields, item_ids, server_calls};
 use crate::decoder::{ModelResponse, ResponseDelta, ResponseMeta};
 use crate::encoder::{
     AnswerParts, CUT_OFF, CallsIssued, EncoderOptions, ItemIds, ProgramFinished, ProgramStarted, ResponseEncoder,
-    ToolsSearched,
+    ServerCall, ServerCallEnd, ToolsSearched,
 };
 use crate::ids::short_id;
 use crate::model_message::ModelCall;
 use crate::reasoning::Reasoning;
+use crate::server_tools::ServerToolList;
 use crate::sse::SseEvent;
 use crate::turn::ProgramMode;
 use crate::usage::TurnUsage;
@@ -31,6 +33,7 @@ pub(super) struct ResponsesEncoder {
     sent_items: SentItems,
     out: ResponseOutput,
     open: Option<OpenItem>,
+    server_calls: Vec<OpenServerCall>,
     /// Deltas of the current model response have been sent.
     has_streamed: bool,
     incomplete: Option<Value>,
@@ -59,6 +62,7 @@ impl ResponsesEncoder {
             toolbox: None,
             sent_items: SentItems::Whole,
             open: None,
+            server_calls: Vec::new(),
             has_streamed: false,
             incomplete: None,
         }
@@ -305,6 +309,37 @@ impl ResponseEncoder for ResponsesEncoder {
             "code": program.state.code,
             "fingerprint": program.sealed,
         }));
+        self.out.take_events()
+    }
+
+    fn tools_listed(&mut self, list: &ServerToolList<'_>) -> Vec<SseEvent> {
+        let item = server_calls::list_item(list);
+        self.out.emit_all(server_calls::list_events(self.out.items.len(), &item));
+        self.out.items.push(item);
+        self.out.take_events()
+    }
+
+    fn server_call_started(&mut self, call: &ServerCall<'_>) -> Vec<SseEvent> {
+        self.close(None);
+        let (at, item) = (self.out.items.len(), server_calls::call_item(call));
+        self.out.emit_all(server_calls::start_events(at, &item));
+        self.out.items.push(Value::Null);
+        self.server_calls.push(OpenServerCall { at, item });
+        self.out.take_events()
+    }
+
+    fn server_call_ended(&mut self, call: &ServerCall<'_>, end: ServerCallEnd<'_>) -> Vec<SseEvent> {
+        let id = item_ids::server_call_item(&call.id());
+        let open = self.server_calls.iter_mut().find(|open| fields::text_of(&open.item, "id") == id);
+        if let Some(open) = open {
+            open.end(end);
+        }
+        // Clients expect items to end in their order.
+        let count = self.server_calls.iter().take_while(|open| open.has_ended()).count();
+        for open in self.server_calls.drain(..count) {
+            self.out.emit_all(open.end_events());
+            self.out.items[open.at] = open.item;
+        }
         self.out.take_events()
     }
 

@@ -25,6 +25,10 @@ const REASONING: &str = "rs_dc_";
 const LATER: &str = "rs_dcn_";
 const SEARCH: &str = "tsc_dc_";
 const FOUND: &str = "tso_dc_";
+/// The tools of a server. The name of the list follows.
+const TOOL_LIST: &str = "mcpl_dc_";
+/// A call that the gateway executed.
+const SERVER_CALL: &str = "mcp_dc_";
 const PROGRAM: &str = "prog_";
 const RESULT: &str = "prog_out_";
 const PROGRAM_CALL: &str = "call_prog_";
@@ -114,9 +118,24 @@ pub(super) fn search_items(seed: &str, number: usize) -> (String, String) {
     (format!("{SEARCH}{id}"), format!("{FOUND}{id}"))
 }
 
-pub(super) fn is_search(item: &Value) -> bool {
+pub(super) fn tool_list_item(name: &str) -> String {
+    format!("{TOOL_LIST}{name}")
+}
+
+/// The name of a list of a server's tools.
+pub(super) fn tool_list(item: &Value) -> Option<&str> {
+    fields::text_of(item, "id").strip_prefix(TOOL_LIST)
+}
+
+pub(super) fn server_call_item(name: &str) -> String {
+    format!("{SERVER_CALL}{name}")
+}
+
+/// Whether it only shows the client what the gateway did, or refers to such an item: a search, the tools of a server, or a
+/// call that the gateway executed. States and stores hold what is needed of it.
+pub(super) fn is_shown_only(item: &Value) -> bool {
     let id = fields::text_of(item, "id");
-    id.starts_with(SEARCH) || id.starts_with(FOUND)
+    [SEARCH, FOUND, TOOL_LIST, SERVER_CALL].iter().any(|prefix| id.starts_with(prefix))
 }
 
 pub(super) fn program_call(run: RunId) -> String {
@@ -183,7 +202,7 @@ pub(super) fn is_ours(item: &Value) -> bool {
         || Reasoning::from_carried(fields::text_of(item, "encrypted_content")).is_some()
         || Sealer::is_own_id(fields::text_of(item, "fingerprint"))
         || id.strip_prefix(PROGRAM).is_some_and(Sealer::is_own_id)
-        || is_search(item)
+        || is_shown_only(item)
 }
 
 /// An item for a provider, which refuses ids that it did not make and reasoning that it cannot read.

@@ -41,9 +41,9 @@ fn is_reference(item: &Value) -> bool {
     fields::kind(item) == "item_reference"
 }
 
-/// Searches are left out, because they are in the state of the program after them.
+/// What only shows the client something is left out.
 fn resolve_item(item: Value) -> Option<Value> {
-    if item_ids::is_search(&item) {
+    if item_ids::is_shown_only(&item) {
         return None;
     }
     if is_reference(&item) { referred_to(fields::text_of(&item, "id")) } else { Some(item) }
