@@ -1,7 +1,8 @@
 """An MCP server that notes every call it executes in a file, so that a test can count them.
 
 LEDGER names the file. Every line of it is one call: tool, arguments and idempotency key, as JSON. With START_DELAY it
-reads its first message so many seconds late, and then answers all that has come meanwhile.
+reads its first message so many seconds late, and then answers all that has come meanwhile. With --http it prints the port
+that it listens on, and notes every HTTP request in a file beside the other.
 """
 
 import json
@@ -9,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 TOOLS = [
     {
@@ -84,17 +86,16 @@ def execute(name, arguments, meta):
     return {"closed": arguments["of"]}
 
 
-def call(message):
-    params = message["params"]
+def call(params):
     result = execute(params["name"], params.get("arguments", {}), params.get("_meta", {}))
-    content = [{"type": "text", "text": json.dumps(result)}]
-    send({"jsonrpc": "2.0", "id": message["id"], "result": {"content": content, "structuredContent": result}})
+    return {"content": [{"type": "text", "text": json.dumps(result)}], "structuredContent": result}
 
 
-def hear(message):
+def answer(message):
+    """The response to a message; none to a notification."""
     method, number = message.get("method"), message.get("id")
     if number is None:
-        return
+        return None
     if method == "initialize":
         result = {
             "protocolVersion": message["params"]["protocolVersion"],
@@ -104,17 +105,48 @@ def hear(message):
     elif method == "tools/list":
         result = {"tools": TOOLS}
     elif method == "tools/call":
-        threading.Thread(target=call, args=(message,), daemon=True).start()
-        return
+        result = call(message["params"])
     elif method == "ping":
         result = {}
     else:
-        error = {"code": -32601, "message": f"there is no method {method}"}
-        send({"jsonrpc": "2.0", "id": number, "error": error})
-        return
-    send({"jsonrpc": "2.0", "id": number, "result": result})
+        return {"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": f"there is no method {method}"}}
+    return {"jsonrpc": "2.0", "id": number, "result": result}
 
+
+def hear(message):
+    response = answer(message)
+    if response is not None:
+        send(response)
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        with lock, open(os.environ["LEDGER"] + ".requests", "a") as requests:
+            headers = {name: self.headers.get(name) for name in ["authorization", "x-team"]}
+            requests.write(json.dumps({"path": self.path, **headers}) + "\n")
+        response = None if self.path == "/elsewhere" else answer(message)
+        body = b"" if response is None else json.dumps(response).encode()
+        self.send_response(307 if self.path == "/elsewhere" else 200 if body else 202)
+        self.send_header("location", f"http://localhost:{self.server.server_port}/mcp")
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+if sys.argv[1:] == ["--http"]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    print(server.server_port, flush=True)
+    server.serve_forever()
 
 time.sleep(float(os.environ.get("START_DELAY", "0")))
 for line in sys.stdin:
-    hear(json.loads(line))
+    message = json.loads(line)
+    if message.get("method") == "tools/call":
+        threading.Thread(target=hear, args=(message,), daemon=True).start()
+    else:
+        hear(message)

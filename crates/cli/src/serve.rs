@@ -12,7 +12,7 @@ use anyhow::Context;
 use dacapo_gateway::{
     Config, ConfigError, Environment, Gateway, GatewayOptions as Settings, LogFormat, StopRequest, UpstreamOptions,
 };
-use dacapo_mcp::Fleet;
+use dacapo_mcp::{Fleet, RemoteServers};
 use dacapo_runner::{CancellationToken, ToolServers};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -237,7 +237,7 @@ async fn listen(
         terminal_closed.cancel();
     });
     let address = listener.local_addr()?;
-    let mut gateway = Gateway::new(config)?;
+    let mut gateway = Gateway::new(config)?.with_connector(Arc::new(RemoteServers::default()));
     let mut fleet = None;
     if let Some(ConfiguredServers { settings, file }) = servers {
         let started = Arc::new(Fleet::start(file, settings.fleet));

@@ -9,7 +9,7 @@ mod mcp_world;
 mod office;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
@@ -162,7 +162,11 @@ fn an_explicit_client_is_shown_the_calls_of_servers_in_its_providers_own_form_an
             assert_eq!((answer.as_str(), calls.len()), (r#"Mixed: [2000,8,8,"5 to cem"]"#, 2), "{wire} {is_streamed}");
             let shown = shown_calls(wire, &talk.history);
             let of = |name: &str| shown.iter().filter(|line| line.starts_with(name)).count();
-            assert_eq!((of("ledger.pay"), of("ledger.get_balance"), of("ledger.get_statement")), (3, 1, 1), "{shown:#?}");
+            assert_eq!(
+                (of("ledger.pay"), of("ledger.get_balance"), of("ledger.get_statement")),
+                (3, 1, 1),
+                "{shown:#?}"
+            );
             let paid = match wire {
                 Wire::Messages => r#"ledger.pay {"to":"bob","amount":2} "#,
                 _ => r#"ledger.pay {"to":"bob","amount":2} {"receipt":"2 to bob"}"#,
@@ -173,7 +177,10 @@ fn an_explicit_client_is_shown_the_calls_of_servers_in_its_providers_own_form_an
             let (answer, calls) = converse(|| gateway.url.clone(), &mut talk, "go on");
             assert_eq!((answer.as_str(), calls.len()), ("Then 49 to dan", 1), "{wire} {is_streamed}");
             let shown = shown_calls(wire, &talk.history);
-            assert_eq!(shown.iter().filter(|line| line.starts_with("4 tools")).count(), usize::from(wire == Wire::Responses));
+            assert_eq!(
+                shown.iter().filter(|line| line.starts_with("4 tools")).count(),
+                usize::from(wire == Wire::Responses)
+            );
             assert!(office.executed().values().all(|count| *count == 1), "{:?}", office.executed());
             office.forget();
         }
@@ -437,18 +444,159 @@ fn calls_that_cannot_be_recorded_are_sent_all_the_same_where_the_operator_says_s
             let (path, body) = talk.request();
             let config = ureq::Agent::config_builder().http_status_as_error(false).build();
             let request = ureq::Agent::new_with_config(config).post(format!("{}{path}", gateway.url));
-            let mut response = request.header("content-type", "application/json").send(body.to_string()).expect("a response");
+            let mut response =
+                request.header("content-type", "application/json").send(body.to_string()).expect("a response");
             let text = response.body_mut().read_to_string().expect("a body");
             let count: usize = office.executed().values().sum();
             assert_eq!(count, executed, "{wire} {on_failure}: {} {text}", response.status());
             if on_failure == "refuse" {
-                assert!(response.status() == 503 || text.contains("could not be recorded"), "{} {text}", response.status());
+                assert!(
+                    response.status() == 503 || text.contains("could not be recorded"),
+                    "{} {text}",
+                    response.status()
+                );
             } else {
                 assert!(text.contains("7 to fay"), "{wire}: {} {text}", response.status());
                 office.forget();
             }
         }
     }
+}
+
+/// An MCP server over HTTP that the operator of the gateway knows nothing of, or only the address.
+struct RemoteLedger {
+    child: std::process::Child,
+    port: u16,
+    ledger: std::path::PathBuf,
+}
+
+impl RemoteLedger {
+    fn start(office: &Office) -> RemoteLedger {
+        let ledger = office.file("remote.jsonl");
+        let mut child = Command::new("python3")
+            .arg(root().join("tests-tools/mcp/ledger_server.py"))
+            .arg("--http")
+            .env("LEDGER", &ledger)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut line = String::new();
+        std::io::BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).expect("a line");
+        RemoteLedger { child, port: line.trim().parse().expect("a port"), ledger }
+    }
+
+    /// Lines that it has noted: HTTP requests, or calls.
+    fn noted(&self, file: &str) -> Vec<Value> {
+        let text = std::fs::read_to_string(format!("{}{file}", self.ledger.display())).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+}
+
+impl Drop for RemoteLedger {
+    fn drop(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it was killed");
+    }
+}
+
+/// A gateway whose models speak Chat Completions, so that their providers connect to no servers.
+fn connecting(office: &Office, environment: &[(&str, &str)]) -> Served {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/owners.toml");
+    let servers = office.file("mcp.json");
+    let mut all = vec![("DACAPO_MCP_SERVERS", servers.to_str().expect("UTF-8"))];
+    all.extend(environment);
+    Served::start(&["--script", script.to_str().expect("UTF-8"), "--wire", "chat"], &all)
+}
+
+/// The request of a client that names the server `remote` itself.
+fn naming(wire: Wire, url: &str, options: &Value) -> ClientConversation {
+    let mut talk = talk(wire, false, false);
+    talk.extra = match wire {
+        Wire::Messages => json!({
+            "mcp_servers": [{"type": "url", "name": "remote", "url": url, "authorization_token": "token-7"}],
+            "tools": [{"type": "mcp_toolset", "mcp_server_name": "remote", "configs": {"close_account": {"enabled": false}}}],
+        }),
+        _ => {
+            let mut tool = json!({
+                "type": "mcp",
+                "server_label": "remote",
+                "server_url": url,
+                "authorization": "token-7",
+                "headers": {"x-team": "blue"},
+                "allowed_tools": ["pay", "get_balance"],
+                "require_approval": "never",
+            });
+            tool.as_object_mut().expect("an object").extend(options.as_object().expect("an object").clone());
+            json!({"tools": [tool]})
+        }
+    };
+    talk
+}
+
+#[test]
+fn servers_that_a_request_names_are_connected_to_where_the_operator_allows_their_addresses() {
+    let office = Office::new();
+    let remote = RemoteLedger::start(&office);
+    let url = format!("http://127.0.0.1:{}/mcp", remote.port);
+    let gateway = connecting(&office, &[("DACAPO_MCP_ALLOW_URLS", &format!("https://mcp.example.com,{url}"))]);
+    for wire in [Wire::Responses, Wire::Messages] {
+        let mut talk = naming(wire, &url, &json!({}));
+        let (answer, calls) = converse(|| gateway.url.clone(), &mut talk, "by name");
+        // Tools of the deployment are there as well; one that the request does not allow is not.
+        assert!(answer.starts_with("By name: 2 to ann, 0, remote.close_account is not defined: no tool has this name"), "{wire}: {answer}");
+        assert!(calls.is_empty());
+        let request = remote.noted(".requests").pop().expect("a request");
+        let team = if wire == Wire::Responses { json!("blue") } else { Value::Null };
+        assert_eq!(request, json!({"path": "/mcp", "authorization": "Bearer token-7", "x-team": team}));
+    }
+    assert_eq!(remote.noted("").len(), 2);
+    // Without a word about approvals every call has to be approved, and nobody can be asked.
+    for approval in [Value::Null, json!("always"), json!({"never": {"tool_names": ["get_balance"]}})] {
+        let mut talk = naming(Wire::Responses, &url, &json!({"require_approval": approval}));
+        let (answer, _) = converse(|| gateway.url.clone(), &mut talk, "by name");
+        assert!(answer.contains("the request wants to approve calls of `remote.pay`"), "{answer}");
+    }
+    assert_eq!(remote.noted("").len(), 2);
+}
+
+#[test]
+fn no_request_makes_the_gateway_connect_to_what_nobody_has_named() {
+    let office = Office::new();
+    let remote = RemoteLedger::start(&office);
+    let port = remote.port;
+    // Any host, but none of the gateway's own network; and one server by name, which sends its clients elsewhere.
+    let allowed = format!("http://*:{port},http://127.0.0.1:{port}/elsewhere");
+    let gateway = connecting(&office, &[("DACAPO_MCP_ALLOW_URLS", &allowed)]);
+    for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "0.0.0.0"] {
+        let mut talk = naming(Wire::Responses, &format!("http://{host}:{port}/mcp"), &json!({}));
+        let (answer, _) = converse(|| gateway.url.clone(), &mut talk, "by name");
+        assert!(answer.contains("remote is not defined"), "{host}: {answer}");
+    }
+    assert!(remote.noted(".requests").is_empty(), "{:?}", remote.noted(".requests"));
+    let mut talk = naming(Wire::Responses, &format!("http://127.0.0.1:{port}/elsewhere"), &json!({}));
+    let (answer, _) = converse(|| gateway.url.clone(), &mut talk, "by name");
+    assert!(answer.contains("remote is not defined"), "{answer}");
+    let paths: BTreeSet<String> = remote.noted(".requests").iter().map(|request| request["path"].to_string()).collect();
+    assert_eq!(paths, BTreeSet::from([r#""/elsewhere""#.to_owned()]));
+    // An address that is not allowed at all is the provider's business, or an error.
+    let strict = connecting(
+        &office,
+        &[("DACAPO_MCP_ALLOW_URLS", "https://mcp.example.com"), ("DACAPO_MCP_CONNECTORS", "gateway")],
+    );
+    let (path, body) = {
+        talk.user("by name");
+        talk.request()
+    };
+    let agent = ureq::Agent::new_with_config(ureq::Agent::config_builder().http_status_as_error(false).build());
+    let send = |url: &str| {
+        let request = agent.post(format!("{url}{path}")).header("content-type", "application/json");
+        request.send(body.to_string()).expect("a response")
+    };
+    let mut response = send(&strict.url);
+    let text = response.body_mut().read_to_string().expect("a body");
+    assert_eq!(response.status(), 400, "{text}");
+    assert!(text.contains("tools[0]") && text.contains("allow_urls"), "{text}");
+    assert!(!text.contains("token-7"), "{text}");
 }
 
 /// Three servers from npm and from Python, and the SDKs of two providers.

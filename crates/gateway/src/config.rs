@@ -1,11 +1,13 @@
 //! What is true of the gateway: everything that was written, checked once.
 
+mod allowed_urls;
 mod clients;
 mod code_mode;
 mod models;
 mod print;
 mod upstreams;
 
+pub(crate) use allowed_urls::{AllowedUrl, Connectors};
 pub(crate) use code_mode::CodeModeConfig;
 
 use std::collections::BTreeMap;
@@ -53,6 +55,9 @@ pub struct Config {
     pub(crate) turn_ttl: Duration,
     /// The file of the MCP servers whose tools clients get.
     pub mcp_servers: Option<PathBuf>,
+    /// MCP servers that requests may name.
+    pub(crate) mcp_allowed: Vec<AllowedUrl>,
+    pub(crate) mcp_connectors: Connectors,
     pub(crate) embeddings: Option<EmbeddingsConfig>,
     pub(crate) limits: Limits,
     pub(crate) effects: EffectRules,
@@ -174,6 +179,8 @@ impl GatewayOptions {
             store_failure: self.store_failure(&mut errors),
             turn_ttl: seconds("store.turn_ttl_seconds", self.store.turn_ttl_seconds, 300, &mut errors),
             mcp_servers: self.mcp_servers(&mut errors),
+            mcp_allowed: self.mcp_allowed(&mut errors),
+            mcp_connectors: self.mcp_connectors(&mut errors),
             limits,
             effects: self.effects(&mut errors),
             error_texts: self.error_texts(&mut errors),
@@ -344,6 +351,28 @@ impl GatewayOptions {
             let written = written.unwrap_or_default();
             errors.push(format!("store.on_failure: `{written}` is not known; use refuse or continue"));
             StoreFailure::default()
+        })
+    }
+
+    fn mcp_allowed(&self, errors: &mut Vec<String>) -> Vec<AllowedUrl> {
+        let mut allowed = Vec::new();
+        for (at, written) in self.mcp.allow_urls.iter().enumerate() {
+            match AllowedUrl::parse(written) {
+                Ok(url) => allowed.push(url),
+                Err(reason) => {
+                    errors.push(format!("mcp.allow_urls[{at}]: {reason}; write it like https://mcp.example.com/*"))
+                }
+            }
+        }
+        allowed
+    }
+
+    fn mcp_connectors(&self, errors: &mut Vec<String>) -> Connectors {
+        let written = self.mcp.connectors.as_deref();
+        written.map_or(Some(Connectors::default()), Connectors::parse).unwrap_or_else(|| {
+            let written = written.unwrap_or_default();
+            errors.push(format!("mcp.connectors: `{written}` is not known; use provider or gateway"));
+            Connectors::default()
         })
     }
 

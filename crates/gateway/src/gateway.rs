@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
 use dacapo_replay::{Limits, SandboxError, ShouldContinue, Stepper, Toolboxes, matches_pattern};
-use dacapo_runner::{Policy, ToolServers};
+use dacapo_runner::{Policy, ServerConnector, ToolServers};
 use dacapo_wire::{CallerRules, CodeModeDefaults, TextTools, ToolLists, ToolMedia};
 
 use crate::config::Config;
@@ -17,6 +17,7 @@ use crate::model_routes::Route;
 use crate::observe::{EventConsumer, Log, Metrics, MetricsEvents, Recorder, RecorderEvents, TraceExporter, Traces};
 use crate::quota::SharedQuota;
 use crate::rate_limit::RateCounters;
+use crate::request_servers::RequestServers;
 use crate::step_slots::{StepSlots, Tenancy};
 use crate::store::{FileStoreError, Store, StoreConfig};
 use crate::tool_servers::DeployedServers;
@@ -38,6 +39,8 @@ pub struct Gateway {
     pub(crate) answer_store: Option<Arc<Store>>,
     /// MCP servers of the deployment.
     pub(crate) servers: Option<Arc<DeployedServers>>,
+    /// MCP servers that requests name.
+    pub(crate) request_servers: Option<Arc<RequestServers>>,
     /// Programs that run at the same moment.
     pub(crate) steps: Arc<StepSlots>,
     /// Turns that run at the same moment.
@@ -122,6 +125,7 @@ impl Gateway {
             store,
             answer_store: None,
             servers: None,
+            request_servers: None,
             steps: quotas.steps,
             turns: SharedQuota::new(config.turns_max, config.turns_max_per_client),
             bodies: quotas.bodies,
@@ -165,6 +169,7 @@ impl Gateway {
             store: self.store.as_ref().map(|store| Arc::new(store.with_secrets(config.secrets.clone()))),
             answer_store: self.answer_store.as_ref().map(|store| Arc::new(store.with_secrets(config.secrets.clone()))),
             servers: self.servers.clone(),
+            request_servers: self.request_servers.clone(),
             steps: quotas.steps,
             turns: Arc::clone(&self.turns),
             bodies: quotas.bodies,
@@ -184,6 +189,26 @@ impl Gateway {
     /// policy allows them.
     #[must_use]
     pub fn with_servers(mut self, servers: Arc<dyn ToolServers>, policy: Policy) -> Gateway {
+        self.keep_answers();
+        self.servers = Some(Arc::new(DeployedServers::new(servers, policy)));
+        self
+    }
+
+    /// Connects to MCP servers that requests name, as far as `[mcp] allow_urls` allows it.
+    #[must_use]
+    pub fn with_connector(mut self, connector: Arc<dyn ServerConnector>) -> Gateway {
+        if !self.config.mcp_allowed.is_empty() {
+            self.keep_answers();
+            self.request_servers = Some(Arc::new(RequestServers::new(connector)));
+        }
+        self
+    }
+
+    /// Answers of calls that the gateway executes are kept in the store, or in memory if there is none.
+    fn keep_answers(&mut self) {
+        if self.answer_store.is_some() {
+            return;
+        }
         let in_memory = || {
             tracing::warn!(
                 "answers of MCP tools are kept in memory, for this process alone: several replicas, or a restart in the \
@@ -194,8 +219,6 @@ impl Gateway {
             store.map(Arc::new).ok()
         };
         self.answer_store = self.store.clone().or_else(in_memory);
-        self.servers = Some(Arc::new(DeployedServers::new(servers, policy)));
-        self
     }
 
     /// A token that lets one browser see recorded conversations: the inspector page takes it as `/#token=…`.

@@ -19,6 +19,7 @@ mod options;
 mod quota;
 mod rate_limit;
 mod redis_connection;
+mod request_servers;
 mod step_slots;
 mod store;
 mod tls;

@@ -225,6 +225,11 @@ pub struct StoreOptions {
 pub struct McpOptions {
     /// Their file, as for `dacapo mcp`.
     pub servers: Option<String>,
+    /// Addresses of servers that requests may name for the gateway to connect to; `*` stands for any characters. Those whose
+    /// host has a `*` must be public.
+    pub allow_urls: Vec<String>,
+    /// Who connects to the servers that requests name: `provider`, as far as the model's has a connector, or `gateway`.
+    pub connectors: Option<String>,
 }
 
 /// Who may ask. Without any, everybody who reaches the gateway may.

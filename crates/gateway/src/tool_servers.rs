@@ -1,4 +1,4 @@
-//! MCP servers of the deployment: the gateway offers their tools to programs, and executes the calls itself.
+//! Tools of MCP servers, which the gateway offers to programs and whose calls it executes itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dacapo_replay::{Answer, Call, Effect, Tool, Toolbox};
 use dacapo_runner::{
-    Approval, Availability, CallError, CallGate, CancellationToken, Decision, Policy, ToolCall, ToolServers,
+    Approval, Availability, CallError, CallGate, CancellationToken, Decision, Policy, ToolCall, ToolOutput, ToolServers,
 };
 use dacapo_wire::ServerTools;
 use serde_json::Value;
@@ -21,11 +21,12 @@ pub(crate) struct DeployedServers {
 }
 
 /// Tools of servers that some clients may use.
-#[derive(Debug)]
 pub(crate) struct OfferedTools {
     pub tools: ServerTools,
     /// By server and tool, when they were offered.
-    decisions: BTreeMap<(String, String), Decision>,
+    pub decisions: BTreeMap<(String, String), Decision>,
+    /// The servers that the request names itself.
+    pub of_request: BTreeMap<String, Arc<dyn ToolServers>>,
 }
 
 /// What was offered, and what it was made of.
@@ -75,7 +76,11 @@ impl DeployedServers {
             ((server, tool.name.clone()), decision)
         };
         let decisions = tools().map(decision).collect();
-        let offered = Arc::new(OfferedTools { tools: ServerTools::new(tools(), unavailable.clone()), decisions });
+        let offered = Arc::new(OfferedTools {
+            tools: ServerTools::new(tools(), unavailable.clone()),
+            decisions,
+            of_request: BTreeMap::new(),
+        });
         let servers = servers.map(<[String]>::to_vec);
         let offer = Offer { servers, toolbox: Arc::clone(&toolbox), unavailable, offered: Arc::clone(&offered) };
         match known {
@@ -85,31 +90,17 @@ impl DeployedServers {
         offered
     }
 
-    /// Executes a call of an offered tool, if the policy allows it. Nobody can be asked.
-    pub(crate) async fn call(&self, tool: &Tool, call: &Call, offered: &OfferedTools) -> Answer {
-        let Value::Object(args) = &call.args else {
-            return Answer::error(format!("`{}` takes an object", call.tool));
-        };
-        let server = tool.server.clone().unwrap_or_default();
-        let earlier = offered.decisions.get(&(server.clone(), tool.name.clone())).copied().unwrap_or(Decision::Deny);
-        let mut call = ToolCall {
-            server,
-            tool: tool.name.clone(),
-            args: args.clone(),
-            idempotency_key: call.key.clone(),
-            approved: None,
-        };
+    /// Executes a call, if the policy allows it. Nobody can be asked.
+    async fn call(&self, call: &mut ToolCall, earlier: Decision) -> Result<ToolOutput, CallError> {
         // Whoever drops this future cancels the call.
         let cancel = CancellationToken::new();
-        let allowed = self.gate.authorise(&mut call, earlier, &*self.host, &Approval::Unavailable, &cancel).await;
-        let output = match allowed {
-            Ok(()) => self.host.call(&call, &cancel).await,
-            Err(denied) => Err(denied),
-        };
-        match output {
-            Ok(output) => output.answer,
-            Err(CallError(message)) => Answer::Error { message, data: None },
-        }
+        self.gate.authorise(call, earlier, &*self.host, &Approval::Unavailable, &cancel).await?;
+        self.host.call(call, &cancel).await
+    }
+
+    /// Whether there is a server of this name, for whichever client.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.host.names().iter().any(|known| known == name)
     }
 
     pub(crate) fn counts(&self) -> ServerCounts {
@@ -125,9 +116,46 @@ impl DeployedServers {
     }
 }
 
+impl OfferedTools {
+    /// Executes a call of a tool that was offered.
+    pub(crate) async fn call(&self, deployed: Option<&DeployedServers>, tool: &Tool, call: &Call) -> Answer {
+        let Value::Object(args) = &call.args else {
+            return Answer::error(format!("`{}` takes an object", call.tool));
+        };
+        let server = tool.server.clone().unwrap_or_default();
+        let earlier = self.decisions.get(&(server.clone(), tool.name.clone())).copied().unwrap_or(Decision::Deny);
+        let mut call = ToolCall {
+            server,
+            tool: tool.name.clone(),
+            args: args.clone(),
+            idempotency_key: call.key.clone(),
+            approved: None,
+        };
+        let output = match (self.of_request.get(&call.server), deployed) {
+            (Some(host), _) if earlier == Decision::Allow => host.call(&call, &CancellationToken::new()).await,
+            (Some(_), _) => Err(CallError(format!(
+                "not allowed: the request wants to approve calls of `{}.{}` (`require_approval`), and cannot be asked here",
+                call.server, call.tool
+            ))),
+            (None, Some(deployed)) => deployed.call(&mut call, earlier).await,
+            (None, None) => Err(CallError(format!("there is no server `{}`", call.server))),
+        };
+        match output {
+            Ok(output) => output.answer,
+            Err(CallError(message)) => Answer::Error { message, data: None },
+        }
+    }
+}
+
 /// Whether a call of the tool must not be sent twice.
 pub(crate) fn is_write(tool: &Tool) -> bool {
     tool.effect() == Effect::Write
+}
+
+impl fmt::Debug for OfferedTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OfferedTools").field("tools", &self.tools).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for DeployedServers {

@@ -12,6 +12,7 @@ mod link_state;
 mod list_cache;
 mod options;
 mod outbox;
+mod public_addresses;
 mod rejected_response;
 mod response_id;
 mod server;
@@ -42,6 +43,7 @@ use crate::servers_file::ServersFile;
 use server::{FleetContext, FleetServer};
 
 pub use options::FleetOptions;
+pub(crate) use public_addresses::is_public;
 pub use server_state::{ServerPhase, ServerState, TransportKind};
 
 const TOOLS_MAX: usize = 65_000;

@@ -15,12 +15,14 @@
 mod fleet;
 mod lock;
 mod mask;
+mod remote_servers;
 mod server;
 mod servers_file;
 mod settings;
 mod tool_servers;
 
 pub use fleet::{Fleet, FleetOptions, ServerPhase, ServerState, TransportKind};
+pub use remote_servers::RemoteServers;
 pub use server::{HTTP_PATH, HttpAuth, McpServer, context_cost_text, serve_http, serve_stdio};
 pub use servers_file::{
     ENVIRONMENT_MINIMUM, IgnoredKey, InvalidServer, ServerEntry, ServerSpec, ServersFile, ServersFileError, parse_json,

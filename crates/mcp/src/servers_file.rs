@@ -8,13 +8,16 @@ mod secrets;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use dacapo_catalog::json_type_name;
+use dacapo_runner::{AddressReach, RemoteServer};
+use reqwest::Url;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::fleet::TransportKind;
+use crate::fleet::{TransportKind, is_public};
 use expansion::expand;
 use secrets::{ConfigField, secrets};
 
@@ -161,6 +164,24 @@ impl ServersFile {
             ServerEntry { name: name.clone(), spec }
         });
         Ok(ServersFile { servers: servers.collect(), ignored_keys })
+    }
+
+    /// A single server at an address, whose headers only it may see.
+    pub(crate) fn remote(server: &RemoteServer) -> ServersFile {
+        let RemoteServer { name, url, headers, reach } = server;
+        let endpoint = Some(ServerEndpoint::Http { url: url.clone(), headers: headers.clone() });
+        let fingerprint = fingerprint(endpoint.as_ref(), None, None);
+        // The scheme of a token is no secret, and stands in error messages.
+        let secret = |value: &String| value.strip_prefix("Bearer ").unwrap_or(value).to_owned();
+        let secrets = headers.iter().map(|(_, value)| secret(value)).filter(|value| !value.is_empty()).collect();
+        let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
+        // Names are resolved later, and looked at then.
+        let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+        let spec = match address.filter(|address| *reach == AddressReach::Public && !is_public(*address)) {
+            Some(_) => Err(invalid(name, "its address is not public")),
+            None => Ok(ServerSpec { endpoint, disabled: false, secrets, fingerprint }),
+        };
+        ServersFile { servers: vec![ServerEntry { name: name.clone(), spec }], ignored_keys: Vec::new() }
     }
 }
 

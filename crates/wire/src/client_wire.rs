@@ -12,6 +12,7 @@ use crate::model_message::ModelCall;
 use crate::neutral::{MessagePart, NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::plain_mode::StateOpener;
 use crate::request::BadRequest;
+use crate::request_servers::RequestServer;
 use crate::sse::SseEvent;
 use crate::tool_answer::ToolAnswer;
 use crate::turn::ResponsePrefs;
@@ -40,6 +41,11 @@ pub(crate) trait ClientWire: Sync {
     fn incompatible_with_programs(&self, body: &Body) -> Option<&'static str>;
 
     fn response_prefs(&self, body: &Body) -> ResponsePrefs;
+
+    /// The MCP servers that the request names, with their addresses.
+    fn request_servers(&self, _: &Body) -> Result<Vec<RequestServer>, BadRequest> {
+        Ok(Vec::new())
+    }
 
     /// Takes the history out of the body.
     fn conversation(&self, body: &mut Body, reading: HistoryReading<'_>) -> Result<Conversation, BadRequest>;

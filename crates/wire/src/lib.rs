@@ -33,6 +33,7 @@ mod provider_wire;
 mod reasoning;
 mod remarks;
 mod request;
+mod request_servers;
 mod responses;
 mod seal;
 mod sealing_key;
@@ -73,6 +74,7 @@ pub use provider_wire::{
 };
 pub use reasoning::Reasoning;
 pub use request::{BadRequest, CodeMode, CodeModeDefaults, ParsedRequest, ReadRequest, RequestReader};
+pub use request_servers::RequestServer;
 pub use seal::{PackedState, RoundHeader, Sealer, Unsealed};
 pub use sealing_key::{SealingSecrets, UnsealError};
 pub use server_tools::{ServerToolList, ServerTools};

@@ -17,6 +17,7 @@ use crate::neutral::{ReasoningEffort, ToolDeclaration, ToolInput, USER_FIELDS};
 use crate::plain_mode::{StateOpener, StoredStates};
 use crate::prompt::{FunctionCalls, ModelTools};
 use crate::provider_wire::{BodyOrigin, ImageDetail, StopSequences, TextTools};
+use crate::request_servers;
 use crate::seal::Sealer;
 use crate::server_tools::ServerTools;
 use crate::tool_lists::{BorrowedTools, RequestBody};
@@ -231,7 +232,14 @@ impl RequestReader<'_> {
             (ProgramMode::Plain, AppliedMode::Plain)
         };
         let digest = borrowed.as_ref().map(|borrowed| borrowed.digest_of(&body, &split.tools));
+        let taken = self.servers.map(ServerTools::servers_of_request);
+        if let Some(taken) = taken {
+            split.passed.retain(|entry| !request_servers::is_about(entry, taken));
+        }
         let tools = self.program_tools(split, digest)?;
+        if let Some(taken) = taken {
+            request_servers::remove(&mut body, taken);
+        }
         let turn = self.with_code_mode(client, body, mode, tools)?;
         let parsed = ParsedRequest::Turn(Box::new(Turn { borrowed_tools: borrowed, has_added_tools, ..turn }));
         Ok(ReadRequest { parsed, mode: applied })

@@ -16,6 +16,8 @@ pub struct ServerTools {
     entries: Vec<Value>,
     digest: [u8; 32],
     unavailable: Vec<String>,
+    /// Names of servers that the request names itself. The model's provider does not get them.
+    of_request: BTreeSet<String>,
 }
 
 impl ServerTools {
@@ -23,7 +25,29 @@ impl ServerTools {
     pub fn new<'a>(tools: impl IntoIterator<Item = &'a Tool>, unavailable: Vec<String>) -> ServerTools {
         let entries: Vec<Value> = tools.into_iter().map(entry).collect();
         let digest = Sha256::digest(json!([entries, unavailable]).to_string()).into();
-        ServerTools { entries, digest, unavailable }
+        ServerTools { entries, digest, unavailable, of_request: BTreeSet::new() }
+    }
+
+    /// The same tools, of servers that the request names itself.
+    #[must_use]
+    pub fn of_request(self, servers: BTreeSet<String>) -> ServerTools {
+        ServerTools { of_request: servers, ..self }
+    }
+
+    /// These and other tools.
+    #[must_use]
+    pub fn joined_with(&self, other: &ServerTools) -> ServerTools {
+        let digest = Sha256::new().chain_update(self.digest).chain_update(other.digest).finalize().into();
+        ServerTools {
+            entries: [&self.entries[..], &other.entries].concat(),
+            digest,
+            unavailable: [&self.unavailable[..], &other.unavailable].concat(),
+            of_request: &self.of_request | &other.of_request,
+        }
+    }
+
+    pub(crate) fn servers_of_request(&self) -> &BTreeSet<String> {
+        &self.of_request
     }
 
     /// Whether there is nothing that the model could be told of.

@@ -15,6 +15,8 @@ use crate::ids::{RunId, UnsealedCallId};
 use crate::placeholder;
 use crate::plain_mode::tool_name;
 use crate::provider_wire::{ProviderCapabilities, ProviderWire};
+use crate::request::BadRequest;
+use crate::request_servers::RequestServer;
 use crate::sse::SseEvent;
 use crate::tool_answer::ToolAnswer;
 use crate::turn::Delivery;
@@ -161,6 +163,11 @@ impl ClientSide {
             }
         }
         found
+    }
+
+    /// The MCP servers that a request names, with their addresses.
+    pub fn request_servers(self, body: &Value) -> Result<Vec<RequestServer>, BadRequest> {
+        body.as_object().map_or(Ok(Vec::new()), |body| self.0.request_servers(body))
     }
 
     /// Whether the history ends with tool results, so that a program may continue now.

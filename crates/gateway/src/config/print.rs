@@ -161,7 +161,11 @@ impl Config {
                 }),
             },
             store: self.store_options(),
-            mcp: McpOptions { servers: self.mcp_servers.as_ref().map(|file| file.display().to_string()) },
+            mcp: McpOptions {
+                servers: self.mcp_servers.as_ref().map(|file| file.display().to_string()),
+                allow_urls: self.mcp_allowed.iter().map(|allowed| allowed.written().to_owned()).collect(),
+                connectors: Some(self.mcp_connectors.name().to_owned()),
+            },
             tools: ToolsOptions {
                 effects: self
                     .effects

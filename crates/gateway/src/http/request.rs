@@ -6,18 +6,22 @@ use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use bytes::Bytes;
+use dacapo_runner::AddressReach;
 use dacapo_wire::{
     BadRequest, ClientSide, CodeMode, ConversationItem, ParsedRequest, ReadRequest, RequestBody, RequestReader, Sealer,
     StoredStates, UnopenedStates,
 };
+use reqwest::Url;
 use serde_json::Value;
 
 use super::errors::TurnError;
 use super::{GatewayServer, headers, json_bytes, json_size, threads};
+use crate::config::Connectors;
 use crate::gateway::Gateway;
 use crate::model_routes::Route;
 use crate::observe::{Event, Observer, REQUEST_ID_HEADER};
 use crate::quota::QuotaShare;
+use crate::request_servers::AllowedServer;
 use crate::store::stored_responses::StoredTurn;
 use crate::store::turn_records::TurnRecord;
 use crate::tool_servers::OfferedTools;
@@ -151,7 +155,7 @@ impl GatewayServer {
         gateway.config.clients.rules(&tenant).check_model(Some(&model))?;
         let route = gateway.upstreams.route(&model)?;
         let sealer = gateway.config.secrets.sealer(&tenant);
-        let offered = gateway.servers.as_ref().map(|servers| servers.offer(gateway.config.servers_of(&tenant)));
+        let offered = self.offered(client, &tenant, json, &route).await?;
         let record = match (&offered, &gateway.answer_store) {
             (Some(_), Some(store)) => {
                 let key = parts.headers.get("idempotency-key").map(HeaderValue::as_bytes);
@@ -215,6 +219,48 @@ impl GatewayServer {
         Ok(Arc::from(client.name.as_str()))
     }
 
+    /// Tools of MCP servers for programs of this request: of the deployment, and of those that it names itself, where the
+    /// model's provider does not connect to them.
+    async fn offered(
+        &self,
+        client: ClientSide,
+        tenant: &str,
+        body: &Value,
+        route: &Route,
+    ) -> Result<Option<Arc<OfferedTools>>, TurnError> {
+        let gateway = &self.gateway;
+        let config = &gateway.config;
+        let deployed = gateway.servers.as_ref().map(|servers| servers.offer(config.servers_of(tenant)));
+        let Some(request_servers) = &gateway.request_servers else { return Ok(deployed) };
+        let is_gateways = config.mcp_connectors == Connectors::Gateway;
+        if !is_gateways && route.target().upstream.provider_for(client).wire() == client.wire() {
+            return Ok(deployed);
+        }
+        let mut allowed: Vec<AllowedServer> = Vec::new();
+        for server in client.request_servers(body).map_err(TurnError::BadRequest)? {
+            let url = Url::parse(&server.url).ok();
+            let reaches = config.mcp_allowed.iter().filter_map(|allowed| allowed.reach(url.as_ref()?));
+            // A host that is named in full goes before patterns.
+            let Some(reach) = reaches.min_by_key(|reach| *reach == AddressReach::Public) else {
+                if is_gateways {
+                    return Err(bad_request(&server.path, NOT_ALLOWED.to_owned()));
+                }
+                // It is reported as a tool that the model's wire cannot carry.
+                continue;
+            };
+            let is_taken = gateway.servers.as_ref().is_some_and(|servers| servers.has(&server.name))
+                || allowed.iter().any(|known| known.server.name == server.name);
+            if is_taken {
+                return Err(bad_request(&server.path, format!("another server is named `{}`", server.name)));
+            }
+            allowed.push(AllowedServer { server, reach });
+        }
+        if allowed.is_empty() {
+            return Ok(deployed);
+        }
+        Ok(Some(Arc::new(request_servers.offer(tenant, deployed.as_deref(), allowed).await)))
+    }
+
     /// States of programs that are stored here, because the client's ids do not carry them.
     async fn stored_states(
         &self,
@@ -245,6 +291,8 @@ impl GatewayServer {
     }
 }
 
+const NOT_ALLOWED: &str =
+    "this gateway does not connect to the server's address; its operator has to name it in `allow_urls` of [mcp]";
 const UNKNOWN_RESPONSE: &str = "no response with this id is stored here: it was asked for with `store: false`, is older \
 than `ttl_seconds` of [store], or is another client's; send the whole history as `input`";
 const NO_CONVERSATIONS: &str = "conversations are not stored here; refer to the last response with `previous_response_id`, or send the whole \

@@ -62,6 +62,8 @@ const KEYS: &[&str] = &[
     "store.ttl_seconds",
     "store.bytes_max",
     "mcp.servers",
+    "mcp.allow_urls",
+    "mcp.connectors",
     "limits.output_bytes",
 ];
 
@@ -80,10 +82,11 @@ const TEXTS: &[&str] = &[
     "store.path",
     "store.on_failure",
     "mcp.servers",
+    "mcp.connectors",
 ];
 
 /// Keys whose values are lists of texts, with commas between them.
-const LISTS: &[&str] = &["secrets_old", "cors_origins", "other_routes"];
+const LISTS: &[&str] = &["secrets_old", "cors_origins", "other_routes", "mcp.allow_urls"];
 
 /// Variables of ours that are no settings of the gateway: of the build and the tests, of other commands, and the one that
 /// names the file.

@@ -103,7 +103,9 @@ impl TurnRunner {
                 .await?;
             if let ProgramRun::Paused { calls, .. } = &run {
                 for call in calls {
-                    let Some(tool) = self.owned_tool(&call.tool).filter(|_| !sent.contains(&call.call)) else { continue };
+                    let Some(tool) = self.owned_tool(&call.tool).filter(|_| !sent.contains(&call.call)) else {
+                        continue;
+                    };
                     let new = OpenCall { call: call.clone(), tool: tool.clone() };
                     if self.turn.mode == ProgramMode::Explicit {
                         if sent.is_empty() {
@@ -117,8 +119,7 @@ impl TurnRunner {
                 }
             }
             // A program that has ended needs no more answers. But what its calls have done has to be known.
-            let is_done =
-                matches!(run, ProgramRun::Finished { .. }) && !open.values().any(|open| is_write(&open.tool));
+            let is_done = matches!(run, ProgramRun::Finished { .. }) && !open.values().any(|open| is_write(&open.tool));
             let Some(first) = (if is_done { None } else { self.sink.while_waiting(running.join_next()).await? }) else {
                 for open in open.values() {
                     self.show_end(open, ServerCallEnd::Cancelled).await?;
@@ -196,7 +197,7 @@ impl TurnRunner {
         origin: ProgramOrigin<'_>,
     ) -> Result<impl Future<Output = ExecutedCall> + Send + use<>, TurnError> {
         let (gateway, offered) = (Arc::clone(&self.gateway), self.tenant.offered.clone());
-        let (Some(offered), Some(store), true) = (offered, &gateway.answer_store, gateway.servers.is_some()) else {
+        let (Some(offered), Some(store)) = (offered, &gateway.answer_store) else {
             return Err(TurnError::bug("a tool of a server that nobody has"));
         };
         let record = CallRecord::new(store, &self.tenant.name, &call);
@@ -279,11 +280,7 @@ impl TurnRunner {
         let bytes = |entry: &JournalEntry| entry.tool.len() + entry.args().map_or(0, |args| args.to_string().len());
         let size: usize = entries.iter().map(|entry| bytes(entry) + answer_bytes(&entry.answer)).sum();
         let has_room = self.turn.mode == ProgramMode::Plain || entries.is_empty();
-        if has_room && size <= bytes_max {
-            OwnedAnswers::Carried(entries.to_vec())
-        } else {
-            OwnedAnswers::Stored
-        }
+        if has_room && size <= bytes_max { OwnedAnswers::Carried(entries.to_vec()) } else { OwnedAnswers::Stored }
     }
 
     /// The request for the first step of a program that the model has just written.
@@ -309,10 +306,8 @@ const ANSWERED_ALREADY: &str = "it was not sent, because the same request is bei
 
 impl CallExecution {
     async fn send(&self) -> Answer {
-        match &self.gateway.servers {
-            Some(servers) => with_trace(&self.trace, servers.call(&self.tool, &self.call, &self.offered)).await,
-            None => Answer::error("there are no servers"),
-        }
+        let deployed = self.gateway.servers.as_deref();
+        with_trace(&self.trace, self.offered.call(deployed, &self.tool, &self.call)).await
     }
 
     /// Sends a call with effects at most once: it is recorded before it is sent, and its answer after it.

@@ -129,7 +129,8 @@ impl ServerConnection {
                     // In a new session, rmcp would repeat whatever request was answered with 404, also calls that the server
                     // may have executed.
                     .reinit_on_expired_session(false);
-                let transport = StreamableHttpClientTransport::with_client(HttpClient::new(bytes_max)?, config);
+                let transport =
+                    StreamableHttpClientTransport::with_client(HttpClient::new(bytes_max, options.reach)?, config);
                 (serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stopped).await, None)
             }
         };

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dacapo_catalog::shorten;
+use dacapo_runner::AddressReach;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -22,6 +23,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
+use super::public_addresses::PublicResolver;
 use super::rejected_response::{invalid, too_long};
 
 const REDIRECTS_MAX: usize = 10;
@@ -44,7 +46,7 @@ pub(super) struct HttpClient {
 }
 
 impl HttpClient {
-    pub(super) fn new(bytes_max: usize) -> Result<HttpClient, String> {
+    pub(super) fn new(bytes_max: usize, reach: AddressReach) -> Result<HttpClient, String> {
         // Only these redirects keep the body, and no other host may get our headers.
         let policy = Policy::custom(|attempt| {
             let keeps_body =
@@ -57,7 +59,12 @@ impl HttpClient {
                 attempt.stop()
             }
         });
-        let client = Client::builder().redirect(policy).pool_idle_timeout(IDLE_MAX).build();
+        let mut client = Client::builder().redirect(policy).pool_idle_timeout(IDLE_MAX);
+        if reach == AddressReach::Public {
+            // A proxy would resolve names by itself.
+            client = client.redirect(Policy::none()).no_proxy().dns_resolver(PublicResolver);
+        }
+        let client = client.build();
         Ok(HttpClient { client: client.map_err(|error| format!("cannot prepare for HTTP: {error}"))?, bytes_max })
     }
 

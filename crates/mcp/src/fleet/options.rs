@@ -4,12 +4,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dacapo_replay::EffectRules;
+use dacapo_runner::AddressReach;
 
 /// Timeouts and limits of a [`Fleet`](super::Fleet), and where it caches lists of tools.
 #[derive(Debug, Clone)]
 pub struct FleetOptions {
     /// Where lists of tools are cached for the next start. `None`: nowhere.
     pub cache_dir: Option<PathBuf>,
+    /// Which machines servers over HTTP may be on. Where these are public ones only, redirects are not followed.
+    pub reach: AddressReach,
     /// For starting or reaching a server and listing its tools.
     pub connect_timeout: Duration,
     /// For the response to a call, from when it is sent.
@@ -37,6 +40,7 @@ impl Default for FleetOptions {
     fn default() -> FleetOptions {
         FleetOptions {
             cache_dir: None,
+            reach: AddressReach::Any,
             connect_timeout: Duration::from_secs(30),
             call_timeout: Duration::from_mins(1),
             calls_per_server_max: 100,

@@ -17,6 +17,7 @@ use crate::encoder::{ApiError, EncoderOptions, ResponseEncoder};
 use crate::model_message::ModelCall;
 use crate::neutral::{MessagePart, NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::request::{BadRequest, entries};
+use crate::request_servers::{self, RequestServer};
 use crate::seal::Sealer;
 use crate::sse::SseEvent;
 use crate::tool_answer::ToolAnswer;
@@ -76,6 +77,10 @@ impl ClientWire for Messages {
 
     fn incompatible_with_programs(&self, body: &Body) -> Option<&'static str> {
         params::incompatible_with_programs(body)
+    }
+
+    fn request_servers(&self, body: &Body) -> Result<Vec<RequestServer>, BadRequest> {
+        request_servers::of_messages(body)
     }
 
     fn response_prefs(&self, body: &Body) -> ResponsePrefs {

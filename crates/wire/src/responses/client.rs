@@ -18,6 +18,7 @@ use crate::encoder::{ApiError, EncoderOptions, ResponseEncoder};
 use crate::model_message::ModelCall;
 use crate::neutral::{MessagePart, NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::request::BadRequest;
+use crate::request_servers::{self, RequestServer};
 use crate::sse::SseEvent;
 use crate::tool_answer::ToolAnswer;
 use crate::turn::ResponsePrefs;
@@ -80,6 +81,10 @@ impl ClientWire for Responses {
 
     fn incompatible_with_programs(&self, body: &Body) -> Option<&'static str> {
         params::incompatible_with_programs(body)
+    }
+
+    fn request_servers(&self, body: &Body) -> Result<Vec<RequestServer>, BadRequest> {
+        request_servers::of_responses(body)
     }
 
     fn response_prefs(&self, body: &Body) -> ResponsePrefs {
