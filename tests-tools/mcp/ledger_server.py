@@ -44,6 +44,12 @@ TOOLS = [
         "annotations": {"readOnlyHint": True},
     },
     {
+        "name": "get_chart",
+        "description": "A picture of somebody's payments.",
+        "inputSchema": {"type": "object", "properties": {"of": {"type": "string"}}, "required": ["of"]},
+        "annotations": {"readOnlyHint": True},
+    },
+    {
         "name": "close_account",
         "description": "Closes somebody's account for ever.",
         "inputSchema": {"type": "object", "properties": {"of": {"type": "string"}}, "required": ["of"]},
@@ -88,6 +94,8 @@ def execute(name, arguments, meta):
 
 def call(params):
     result = execute(params["name"], params.get("arguments", {}), params.get("_meta", {}))
+    if params["name"] == "get_chart":
+        return {"content": [{"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}]}
     return {"content": [{"type": "text", "text": json.dumps(result)}], "structuredContent": result}
 
 

@@ -172,13 +172,13 @@ fn an_explicit_client_is_shown_the_calls_of_servers_in_its_providers_own_form_an
                 _ => r#"ledger.pay {"to":"bob","amount":2} {"receipt":"2 to bob"}"#,
             };
             assert!(shown.iter().any(|line| line == paid), "{shown:#?}");
-            assert_eq!(of("4 tools"), usize::from(wire == Wire::Responses), "once in a conversation");
+            assert_eq!(of("5 tools"), usize::from(wire == Wire::Responses), "once in a conversation");
             // With all of that in the history.
             let (answer, calls) = converse(|| gateway.url.clone(), &mut talk, "go on");
             assert_eq!((answer.as_str(), calls.len()), ("Then 49 to dan", 1), "{wire} {is_streamed}");
             let shown = shown_calls(wire, &talk.history);
             assert_eq!(
-                shown.iter().filter(|line| line.starts_with("4 tools")).count(),
+                shown.iter().filter(|line| line.starts_with("5 tools")).count(),
                 usize::from(wire == Wire::Responses)
             );
             assert!(office.executed().values().all(|count| *count == 1), "{:?}", office.executed());
@@ -200,7 +200,7 @@ fn real_explicit_clients_read_the_calls_of_servers_and_send_them_back() {
     let events = events.chain(["mcp_call.completed"; 2]).chain(of_call).chain(["mcp_call.completed"]);
     let events: Vec<String> = events.map(|event| format!("event {event}")).collect();
     let items = [
-        "list ledger pay get_balance get_statement close_account".to_owned(),
+        "list ledger pay get_balance get_statement get_chart close_account".to_owned(),
         format!(r#"completed ledger.pay {ann} {{"receipt":"3 to ann"}}"#),
         format!(r#"completed ledger.pay {bob} {{"receipt":"4 to bob"}}"#),
         r#"completed ledger.get_balance {"of":"bob"} {"balance":4}"#.to_owned(),
@@ -251,6 +251,24 @@ fn small_answers_ride_in_the_id_and_large_ones_that_are_gone_are_said_to_be_gone
             assert_eq!(ask(&office.gateway(&[]).url, &mut talk).text, expected, "{wire}");
             assert_eq!(office.executed()[r#"pay {"to":"eve","amount":2}"#], 1);
             office.forget();
+        }
+    }
+}
+
+/// The model has it as an image of its own wire, now and when the conversation goes on, also at another replica.
+#[test]
+fn an_image_of_a_server_reaches_the_model_if_the_program_returns_it() {
+    let (office, redis) = (Office::new(), Redis::start());
+    let environment = [("DACAPO_STORE_KIND", "redis"), ("DACAPO_STORE_URL", redis.url.as_str())];
+    let replicas = [office.gateway(&environment), office.gateway(&environment)];
+    for wire in Wire::ALL {
+        for is_explicit in [false, true] {
+            let mut talk = talk(wire, true, false);
+            talk.explicit = is_explicit;
+            let (answer, _) = converse(|| replicas[0].url.clone(), &mut talk, "draw");
+            assert_eq!(answer, "I see data:image/png;base64,aGVsbG8=.", "{wire} {is_explicit}");
+            let (answer, _) = converse(|| replicas[1].url.clone(), &mut talk, "look again");
+            assert_eq!(answer, "Still data:image/png;base64,aGVsbG8=.", "{wire} {is_explicit}");
         }
     }
 }

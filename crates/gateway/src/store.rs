@@ -14,6 +14,7 @@ use self::file_store::FileStore;
 use crate::observe::{Metrics, StoreOperation};
 use crate::redis_connection::RedisConnection;
 
+pub(crate) mod attachments;
 pub(crate) mod call_records;
 mod file_store;
 mod live_record;

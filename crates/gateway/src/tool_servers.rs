@@ -118,9 +118,9 @@ impl DeployedServers {
 
 impl OfferedTools {
     /// Executes a call of a tool that was offered.
-    pub(crate) async fn call(&self, deployed: Option<&DeployedServers>, tool: &Tool, call: &Call) -> Answer {
+    pub(crate) async fn call(&self, deployed: Option<&DeployedServers>, tool: &Tool, call: &Call) -> ToolOutput {
         let Value::Object(args) = &call.args else {
-            return Answer::error(format!("`{}` takes an object", call.tool));
+            return without_attachments(Answer::error(format!("`{}` takes an object", call.tool)));
         };
         let server = tool.server.clone().unwrap_or_default();
         let earlier = self.decisions.get(&(server.clone(), tool.name.clone())).copied().unwrap_or(Decision::Deny);
@@ -140,11 +140,13 @@ impl OfferedTools {
             (None, Some(deployed)) => deployed.call(&mut call, earlier).await,
             (None, None) => Err(CallError(format!("there is no server `{}`", call.server))),
         };
-        match output {
-            Ok(output) => output.answer,
-            Err(CallError(message)) => Answer::Error { message, data: None },
-        }
+        output.unwrap_or_else(|CallError(message)| without_attachments(Answer::error(message)))
     }
+}
+
+/// An answer that is all that a call came to.
+pub(crate) fn without_attachments(answer: Answer) -> ToolOutput {
+    ToolOutput { answer, attachments: Vec::new() }
 }
 
 /// Whether a call of the tool must not be sent twice.

@@ -10,6 +10,7 @@ mod sink;
 pub(crate) use self::history_replay::{ClientCalls, HistoryReplay, ReplayTrace};
 pub(crate) use self::sink::EventStream;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -334,6 +335,16 @@ impl TurnRunner {
 
     /// Writes the history for the model, with the results of its programs.
     async fn replay_history(&mut self) -> Result<HistoryEnd, TurnError> {
+        let (end, missing) = self.write_history().await?;
+        // Which images programs return is known only now. What ran is known, so that running it again costs little.
+        if !missing.is_empty() && self.load_attachments(missing).await? {
+            return Ok(self.write_history().await?.0);
+        }
+        Ok(end)
+    }
+
+    /// Returns also the handles whose images and files the conversation does not have.
+    async fn write_history(&mut self) -> Result<(HistoryEnd, Vec<String>), TurnError> {
         let turn = Arc::clone(&self.turn);
         let is_replayed =
             |item: &ConversationItem| matches!(item, ConversationItem::Program(_) | ConversationItem::Search(_));
@@ -341,16 +352,16 @@ impl TurnRunner {
         let write = move |replay: &HistoryReplay<'_>| {
             let mut history = turn.model_history();
             let end = replay.write(&mut history)?;
-            Ok((end, history))
+            Ok((end, history, replay.missing.take().into_iter().collect()))
         };
         // Without programs, entries are only copied.
-        let (end, history) = if has_programs {
+        let (end, history, missing) = if has_programs {
             self.blocking(write).await?
         } else {
             write(&history_replay(&self.gateway, &self.tenant.name, &self.turn, &|| true)).map_err(TurnError::from)?
         };
         self.history = history;
-        Ok(end)
+        Ok((end, missing))
     }
 
     /// Asks the model until there is something for the client.
@@ -503,6 +514,7 @@ fn history_replay<'a>(
         embeddings: gateway.embeddings.as_ref().map(|embeddings| (embeddings, gateway.store.as_deref())),
         should_continue,
         trace: &*gateway.metrics,
+        missing: RefCell::default(),
     }
 }
 

@@ -140,6 +140,14 @@ impl Answer {
         Answer::Error { message: message.into(), data: None }
     }
 
+    /// The handles of images and files in it.
+    pub fn handles(&self) -> Vec<&str> {
+        match self {
+            Answer::Ok(json) => crate::handles_in(&json.0),
+            Answer::Error { .. } => Vec::new(),
+        }
+    }
+
     fn bytes(&self) -> usize {
         match self {
             Answer::Ok(json) => json.0.len(),

@@ -9,7 +9,7 @@ use crate::allowed_callers::{ProgramDeclaration, ToolSplit};
 use crate::conversation::{Conversation, LostCalls, WireCall};
 use crate::encoder::{ApiError, EncoderOptions, ResponseEncoder};
 use crate::model_message::ModelCall;
-use crate::neutral::{MessagePart, NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
+use crate::neutral::{Media, MessagePart, NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::plain_mode::StateOpener;
 use crate::request::BadRequest;
 use crate::request_servers::RequestServer;
@@ -73,6 +73,9 @@ pub(crate) trait ClientWire: Sync {
 
     /// An image or a file of a tool result.
     fn read_block(&self, block: &Value) -> MessagePart;
+
+    /// A block with an image or a file.
+    fn write_block(&self, media: &Media) -> Value;
 
     /// `None` for tools that only providers of this wire have.
     fn read_tool(&self, entry: &Value) -> Option<ToolDeclaration>;

@@ -26,6 +26,8 @@ pub struct Conversation {
     pub items: Vec<ConversationItem>,
     /// Names of the lists of servers' tools that the client has.
     pub tool_lists: BTreeSet<String>,
+    /// Images and files in answers to calls that the gateway executed, by their handles, in blocks of the client's wire.
+    pub executed_attachments: BTreeMap<String, Value>,
 }
 
 /// One part of a history.
@@ -388,6 +390,7 @@ impl ProgramBlock {
     /// Whether answers have images or files.
     pub fn has_attachments(&self) -> bool {
         self.rounds.iter().flat_map(|round| &round.calls).any(|call| !call.attachments.is_empty())
+            || self.owned().any(|entry| !entry.answer.handles().is_empty())
     }
 
     pub fn answered_count(&self) -> usize {

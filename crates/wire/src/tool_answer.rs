@@ -158,7 +158,8 @@ const VALUES_MAX: usize = 10_000;
 /// The fields of a tool result of MCP.
 const RESULT_FIELDS: [&str; 4] = ["content", "isError", "structuredContent", "_meta"];
 
-fn written_media(part: &Value) -> Option<Media> {
+/// The image or file in a content part of MCP or of the AI SDK.
+pub(crate) fn written_media(part: &Value) -> Option<Media> {
     if !matches!(part["type"].as_str()?, "image" | "audio" | "file" | "media" | "image-data" | "file-data" | "resource")
     {
         return None;

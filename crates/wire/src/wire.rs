@@ -18,7 +18,7 @@ use crate::provider_wire::{ProviderCapabilities, ProviderWire};
 use crate::request::BadRequest;
 use crate::request_servers::RequestServer;
 use crate::sse::SseEvent;
-use crate::tool_answer::ToolAnswer;
+use crate::tool_answer::{ToolAnswer, written_media};
 use crate::turn::Delivery;
 use crate::{chat, messages, responses};
 
@@ -162,7 +162,15 @@ impl ClientSide {
                 ConversationItem::Entry(_) | ConversationItem::Search(_) => {}
             }
         }
+        for (handle, found) in handles.iter().zip(&mut found).filter(|(_, found)| found.is_none()) {
+            *found = conversation.executed_attachments.get(*handle).cloned();
+        }
         found
+    }
+
+    /// The image or file in a content block of MCP, in a block of this wire. `None` if it is neither.
+    pub fn attachment_block(self, block: &Value) -> Option<Value> {
+        written_media(block).map(|media| self.0.write_block(&media))
     }
 
     /// The MCP servers that a request names, with their addresses.

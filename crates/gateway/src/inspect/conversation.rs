@@ -171,6 +171,7 @@ impl Inspection<'_> {
             limits: self.limits,
             should_continue: self.should_continue,
             trace: &trace,
+            missing: RefCell::default(),
         };
         let mut model_history = turn.model_history();
         let mut notes = explained.notes;

@@ -1,5 +1,6 @@
 //! Replaying the programs of a history, so that the model is shown their results.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +16,9 @@ use dacapo_wire::{
 };
 use serde_json::{Value, json};
 
-use super::program_run::{ProgramRun, abandoned, functions_with_shapes, note_attachments, show_answer, show_shapes};
+use super::program_run::{
+    ProgramRun, abandoned, functions_with_shapes, has_handles, note_attachments, show_answer, show_shapes,
+};
 use crate::embeddings::Embeddings;
 use crate::observe::ProgramEnd;
 use crate::store::Store;
@@ -36,6 +39,8 @@ pub(crate) struct HistoryReplay<'a> {
     pub embeddings: Option<(&'a Embeddings, Option<&'a Store>)>,
     pub should_continue: ShouldContinue<'a>,
     pub trace: &'a dyn ReplayTrace,
+    /// Handles in results whose images and files the conversation does not have.
+    pub missing: RefCell<BTreeSet<String>>,
 }
 
 /// Observes a replay. Whoever implements it takes what it needs.
@@ -208,6 +213,9 @@ impl HistoryReplay<'_> {
                 let shown = match self.run_with(&tools, state.program(at, code), &journal, &given, &stored) {
                     Ok(ProgramRun::Finished { mut shown, record, stored: kept, shapes, end }) => {
                         (given, stored) = (record, kept);
+                        if has_handles(journal.entries()) {
+                            note_attachments(&mut shown);
+                        }
                         show_shapes(&mut shown, &shapes, end, &mut shown_shapes);
                         shown
                     }
@@ -398,7 +406,9 @@ impl HistoryReplay<'_> {
             shown["error"]["message"] =
                 json!(format!("{reason}, so that its calls are not those that were answered; write a new program"));
         }
-        note_attachments(&mut shown, block);
+        if block.has_attachments() {
+            note_attachments(&mut shown);
+        }
         shown
     }
 
@@ -430,6 +440,7 @@ impl HistoryReplay<'_> {
         let blocks = self.client.attachments(self.conversation, &handles);
         let gone = handles.iter().zip(&blocks).filter(|(_, block)| block.is_none()).map(|(handle, _)| *handle);
         let gone: Vec<&str> = gone.collect();
+        self.missing.borrow_mut().extend(gone.iter().map(|handle| (*handle).to_owned()));
         let note = (!gone.is_empty()).then(|| format!("\n({}: {GONE})", gone.join(", ")));
         result.blocks = blocks.into_iter().flatten().collect();
         result.text.extend(note);

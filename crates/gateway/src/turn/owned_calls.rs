@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::HeaderValue;
 use dacapo_replay::{Answer, Call, CallIndex, JournalEntry, StepRequest, Tool};
-use dacapo_runner::with_trace;
+use dacapo_runner::{ToolOutput, with_trace};
 use dacapo_wire::{
     ModelResponse, OwnedAnswers, ProgramMode, ProgramProgress, ResponseMeta, RunState, ServerCall, ServerCallEnd,
     ServerToolList,
@@ -21,10 +21,11 @@ use crate::gateway::Gateway;
 use crate::http::TurnError;
 use crate::observe::{Event, TRACEPARENT, TRACESTATE};
 use crate::store::StoreFailure;
+use crate::store::attachments;
 use crate::store::call_records::{self, CallRecord, Claim};
 use crate::store::owned_answers::{self, AnswersBetweenRounds};
 use crate::store::turn_records::{Begun, TurnRecord};
-use crate::tool_servers::{OfferedTools, is_write};
+use crate::tool_servers::{OfferedTools, is_write, without_attachments};
 
 /// Answers up to this size, as JSON, ride in the id of the next call to the client. Larger ones would make it too long for
 /// some clients.
@@ -76,7 +77,7 @@ impl OpenCall {
 /// A call that was executed.
 struct ExecutedCall {
     index: CallIndex,
-    answer: Answer,
+    output: ToolOutput,
     took: Duration,
 }
 
@@ -129,10 +130,11 @@ impl TurnRunner {
             };
             let mut next = Some(first);
             while let Some(executed) = next {
-                let ExecutedCall { index, answer, took } =
+                let ExecutedCall { index, output: ToolOutput { answer, attachments }, took } =
                     executed.map_err(|error| TurnError::Internal(format!("a call could not be executed: {error}")))?;
                 let ended = open.remove(&index).ok_or_else(|| TurnError::bug("a call that nobody sent"))?;
                 self.show_end(&ended, ServerCallEnd::Answered(&answer)).await?;
+                self.add_attachments(attachments.into_iter().map(|it| (it.handle, it.block)))?;
                 let failed = matches!(answer, Answer::Error { .. });
                 self.observer.emit(&Event::CallExecuted { tool: &ended.call.tool, failed, took });
                 self.usage.calls += 1;
@@ -183,6 +185,37 @@ impl TurnRunner {
         }
     }
 
+    /// Adds images and files of executed calls to what the model can be shown.
+    fn add_attachments(&mut self, blocks: impl IntoIterator<Item = (String, Value)>) -> Result<(), TurnError> {
+        let mut blocks = blocks.into_iter().peekable();
+        if blocks.peek().is_none() {
+            return Ok(());
+        }
+        let client = self.turn.client;
+        let turn = Arc::get_mut(&mut self.turn).ok_or_else(|| TurnError::bug("a program still runs"))?;
+        let known = &mut turn.conversation.executed_attachments;
+        known.extend(blocks.filter_map(|(handle, block)| Some((handle, client.attachment_block(&block)?))));
+        Ok(())
+    }
+
+    /// Takes images and files of calls that were executed in an earlier request out of the store. Returns whether there are
+    /// any.
+    pub(super) async fn load_attachments(&mut self, mut handles: Vec<String>) -> Result<bool, TurnError> {
+        handles.retain(|handle| !self.turn.conversation.executed_attachments.contains_key(handle));
+        let (Some(store), false) = (&self.gateway.answer_store, handles.is_empty()) else { return Ok(false) };
+        match attachments::load(store, &self.tenant.name, handles).await {
+            Ok(found) => {
+                let is_any = !found.is_empty();
+                self.add_attachments(found)?;
+                Ok(is_any)
+            }
+            Err(error) => {
+                self.observer.emit(&Event::StoreFailed { error: &error });
+                Ok(false)
+            }
+        }
+    }
+
     /// The tool of this name, if its calls are executed here.
     pub(super) fn owned_tool(&self, name: &str) -> Option<&Tool> {
         let catalog = self.turn.toolbox().catalog();
@@ -200,21 +233,22 @@ impl TurnRunner {
         let (Some(offered), Some(store)) = (offered, &gateway.answer_store) else {
             return Err(TurnError::bug("a tool of a server that nobody has"));
         };
-        let record = CallRecord::new(store, &self.tenant.name, &call);
+        let tenant = Arc::clone(&self.tenant.name);
+        let record = CallRecord::new(store, &tenant, &call);
         let turn = self.record.clone().filter(|_| matches!(origin, ProgramOrigin::ThisTurn(_)));
         let trace = self.trace();
-        let execution = CallExecution { gateway, offered, tool, call, record, trace };
+        let execution = CallExecution { gateway, tenant, offered, tool, call, record, trace };
         Ok(async move {
             let started = Instant::now();
             let index = execution.call.call;
-            let answer = if is_write(&execution.tool) {
+            let output = if is_write(&execution.tool) {
                 // It goes on, and is recorded, when the client leaves.
                 let done = tokio::spawn(async move { execution.once(turn).await }).await;
-                done.unwrap_or_else(|error| Answer::error(format!("the call failed: {error}")))
+                done.unwrap_or_else(|error| without_attachments(Answer::error(format!("the call failed: {error}"))))
             } else {
                 execution.send().await
             };
-            ExecutedCall { index, answer, took: started.elapsed() }
+            ExecutedCall { index, output, took: started.elapsed() }
         })
     }
 
@@ -293,6 +327,7 @@ impl TurnRunner {
 /// One call on its way.
 struct CallExecution {
     gateway: Arc<Gateway>,
+    tenant: Arc<str>,
     offered: Arc<OfferedTools>,
     tool: Tool,
     call: Call,
@@ -305,54 +340,50 @@ const NOT_RECORDED: &str = "it was not sent, because it could not be recorded be
 const ANSWERED_ALREADY: &str = "it was not sent, because the same request is being answered already";
 
 impl CallExecution {
-    async fn send(&self) -> Answer {
+    /// Sends the call. What it brings beside text is stored, because no id could carry it.
+    async fn send(&self) -> ToolOutput {
         let deployed = self.gateway.servers.as_deref();
-        with_trace(&self.trace, self.offered.call(deployed, &self.tool, &self.call)).await
+        let output = with_trace(&self.trace, self.offered.call(deployed, &self.tool, &self.call)).await;
+        if let Some(store) = self.gateway.answer_store.as_ref().filter(|_| !output.attachments.is_empty())
+            && let Err(error) = attachments::keep(store, &self.tenant, &output.attachments).await
+        {
+            tracing::warn!(%error, "images or files of a call could not be stored");
+        }
+        output
     }
 
     /// Sends a call with effects at most once: it is recorded before it is sent, and its answer after it.
-    async fn once(self, turn: Option<Arc<TurnRecord>>) -> Answer {
+    async fn once(self, turn: Option<Arc<TurnRecord>>) -> ToolOutput {
         let begun = match &turn {
             Some(turn) => turn.begin().await,
             None => Ok(Begun::Yes),
         };
+        let not_sent = |reason: &str| without_attachments(Answer::error(format!("`{}`: {reason}", self.call.tool)));
         let claim = match begun {
             Ok(Begun::Yes) => self.record.claim().await,
-            Ok(Begun::ByAnother) => return Answer::error(format!("`{}`: {ANSWERED_ALREADY}", self.call.tool)),
+            Ok(Begun::ByAnother) => return not_sent(ANSWERED_ALREADY),
             Err(error) => Err(error),
         };
-        match claim {
+        let output = match claim {
             Err(error) if self.gateway.config.store_failure == StoreFailure::Continue => {
                 tracing::warn!(%error, "a call with effects is sent although it could not be recorded");
-                let answer = self.send().await;
-                self.record(&answer).await;
-                answer
+                self.send().await
             }
             Err(error) => {
                 tracing::warn!(%error, "a call was not sent, because it could not be recorded");
-                Answer::error(format!("`{}`: {NOT_RECORDED}", self.call.tool))
+                return not_sent(NOT_RECORDED);
             }
-            Ok(Claim::Answered(answer)) => answer,
-            Ok(Claim::Unknown) => {
-                let answer = call_records::unknown(&self.call.tool);
-                self.record(&answer).await;
-                answer
-            }
-            Ok(Claim::Send) => {
-                let answer = tokio::select! {
-                    answer = self.send() => answer,
-                    () = self.record.keep_alive() => Answer::error("the call was given up"),
-                };
-                self.record(&answer).await;
-                answer
-            }
-        }
-    }
-
-    async fn record(&self, answer: &Answer) {
-        if let Err(error) = self.record.answered(&self.call, answer).await {
+            Ok(Claim::Answered(answer)) => return without_attachments(answer),
+            Ok(Claim::Unknown) => without_attachments(call_records::unknown(&self.call.tool)),
+            Ok(Claim::Send) => tokio::select! {
+                output = self.send() => output,
+                () = self.record.keep_alive() => without_attachments(Answer::error("the call was given up")),
+            },
+        };
+        if let Err(error) = self.record.answered(&self.call, &output.answer).await {
             tracing::warn!(%error, "the answer to a call could not be recorded");
         }
+        output
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dacapo_replay::{Answer, Call, CompletedCall, JournalEntry};
+use dacapo_replay::{Answer, Call, CompletedCall, JournalEntry, handles_in};
 use dacapo_wire::{
     CallDigests, CallRef, CallsIssued, CallsPerMessage, GivenRecord, ModelCall, ModelMessage, ModelResponse,
     PackedState, ProgramFinished, ProgramMode, ProgramName, ProgramProgress, ProgramStarted, RoundHeader, RunState,
@@ -11,7 +11,7 @@ use dacapo_wire::{
 use serde_json::json;
 
 use super::owned_calls::{DrivenProgram, NewProgram, ProgramOrigin, answer_bytes};
-use super::program_run::{ProgramRun, show_shapes};
+use super::program_run::{ProgramRun, has_handles, note_attachments, show_shapes};
 use super::{TurnEnd, TurnRunner, estimated_tokens};
 use crate::http::TurnError;
 use crate::observe::{Event, ProgramEnd, ProgramOutcome};
@@ -106,6 +106,9 @@ impl TurnRunner {
                 if !is_explicit && !answered.is_empty() {
                     progress.earlier_answers.push((progress.model_messages.len(), owned));
                 }
+                if has_handles(&answered) {
+                    note_attachments(&mut shown);
+                }
                 show_shapes(&mut shown, &shapes, end, &mut progress.shapes);
                 (progress.record, progress.stored) = (record, stored);
                 if is_explicit {
@@ -130,6 +133,8 @@ impl TurnRunner {
             ProgramEnd::Failed => self.attempts += 1,
             ProgramEnd::Success => self.has_run = true,
         }
+        let handles = handles_in(&shown.to_string()).into_iter().map(str::to_owned).collect();
+        self.load_attachments(handles).await?;
         let message = if direct.is_empty() || is_explicit { carried } else { whole };
         let (message, replies) = self
             .blocking(move |replay| {

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use dacapo_replay::{
-    Answer, Call, CompletedCall, ErrorKind, LogLevel, LogLine, Outcome, Step, StoredValues, ToolShape, handles_in,
+    Answer, Call, CompletedCall, ErrorKind, JournalEntry, LogLevel, LogLine, Outcome, Step, StoredValues, ToolShape, handles_in,
 };
 use dacapo_runner::truncate_json;
-use dacapo_wire::ProgramBlock;
 use serde_json::{Map, Value, json};
 
 use crate::observe::ProgramEnd;
@@ -99,14 +98,19 @@ impl From<Step> for ProgramRun {
 }
 
 /// Tells the model how it sees images that a program did not return.
-pub(super) fn note_attachments(shown: &mut Value, block: &ProgramBlock) {
-    if shown["status"] == "success" && block.has_attachments() && handles_in(&shown.to_string()).is_empty() {
+pub(super) fn note_attachments(shown: &mut Value) {
+    if shown["status"] == "success" && handles_in(&shown.to_string()).is_empty() {
         let note = match shown["note"].as_str() {
             Some(note) => format!("{note}; {NOT_RETURNED}"),
             None => NOT_RETURNED.to_owned(),
         };
         shown["note"] = json!(note);
     }
+}
+
+/// Whether answers have images or files.
+pub(super) fn has_handles(entries: &[JournalEntry]) -> bool {
+    entries.iter().any(|entry| !entry.answer.handles().is_empty())
 }
 
 /// The functions whose shapes stand in a result that the history holds.

@@ -15,7 +15,7 @@ use crate::client_wire::{
 use crate::conversation::{Conversation, LostCalls, WireCall};
 use crate::encoder::{ApiError, EncoderOptions, ResponseEncoder};
 use crate::model_message::ModelCall;
-use crate::neutral::{MessagePart, NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
+use crate::neutral::{Media, MessagePart, NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::request::{BadRequest, entries};
 use crate::seal::Sealer;
 use crate::sse::SseEvent;
@@ -129,6 +129,10 @@ impl ClientWire for Chat {
 
     fn read_block(&self, block: &Value) -> MessagePart {
         (translate::BLOCKS.read)(block)
+    }
+
+    fn write_block(&self, media: &Media) -> Value {
+        (translate::BLOCKS.write)(media)
     }
 
     fn read_tool(&self, entry: &Value) -> Option<ToolDeclaration> {
