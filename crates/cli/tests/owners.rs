@@ -255,7 +255,8 @@ fn small_answers_ride_in_the_id_and_large_ones_that_are_gone_are_said_to_be_gone
     }
 }
 
-/// The model has it as an image of its own wire, now and when the conversation goes on, also at another replica.
+/// The model has it as an image of its own wire, and again when the conversation of an explicit client goes on at another
+/// replica. In that of a plain client there is only the answer.
 #[test]
 fn an_image_of_a_server_reaches_the_model_if_the_program_returns_it() {
     let (office, redis) = (Office::new(), Redis::start());
@@ -267,8 +268,10 @@ fn an_image_of_a_server_reaches_the_model_if_the_program_returns_it() {
             talk.explicit = is_explicit;
             let (answer, _) = converse(|| replicas[0].url.clone(), &mut talk, "draw");
             assert_eq!(answer, "I see data:image/png;base64,aGVsbG8=.", "{wire} {is_explicit}");
-            let (answer, _) = converse(|| replicas[1].url.clone(), &mut talk, "look again");
-            assert_eq!(answer, "Still data:image/png;base64,aGVsbG8=.", "{wire} {is_explicit}");
+            if is_explicit {
+                let (answer, _) = converse(|| replicas[1].url.clone(), &mut talk, "look again");
+                assert_eq!(answer, "Still data:image/png;base64,aGVsbG8=.", "{wire}");
+            }
         }
     }
 }
@@ -363,13 +366,19 @@ fn a_server_that_takes_long_to_start_is_there_in_the_end() {
 
 /// Sends a request and hangs up after a while.
 fn hang_up(url: &str, talk: &ClientConversation, after: Duration) {
+    let _connection = send(url, talk);
+    std::thread::sleep(after);
+}
+
+/// Sends a request, and reads nothing.
+fn send(url: &str, talk: &ClientConversation) -> TcpStream {
     let (path, body) = talk.request();
     let (address, base) = url.trim_start_matches("http://").split_once('/').expect("a path");
     let mut connection = TcpStream::connect(address).expect("it listens");
     let body = body.to_string();
     let head = format!("POST /{base}{path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n");
     write!(connection, "{head}content-length: {}\r\n\r\n{body}", body.len()).expect("it reads");
-    std::thread::sleep(after);
+    connection
 }
 
 #[test]
@@ -415,6 +424,76 @@ fn a_payment_whose_gateway_was_killed_is_said_to_be_unknown_and_not_made_again()
         assert!(office.executed().values().sum::<usize>() <= 1, "{:?}", office.executed());
         // The same is said once more, and at once.
         assert_eq!(ask(&gateway.url, &mut talk).text, text);
+    }
+}
+
+/// The client knows no program yet, and sends the same bytes again. What the model said is known, and what was answered: the
+/// turn is run again, and only the payment in between is not known.
+#[test]
+fn a_first_turn_whose_gateway_was_killed_is_gone_on_with_when_the_request_is_repeated() {
+    let redis = Redis::start();
+    let office = Office::new();
+    let file = office.file("first.redb");
+    let environments = [
+        vec![("DACAPO_STORE_KIND", "redis"), ("DACAPO_STORE_URL", redis.url.as_str())],
+        vec![("DACAPO_STORE_KIND", "file"), ("DACAPO_STORE_PATH", file.to_str().expect("UTF-8"))],
+    ];
+    for (number, wire) in Wire::ALL.into_iter().enumerate() {
+        for is_explicit in [false, true] {
+            let environment = &environments[number % 2];
+            let mut talk = talk(wire, true, is_explicit);
+            talk.explicit = is_explicit;
+            talk.user("at first");
+            let gateway = office.gateway(environment);
+            // One payment is made, the balance is read, and another payment is being made.
+            let connection = send(&gateway.url, &talk);
+            let started = Instant::now();
+            while !office.executed().contains_key(r#"get_balance {"of":"gus"}"#) {
+                assert!(started.elapsed() < Duration::from_mins(1), "{wire} {is_explicit}: {:?}", office.executed());
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            std::thread::sleep(Duration::from_secs(2));
+            drop((connection, gateway));
+            let gateway = office.gateway(environment);
+            let response = ask(&gateway.url, &mut talk);
+            let [call] = &response.calls[..] else { panic!("{wire} {is_explicit}: {response:?}") };
+            assert_eq!(call.args["part"], "1 to gus, then 1: not known", "{wire} {is_explicit}");
+            let call = call.clone();
+            talk.answer(&call, "3", false);
+            assert_eq!(
+                ask(&gateway.url, &mut talk).text,
+                "At first: 3 <nothing at error/message>",
+                "{wire} {is_explicit}"
+            );
+            let executed = office.executed();
+            assert_eq!(executed[r#"pay {"to":"gus","amount":1}"#], 1, "{executed:?}");
+            assert_eq!(
+                executed[r#"get_balance {"of":"gus"}"#], 1,
+                "not read again, because a payment followed from it"
+            );
+            office.forget();
+        }
+    }
+}
+
+/// It waits for the turn that runs, and hears from it.
+#[test]
+fn a_repeated_request_is_kept_alive_while_it_waits_for_the_first() {
+    let office = Office::new();
+    let gateway = office.gateway(&[("DACAPO_TIMEOUTS_KEEP_ALIVE_SECONDS", "1")]);
+    for wire in Wire::ALL {
+        let mut talk = talk(wire, false, true);
+        talk.user("long wait");
+        hang_up(&gateway.url, &talk, Duration::from_millis(300));
+        let (path, body) = talk.request();
+        let agent = ureq::Agent::new_with_defaults();
+        let request = agent.post(format!("{}{path}", gateway.url)).header("content-type", "application/json");
+        let mut response = request.send(body.to_string()).expect("a response");
+        let text = response.body_mut().read_to_string().expect("a body");
+        assert!(text.starts_with(": keep-alive"), "{wire}: {text}");
+        assert!(talk.read_response(&text).text.ends_with("Waited 9 to hal"), "{wire}: {text}");
+        assert_eq!(office.executed().values().sum::<usize>(), 1);
+        office.forget();
     }
 }
 
@@ -529,25 +608,24 @@ fn connecting(office: &Office, environment: &[(&str, &str)]) -> Served {
 /// The request of a client that names the server `remote` itself.
 fn naming(wire: Wire, url: &str, options: &Value) -> ClientConversation {
     let mut talk = talk(wire, false, false);
-    talk.extra = match wire {
-        Wire::Messages => json!({
+    if wire == Wire::Messages {
+        talk.extra = json!({
             "mcp_servers": [{"type": "url", "name": "remote", "url": url, "authorization_token": "token-7"}],
             "tools": [{"type": "mcp_toolset", "mcp_server_name": "remote", "configs": {"close_account": {"enabled": false}}}],
-        }),
-        _ => {
-            let mut tool = json!({
-                "type": "mcp",
-                "server_label": "remote",
-                "server_url": url,
-                "authorization": "token-7",
-                "headers": {"x-team": "blue"},
-                "allowed_tools": ["pay", "get_balance"],
-                "require_approval": "never",
-            });
-            tool.as_object_mut().expect("an object").extend(options.as_object().expect("an object").clone());
-            json!({"tools": [tool]})
-        }
-    };
+        });
+        return talk;
+    }
+    let mut tool = json!({
+        "type": "mcp",
+        "server_label": "remote",
+        "server_url": url,
+        "authorization": "token-7",
+        "headers": {"x-team": "blue"},
+        "allowed_tools": ["pay", "get_balance"],
+        "require_approval": "never",
+    });
+    tool.as_object_mut().expect("an object").extend(options.as_object().expect("an object").clone());
+    talk.extra = json!({"tools": [tool]});
     talk
 }
 
@@ -561,7 +639,10 @@ fn servers_that_a_request_names_are_connected_to_where_the_operator_allows_their
         let mut talk = naming(wire, &url, &json!({}));
         let (answer, calls) = converse(|| gateway.url.clone(), &mut talk, "by name");
         // Tools of the deployment are there as well; one that the request does not allow is not.
-        assert!(answer.starts_with("By name: 2 to ann, 0, remote.close_account is not defined: no tool has this name"), "{wire}: {answer}");
+        assert!(
+            answer.starts_with("By name: 2 to ann, 0, remote.close_account is not defined: no tool has this name"),
+            "{wire}: {answer}"
+        );
         assert!(calls.is_empty());
         let request = remote.noted(".requests").pop().expect("a request");
         let team = if wire == Wire::Responses { json!("blue") } else { Value::Null };
@@ -616,6 +697,58 @@ fn no_request_makes_the_gateway_connect_to_what_nobody_has_named() {
     assert!(text.contains("tools[0]") && text.contains("allow_urls"), "{text}");
     assert!(!text.contains("token-7"), "{text}");
 }
+
+/// The SDKs' own loops, which declare and execute tools of their own beside those of the gateway's server.
+#[test]
+fn real_clients_mix_their_own_tools_with_those_of_the_servers() {
+    let office = Office::new();
+    let gateway = office.gateway(&[]);
+    let list = std::fs::read_to_string(root().join("tests-tools/clients/clients.json")).expect("the list of clients");
+    let clients: Vec<Value> = serde_json::from_str(&list).expect("JSON");
+    let is_wanted = |client: &&Value| {
+        let name = client["name"].as_str().expect("a name");
+        let command = client["argv"][0].as_str().expect("a command");
+        let is_installed = !command.contains('/') || root().join(command).exists();
+        MIXING.iter().any(|wanted| name.starts_with(wanted)) && is_installed && client["store"].is_null()
+    };
+    let (mut runs, mut wires) = (0, BTreeSet::new());
+    for client in clients.iter().filter(is_wanted) {
+        let argv: Vec<&str> = client["argv"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let output = Command::new(argv[0])
+            .args(&argv[1..])
+            .args(["--base-url", &gateway.url, "--model", "gpt-scripted", "--scenario", "sequential"])
+            .current_dir(root())
+            .output()
+            .expect("it runs");
+        let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let name = &client["name"];
+        let report: Value = serde_json::from_str(said.lines().last().unwrap_or_default()).unwrap_or_default();
+        assert_eq!(report["answer"], "item headline 1 costs 150 EUR, paid 150 to shop.", "{name}: {said} {error}");
+        let calls: Vec<&str> =
+            report["calls"].as_array().into_iter().flatten().filter_map(|call| call["tool"].as_str()).collect();
+        assert_eq!(calls, ["web_search", "get_price"], "{name}");
+        let executed = [r#"get_balance {"of":"shop"}"#, r#"pay {"to":"shop","amount":150}"#];
+        assert_eq!(office.executed(), executed.map(|call| (call.to_owned(), 1)).into(), "{name}");
+        office.forget();
+        wires.insert(client["wire"].to_string());
+        runs += 1;
+    }
+    assert!(runs >= 12 && wires.len() == 3, "{runs} clients on {wires:?}");
+}
+
+/// By the beginning of their names; streamed and not, plain and explicit.
+const MIXING: [&str; 10] = [
+    "openai-python loop",
+    "openai-python responses loop",
+    "openai-python programmatic tool calling",
+    "anthropic-python loop",
+    "anthropic-python code execution",
+    "ai generateText",
+    "ai streamText",
+    "ai @ai-sdk/anthropic code execution",
+    "ai @ai-sdk/openai programmatic tool calling",
+    "langchain",
+];
 
 /// Three servers from npm and from Python, and the SDKs of two providers.
 #[test]

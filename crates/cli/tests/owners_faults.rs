@@ -1,5 +1,8 @@
 //! Gateways that are killed at any moment, and clients that repeat their requests: no payment is made twice, and every
 //! conversation ends.
+//!
+//! `DACAPO_CONVERSATIONS=10000 cargo test -p dacapo --test owners_faults -- --nocapture` plays as many as one likes, and
+//! `DACAPO_SEED` plays the same once more.
 
 #![expect(clippy::print_stdout, reason = "a failure is to be seen again")]
 
@@ -11,6 +14,8 @@ mod common;
 mod office;
 
 use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,9 +24,9 @@ use client_conversation::ClientConversation;
 use common::Served;
 use dacapo_wire::Wire;
 use office::{Office, Redis};
-use serde_json::json;
+use serde_json::{Value, json};
 
-/// Conversations go on until so many gateways were killed.
+/// Conversations go on until so many gateways were killed, unless `DACAPO_CONVERSATIONS` says how many there are.
 const KILLS: usize = 5;
 const AT_ONCE: usize = 4;
 const TRIES_MAX: usize = 60;
@@ -63,6 +68,11 @@ fn ask(replicas: &[RwLock<Served>], talk: &ClientConversation, chance: &Chance) 
     let agent = ureq::Agent::new_with_config(config);
     let mut last = String::new();
     for _ in 0..TRIES_MAX {
+        // Some clients lose their connection before the first byte, or in mid-stream, and ask for the same again.
+        if chance.below(8) == 0 {
+            let url = replicas[chance.below(replicas.len() as u64) as usize].read().expect("no panic").url.clone();
+            hang_up(&url, path, &body, Duration::from_millis(chance.below(250)));
+        }
         let url = replicas[chance.below(replicas.len() as u64) as usize].read().expect("no panic").url.clone();
         let request = agent.post(format!("{url}{path}")).header("content-type", "application/json");
         let mut response = match request.send(body.to_string()) {
@@ -82,6 +92,18 @@ fn ask(replicas: &[RwLock<Served>], talk: &ClientConversation, chance: &Chance) 
         std::thread::sleep(Duration::from_millis(200));
     }
     panic!("no response after {TRIES_MAX} tries: {last}");
+}
+
+/// Sends a request and hangs up after a while, whatever has come by then.
+fn hang_up(url: &str, path: &str, body: &Value, after: Duration) {
+    let (address, base) = url.trim_start_matches("http://").split_once('/').expect("a path");
+    // A gateway that was just killed is not there.
+    let Ok(mut connection) = TcpStream::connect(address) else { return };
+    let body = body.to_string();
+    let head = format!("POST /{base}{path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n");
+    if write!(connection, "{head}content-length: {}\r\n\r\n{body}", body.len()).is_ok() {
+        std::thread::sleep(after);
+    }
 }
 
 fn converse(replicas: &[RwLock<Served>], number: usize, chance: &Chance) -> End {
@@ -119,9 +141,15 @@ fn no_payment_is_made_twice_whatever_is_killed() {
     let replicas: Vec<RwLock<Served>> = (0..2).map(|_| RwLock::new(office.gateway(&environment))).collect();
     let (next, is_over, killed) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicUsize::new(0));
     let ends = Mutex::new(BTreeMap::new());
+    let wanted: Option<usize> =
+        std::env::var("DACAPO_CONVERSATIONS").ok().map(|count| count.parse().expect("a number"));
+    let goes_on = || match wanted {
+        Some(wanted) => next.load(Ordering::Relaxed) < wanted,
+        None => killed.load(Ordering::Relaxed) < KILLS,
+    };
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while killed.load(Ordering::Relaxed) < KILLS && !is_over.load(Ordering::Relaxed) {
+            while goes_on() && !is_over.load(Ordering::Relaxed) {
                 // Long enough for a client to hear that whoever was at its request is gone.
                 std::thread::sleep(Duration::from_millis(4_000 + chance.below(3_000)));
                 let started = office.gateway(&environment);
@@ -133,7 +161,7 @@ fn no_payment_is_made_twice_whatever_is_killed() {
         let workers: Vec<_> = (0..AT_ONCE)
             .map(|_| {
                 scope.spawn(|| {
-                    while killed.load(Ordering::Relaxed) < KILLS {
+                    while goes_on() {
                         let end = converse(&replicas, next.fetch_add(1, Ordering::Relaxed), &chance);
                         *ends.lock().expect("no panic").entry(end).or_insert(0) += 1;
                     }

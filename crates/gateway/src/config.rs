@@ -360,7 +360,7 @@ impl GatewayOptions {
             match AllowedUrl::parse(written) {
                 Ok(url) => allowed.push(url),
                 Err(reason) => {
-                    errors.push(format!("mcp.allow_urls[{at}]: {reason}; write it like https://mcp.example.com/*"))
+                    errors.push(format!("mcp.allow_urls[{at}]: {reason}; write it like https://mcp.example.com/*"));
                 }
             }
         }

@@ -55,7 +55,7 @@ use crate::gateway::{Gateway, StartError};
 use crate::model_routes::{Route, RouteTarget, is_failure};
 use crate::observe::{Event, Observer, OpenRequest};
 use crate::quota::QuotaShare;
-use crate::store::turn_records::{EarlierTurn, RecordedResponse};
+use crate::store::turn_records::EarlierTurn;
 use crate::turn::{EventStream, Tenant, TurnParts, TurnRunner};
 use crate::upstream::{Endpoint, RequestContext, Upstream, UpstreamResponse};
 
@@ -71,8 +71,13 @@ pub(crate) struct GatewayServer {
     running: RunningGateway,
 }
 
-const INTERRUPTED: &str = "an earlier attempt of this same request was cut off after it had called functions with effects, and it is not \
-known which of them took effect; look before you ask for the same again, in other words";
+/// What is known of earlier turns of the same request, when a turn begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EarlierTurns {
+    Known,
+    /// One may run. What comes of it is awaited in the stream.
+    Awaited,
+}
 
 /// How a gateway is asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -285,11 +290,18 @@ impl GatewayServer {
                 }
             }
         };
-        if let Some(earlier) = self.earlier_turn(&tenant, deadline, &observer).await? {
-            return Ok(Exit::Recorded(earlier));
-        }
-        let parts = TurnParts { turn: *turn, route, context, tenant };
-        Box::pin(self.turn(parts, permit, deadline, observer)).await
+        let may_wait = turn.prefs.delivery == Delivery::Streamed && earlier_may_run(&tenant).await;
+        let (waits, earlier) = if may_wait {
+            (EarlierTurns::Awaited, EarlierTurn::None)
+        } else {
+            (EarlierTurns::Known, self.earlier_turn(&tenant, deadline, &observer).await?)
+        };
+        let earlier = match earlier {
+            EarlierTurn::Ended(response) => return Ok(Exit::Recorded(response)),
+            earlier => earlier,
+        };
+        let parts = TurnParts { turn: *turn, route, context, tenant, earlier };
+        Box::pin(self.turn(parts, waits, permit, deadline, observer)).await
     }
 
     /// Asks the upstreams on the client's own wire that come next on the route, until one can answer. The last response is
@@ -342,32 +354,26 @@ impl GatewayServer {
         tenant: &Tenant,
         deadline: TurnDeadline,
         observer: &Observer,
-    ) -> Result<Option<RecordedResponse>, TurnError> {
-        let Some(record) = &tenant.record else { return Ok(None) };
+    ) -> Result<EarlierTurn, TurnError> {
+        let Some(record) = &tenant.record else { return Ok(EarlierTurn::None) };
         let earlier = deadline.limit(async { Ok(record.earlier().await) }).await?;
-        match earlier {
-            Ok(EarlierTurn::None) => Ok(None),
-            Ok(EarlierTurn::Ended(response)) => Ok(Some(response)),
-            Ok(EarlierTurn::Interrupted) => {
-                Err(TurnError::refused(StatusCode::FAILED_DEPENDENCY, "interrupted_error", INTERRUPTED))
-            }
+        Ok(earlier.unwrap_or_else(|error| {
             // Without a store nothing with effects is sent.
-            Err(error) => {
-                observer.emit(&Event::StoreFailed { error: &error });
-                Ok(None)
-            }
-        }
+            observer.emit(&Event::StoreFailed { error: &error });
+            EarlierTurn::None
+        }))
     }
 
     async fn turn(
         &self,
         parts: TurnParts,
+        earlier: EarlierTurns,
         permit: QuotaShare,
         deadline: TurnDeadline,
         observer: Observer,
     ) -> Result<Exit, TurnError> {
         if parts.turn.prefs.delivery == Delivery::Streamed {
-            return self.stream(parts, permit, deadline, observer).await;
+            return self.stream(parts, earlier, permit, deadline, observer).await;
         }
         let record = parts.tenant.record.clone();
         let runner = TurnRunner::new(Arc::clone(&self.gateway), parts, None, deadline, observer);
@@ -405,7 +411,8 @@ impl GatewayServer {
             ParsedRequest::PassThrough(changed) => changed.map_or(body, |body| Bytes::from(json_bytes(&body))),
             ParsedRequest::Turn(turn) => {
                 let (gateway, observer) = (Arc::clone(&self.gateway), observer.clone());
-                let parts = TurnParts { turn: *turn, route: route.clone(), context: context.clone(), tenant };
+                let (route, context) = (route.clone(), context.clone());
+                let parts = TurnParts { turn: *turn, route, context, tenant, earlier: EarlierTurn::None };
                 let runner = TurnRunner::new(gateway, parts, None, deadline, observer);
                 Bytes::from(json_bytes(&runner.model_request().await?))
             }
@@ -432,6 +439,7 @@ impl GatewayServer {
     async fn stream(
         &self,
         parts: TurnParts,
+        earlier: EarlierTurns,
         permit: QuotaShare,
         deadline: TurnDeadline,
         observer: Observer,
@@ -440,10 +448,18 @@ impl GatewayServer {
         let headers = Arc::new(OnceLock::new());
         let stream = EventStream { pieces, headers: Arc::clone(&headers) };
         let record = parts.tenant.record.clone();
-        let runner = TurnRunner::new(Arc::clone(&self.gateway), parts, Some(stream), deadline, observer);
+        let mut runner = TurnRunner::new(Arc::clone(&self.gateway), parts, Some(stream), deadline, observer);
         let first_headers = runner.first_headers();
         let handle = tokio::spawn(async move {
-            let done = runner.run().await;
+            let attached = match earlier {
+                EarlierTurns::Awaited => runner.attach().await,
+                EarlierTurns::Known => Ok(None),
+            };
+            let done = match attached {
+                Ok(None) => runner.run().await,
+                Ok(Some(done)) => Ok(done),
+                Err(error) => Err(error),
+            };
             drop(permit);
             done
         });
@@ -487,6 +503,15 @@ impl GatewayServer {
 
     fn turn_deadline(&self) -> TurnDeadline {
         TurnDeadline::after(self.gateway.config.turn_timeout)
+    }
+}
+
+/// Whether an earlier turn of the same request may run. Somebody who streams waits for it in the stream, which is kept alive.
+async fn earlier_may_run(tenant: &Tenant) -> bool {
+    match &tenant.record {
+        // A failure is reported by whoever looks next.
+        Some(record) => record.may_run().await.unwrap_or(false),
+        None => false,
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) use self::history_replay::{ClientCalls, HistoryReplay, ReplayTrace};
 pub(crate) use self::sink::EventStream;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ use crate::http::{TurnDeadline, TurnError, headers, random_hex};
 use crate::model_routes::Route;
 use crate::observe::{Event, Observer, ProgramOutcome};
 use crate::store::stored_responses::StoredTurn;
-use crate::store::turn_records::{RecordedResponse, TurnRecord};
+use crate::store::turn_records::{EarlierTurn, RecordedResponse, TurnRecord};
 use crate::store::{StoreFailure, owned_answers, stored_answers};
 use crate::tool_servers::OfferedTools;
 use crate::upstream::RequestContext;
@@ -67,7 +67,33 @@ pub(crate) struct TurnRunner {
     end: TurnEnd,
     /// Set if calls with effects may be sent.
     record: Option<Arc<TurnRecord>>,
+    said: SaidSoFar,
 }
+
+/// What the model has said in this turn, if it may have to be known when the turn is cut off.
+#[derive(Default)]
+struct SaidSoFar {
+    responses: Vec<ModelResponse>,
+    /// How many of them are recorded.
+    recorded: usize,
+    /// What the model said in a turn that was cut off. It is not asked for it again.
+    again: VecDeque<ModelResponse>,
+    state: SaidState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum SaidState {
+    /// It is said in this turn.
+    #[default]
+    New,
+    /// Some of it was said in a turn that was cut off, whose programs may have answers in the store.
+    Resumed,
+    /// An earlier turn was cut off, and it is not known what was said in it.
+    Lost,
+}
+
+const INTERRUPTED: &str = "an earlier attempt of this same request was cut off after it had called functions with effects, and it is not \
+known which of them took effect; look before you ask for the same again, in other words";
 
 /// What a turn is made of.
 pub(crate) struct TurnParts {
@@ -75,6 +101,8 @@ pub(crate) struct TurnParts {
     pub route: Route,
     pub context: RequestContext,
     pub tenant: Tenant,
+    /// What came of an earlier turn of the same request.
+    pub earlier: EarlierTurn,
 }
 
 /// Whose conversation it is.
@@ -139,7 +167,7 @@ impl TurnRunner {
         deadline: TurnDeadline,
         observer: Observer,
     ) -> TurnRunner {
-        let TurnParts { mut turn, route, mut context, tenant } = parts;
+        let TurnParts { mut turn, route, mut context, tenant, earlier } = parts;
         if tenant.stored_turn.is_some() {
             turn.item_ids = ItemIds::Names;
         }
@@ -148,7 +176,7 @@ impl TurnRunner {
         // It names the client's request; the requests to models are other ones.
         context.headers.remove("idempotency-key");
         let record = tenant.record.clone();
-        TurnRunner {
+        let mut runner = TurnRunner {
             gateway,
             route,
             dropped: headers::dropped_params(&turn, &observer),
@@ -168,6 +196,43 @@ impl TurnRunner {
             has_run: false,
             end: TurnEnd::Answer,
             record,
+            said: SaidSoFar::default(),
+        };
+        runner.go_on_after(earlier);
+        runner
+    }
+
+    /// Goes on where an earlier turn of the same request was cut off: with what the model said then.
+    fn go_on_after(&mut self, earlier: EarlierTurn) {
+        match earlier {
+            EarlierTurn::Interrupted(Some(said)) if said.wire == self.turn.provider.wire() => {
+                (self.progress.seed, self.progress.started_at_ms) = (said.seed, said.started_at_ms);
+                self.said =
+                    SaidSoFar { again: said.responses.into(), state: SaidState::Resumed, ..SaidSoFar::default() };
+            }
+            EarlierTurn::Interrupted(_) => self.said.state = SaidState::Lost,
+            EarlierTurn::None | EarlierTurn::Ended(_) => {}
+        }
+    }
+
+    /// Waits for an earlier turn of the same request, and keeps the stream alive meanwhile. Returns the end of this turn if
+    /// the client gets the response of the other.
+    pub(crate) async fn attach(&mut self) -> Result<Option<TurnDone>, TurnError> {
+        let Some(record) = self.record.clone() else { return Ok(None) };
+        let deadline = self.deadline;
+        match deadline.limit(self.sink.while_waiting(record.earlier())).await? {
+            Ok(EarlierTurn::Ended(response)) => {
+                self.sink.recorded_response(response).await?;
+                Ok(Some(TurnDone { body: None, headers: HeaderMap::new(), end: TurnEnd::Answer }))
+            }
+            Ok(earlier) => {
+                self.go_on_after(earlier);
+                Ok(None)
+            }
+            Err(error) => {
+                self.observer.emit(&Event::StoreFailed { error: &error });
+                Ok(None)
+            }
         }
     }
 
@@ -282,6 +347,9 @@ impl TurnRunner {
     }
 
     async fn respond(&mut self) -> Result<(), TurnError> {
+        if self.said.state == SaidState::Lost {
+            return Err(TurnError::refused(StatusCode::FAILED_DEPENDENCY, "interrupted_error", INTERRUPTED));
+        }
         self.restore_answers().await?;
         if let Some(block) = self.turn.conversation.live() {
             let turn = &self.turn;
@@ -337,8 +405,8 @@ impl TurnRunner {
     async fn replay_history(&mut self) -> Result<HistoryEnd, TurnError> {
         let (end, missing) = self.write_history().await?;
         // Which images programs return is known only now. What ran is known, so that running it again costs little.
-        if !missing.is_empty() && self.load_attachments(missing).await? {
-            return Ok(self.write_history().await?.0);
+        if !missing.is_empty() && Box::pin(self.load_attachments(missing)).await? {
+            return Ok(Box::pin(self.write_history()).await?.0);
         }
         Ok(end)
     }
@@ -386,6 +454,9 @@ impl TurnRunner {
             let response = self.ask(choice_override).await?;
             self.usage.add(response.usage.as_ref());
             self.set_seed(&response.meta);
+            if self.record.is_some() {
+                self.said.responses.push(response.clone());
+            }
             let model_tools = &self.turn.model_tools;
             if no_calls || response.is_cut() {
                 return self.answer(&response, AnswerParts::Text).await;

@@ -1,5 +1,6 @@
 //! A model's response, and how it is decoded.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::ids::RunId;
@@ -11,7 +12,7 @@ use crate::usage::ContextTokens;
 use crate::wire::{ClientSide, Wire};
 
 /// The fields of a response around its content.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResponseMeta {
     /// The provider's id of the response. Programs in it draw their entropy from it.
     pub id: String,
@@ -41,7 +42,7 @@ impl ResponseMeta {
 }
 
 /// Why a response ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FinishReason {
     Stop,
     Calls,
@@ -51,8 +52,8 @@ pub enum FinishReason {
     Filter,
 }
 
-/// A whole response of a model.
-#[derive(Debug, Clone)]
+/// A whole response of a model. As a text it lacks the provider's ids of its calls.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ModelResponse {
     pub message: ModelMessage,
     /// Reasoning that people can read.

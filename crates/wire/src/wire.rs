@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use dacapo_replay::{Answer, Attachment, Catalog, CompletedCall, RecordedOutcome};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::client_wire::{ClientWire, EntryAuthor, FailureMark};
@@ -23,7 +24,7 @@ use crate::turn::Delivery;
 use crate::{chat, messages, responses};
 
 /// A protocol of the LLM APIs. Its two sides are [`ClientSide`] and [`ProviderSide`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Wire {
     /// `OpenAI` Chat Completions.
     Chat,

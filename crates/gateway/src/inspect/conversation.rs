@@ -364,6 +364,7 @@ mod tests {
                 ConversationItem::LostCalls(lost),
                 ConversationItem::Entry(entry("b")),
             ],
+            ..Conversation::default()
         };
         let items = items(ClientSide::CHAT, &conversation, &history, &[0, 1, 4], 5);
         let ranges: Vec<_> = items.iter().map(|item| (item.client, item.model)).collect();

@@ -65,16 +65,22 @@ impl LiveRecord {
         }
     }
 
+    /// What is known now. `None` if there is no record.
+    pub(super) async fn look<T>(&self, read: impl Fn(&str) -> Option<T>) -> Result<Option<Look<T>>, StoreError> {
+        let names = std::slice::from_ref(&self.name);
+        let found = self.store.get_texts(&self.tenant, names, &UnopenedStates::default()).await?.pop().flatten();
+        Ok(found.map(|text| read(&text).map_or(Look::Running(text), Look::Ended)))
+    }
+
     /// What came of it, as `read` finds it in the text, if somebody is at it or was. `None` if there is no record.
     pub(super) async fn outcome<T>(&self, read: impl Fn(&str) -> Option<T>) -> Result<Option<Outcome<T>>, StoreError> {
         let (mut last, mut changed_at) = (None, Instant::now());
         loop {
-            let names = std::slice::from_ref(&self.name);
-            let found = self.store.get_texts(&self.tenant, names, &UnopenedStates::default()).await?.pop().flatten();
-            let Some(text) = found else { return Ok(None) };
-            if let Some(outcome) = read(&text) {
-                return Ok(Some(Outcome::Known(outcome)));
-            }
+            let text = match self.look(&read).await? {
+                None => return Ok(None),
+                Some(Look::Ended(outcome)) => return Ok(Some(Outcome::Known(outcome))),
+                Some(Look::Running(text)) => text,
+            };
             if last.as_ref() != Some(&text) {
                 (last, changed_at) = (Some(text), Instant::now());
             } else if changed_at.elapsed() > DEAD_AFTER {
@@ -83,6 +89,13 @@ impl LiveRecord {
             tokio::time::sleep(POLL).await;
         }
     }
+}
+
+/// What a record says.
+pub(super) enum Look<T> {
+    Ended(T),
+    /// Somebody is at it, or was: whoever is says something else after a while.
+    Running(String),
 }
 
 /// What came of recorded work.

@@ -39,6 +39,20 @@ pub(crate) async fn keep(store: &Store, tenant: &str, answers: &AnswersBetweenRo
     store.put_text(tenant, &name(answers.program, answers.round), &text).await
 }
 
+/// The answers that a program was given after this journal, if they are stored.
+pub(crate) async fn load(
+    store: &Store,
+    tenant: &str,
+    program: &str,
+    round: u32,
+    after: [u8; 8],
+) -> Result<Vec<JournalEntry>, StoreError> {
+    let names = [name(program, round)];
+    let text = store.get_texts(tenant, &names, &UnopenedStates::default()).await?.pop().flatten();
+    let found = text.and_then(|text| read(&text)).filter(|(known, _)| *known == crate::http::hex(&after));
+    Ok(found.map(|(_, entries)| entries).unwrap_or_default())
+}
+
 /// Puts answers back into the programs of a conversation.
 pub(crate) async fn restore(
     store: &Store,

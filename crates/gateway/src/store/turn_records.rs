@@ -1,24 +1,28 @@
 //! Turns that have sent calls with effects. A client that repeats its request, because its connection broke, gets what came
 //! of the first one.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dacapo_runner::StoreError;
-use dacapo_wire::Wire;
+use dacapo_wire::{ModelResponse, UnopenedStates, Wire};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
 use super::Store;
-use super::live_record::{LiveRecord, Outcome};
+use super::live_record::{LiveRecord, Look, Outcome};
 use crate::gateway::now_ms;
 
 /// What is known of the turns of one request.
 #[derive(Debug)]
 pub(crate) struct TurnRecord {
-    record: LiveRecord,
+    store: Arc<Store>,
+    tenant: Arc<str>,
+    name: String,
+    /// Of this turn: the first, or one that goes on where another was cut off.
+    record: OnceLock<LiveRecord>,
     ttl: Duration,
     /// Set when the first call with effects is about to be sent.
     begun: OnceCell<Begun>,
@@ -37,9 +41,24 @@ pub(crate) enum EarlierTurn {
     /// There was none, or it has sent nothing with effects.
     None,
     Ended(RecordedResponse),
-    /// It was cut off after it had sent calls with effects.
-    Interrupted,
+    /// It was cut off after it had sent calls with effects. This one goes on with what the model has said, if that is
+    /// known.
+    Interrupted(Option<SaidInTurn>),
 }
+
+/// What a model has said in a turn, before the last call with effects: all that is needed to run its programs again.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SaidInTurn {
+    /// Of its programs.
+    pub seed: String,
+    pub started_at_ms: u64,
+    /// The wire that it was asked on.
+    pub wire: Wire,
+    pub responses: Vec<ModelResponse>,
+}
+
+/// Turns that may go on one after the other, until the client is told that it was cut off.
+const ATTEMPTS_MAX: u32 = 5;
 
 /// A response that was sent, or would have been.
 #[derive(Debug, Serialize, Deserialize)]
@@ -68,7 +87,17 @@ impl TurnRecord {
         let (kind, text) = key.map_or((0, body), |key| (1, key));
         let digest = Sha256::new().chain_update([kind]).chain_update(wire.name()).chain_update(text).finalize();
         let name = format!("turn:{}", crate::http::hex(&digest[..16]));
-        TurnRecord { record: LiveRecord::new(store, tenant, name), ttl, begun: OnceCell::new() }
+        let (store, tenant) = (Arc::clone(store), Arc::clone(tenant));
+        TurnRecord { store, tenant, name, record: OnceLock::new(), ttl, begun: OnceCell::new() }
+    }
+
+    fn attempt(&self, number: u32) -> LiveRecord {
+        let name = if number == 0 { self.name.clone() } else { format!("{}:{number}", self.name) };
+        LiveRecord::new(&self.store, &self.tenant, name)
+    }
+
+    fn record(&self) -> &LiveRecord {
+        self.record.get_or_init(|| self.attempt(0))
     }
 
     /// Whether the turn has sent calls with effects, so that it goes on without its client.
@@ -76,23 +105,64 @@ impl TurnRecord {
         self.begun.get() == Some(&Begun::Yes)
     }
 
-    /// What came of an earlier turn; waits for one that still runs.
+    /// Whether an earlier turn has sent calls with effects, and may still run.
+    pub(crate) async fn may_run(&self) -> Result<bool, StoreError> {
+        Ok(matches!(self.attempt(0).look(read).await?, Some(Look::Running(_))))
+    }
+
+    /// What came of an earlier turn; waits for one that still runs. If it was cut off, nobody but this one goes on.
     pub(crate) async fn earlier(&self) -> Result<EarlierTurn, StoreError> {
-        Ok(match self.record.outcome(read).await? {
-            Some(Outcome::Known(ended)) if self.is_current(&ended) => EarlierTurn::Ended(ended.response),
-            Some(Outcome::Known(_)) | None => EarlierTurn::None,
-            Some(Outcome::Unknown) => EarlierTurn::Interrupted,
-        })
+        for number in 0..ATTEMPTS_MAX {
+            let attempt = self.attempt(number);
+            match attempt.outcome(read).await? {
+                Some(Outcome::Known(ended)) if self.is_current(&ended) => {
+                    return Ok(EarlierTurn::Ended(ended.response));
+                }
+                Some(Outcome::Known(_)) => return Ok(EarlierTurn::None),
+                None if number == 0 => return Ok(EarlierTurn::None),
+                Some(Outcome::Unknown) => {}
+                None => {
+                    if attempt.claim().await?.is_some() {
+                        // Another repetition was faster.
+                        match attempt.outcome(read).await? {
+                            Some(Outcome::Known(ended)) => return Ok(EarlierTurn::Ended(ended.response)),
+                            Some(Outcome::Unknown) | None => continue,
+                        }
+                    }
+                    // Nobody else sets them: a turn looks for earlier ones before it does anything else.
+                    self.record.get_or_init(|| attempt);
+                    self.begun.set(Begun::Yes).unwrap_or_default();
+                    return Ok(EarlierTurn::Interrupted(self.said().await?));
+                }
+            }
+        }
+        Ok(EarlierTurn::Interrupted(None))
+    }
+
+    /// Keeps what the model has said, before programs in it send calls with effects.
+    pub(crate) async fn keep_said(&self, said: &SaidInTurn) -> Result<(), StoreError> {
+        let text = serde_json::to_string(said).unwrap_or_default();
+        self.store.put_text(&self.tenant, &self.said_name(), &text).await
+    }
+
+    async fn said(&self) -> Result<Option<SaidInTurn>, StoreError> {
+        let names = [self.said_name()];
+        let found = self.store.get_texts(&self.tenant, &names, &UnopenedStates::default()).await?.pop().flatten();
+        Ok(found.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    fn said_name(&self) -> String {
+        format!("{}:said", self.name)
     }
 
     /// Records that the turn sends calls with effects, before the first of them.
     pub(crate) async fn begin(&self) -> Result<Begun, StoreError> {
         let begin = || async {
-            let Some(known) = self.record.claim().await? else { return Ok(Begun::Yes) };
+            let Some(known) = self.record().claim().await? else { return Ok(Begun::Yes) };
             if read(&known).is_none_or(|ended| self.is_current(&ended)) {
                 return Ok(Begun::ByAnother);
             }
-            self.record.put_running().await?;
+            self.record().put_running().await?;
             Ok(Begun::Yes)
         };
         self.begun.get_or_try_init(begin).await.copied()
@@ -106,14 +176,14 @@ impl TurnRecord {
             while !turn.has_begun() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
-            turn.record.keep_alive().await;
+            turn.record().keep_alive().await;
         });
         alive
     }
 
     pub(crate) async fn end(&self, response: RecordedResponse) -> Result<(), StoreError> {
         let ended = EndedTurn { ended_at_ms: now_ms(), response };
-        self.record.put(&serde_json::to_string(&ended).unwrap_or_default()).await
+        self.record().put(&serde_json::to_string(&ended).unwrap_or_default()).await
     }
 
     fn is_current(&self, ended: &EndedTurn) -> bool {

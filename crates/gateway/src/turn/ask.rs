@@ -27,6 +27,11 @@ impl TurnRunner {
     /// Asks the model with the history as it is now. Where an upstream cannot answer, the next is asked, as long as the
     /// client has got nothing of the response.
     pub(super) async fn ask(&mut self, choice_override: ToolChoiceOverride) -> Result<ModelResponse, TurnError> {
+        if let Some(response) = self.said.again.pop_front() {
+            let headers = self.response_headers(&HeaderMap::new());
+            self.sink.response_started(|| headers);
+            return Ok(response);
+        }
         loop {
             let before = self.sink.progress();
             match self.ask_target(choice_override).await {

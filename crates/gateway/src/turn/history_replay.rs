@@ -17,7 +17,7 @@ use dacapo_wire::{
 use serde_json::{Value, json};
 
 use super::program_run::{
-    ProgramRun, abandoned, functions_with_shapes, has_handles, note_attachments, show_answer, show_shapes,
+    ProgramRun, abandoned, functions_with_shapes, note_attachments, note_attachments_in, show_answer, show_shapes,
 };
 use crate::embeddings::Embeddings;
 use crate::observe::ProgramEnd;
@@ -213,9 +213,7 @@ impl HistoryReplay<'_> {
                 let shown = match self.run_with(&tools, state.program(at, code), &journal, &given, &stored) {
                     Ok(ProgramRun::Finished { mut shown, record, stored: kept, shapes, end }) => {
                         (given, stored) = (record, kept);
-                        if has_handles(journal.entries()) {
-                            note_attachments(&mut shown);
-                        }
+                        note_attachments_in(&mut shown, journal.entries());
                         show_shapes(&mut shown, &shapes, end, &mut shown_shapes);
                         shown
                     }

@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use axum::http::HeaderValue;
 use dacapo_replay::{Answer, Call, CallIndex, JournalEntry, StepRequest, Tool};
-use dacapo_runner::{ToolOutput, with_trace};
+use dacapo_runner::{StoreError, ToolOutput, with_trace};
 use dacapo_wire::{
-    ModelResponse, OwnedAnswers, ProgramMode, ProgramProgress, ResponseMeta, RunState, ServerCall, ServerCallEnd,
-    ServerToolList,
+    ModelResponse, OwnedAnswers, ProgramMode, ProgramProgress, ResponseMeta, RoundHeader, RunState, ServerCall,
+    ServerCallEnd, ServerToolList,
 };
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 
 use super::history_replay::HistoryEnd;
 use super::program_run::ProgramRun;
-use super::{TurnRunner, history_replay};
+use super::{SaidState, TurnRunner, history_replay};
 use crate::gateway::Gateway;
 use crate::http::TurnError;
 use crate::observe::{Event, TRACEPARENT, TRACESTATE};
@@ -24,7 +24,7 @@ use crate::store::StoreFailure;
 use crate::store::attachments;
 use crate::store::call_records::{self, CallRecord, Claim};
 use crate::store::owned_answers::{self, AnswersBetweenRounds};
-use crate::store::turn_records::{Begun, TurnRecord};
+use crate::store::turn_records::{Begun, SaidInTurn, TurnRecord};
 use crate::tool_servers::{OfferedTools, is_write, without_attachments};
 
 /// Answers up to this size, as JSON, ride in the id of the next call to the client. Larger ones would make it too long for
@@ -61,6 +61,16 @@ pub(super) struct NewProgram<'a> {
     pub state: &'a RunState,
 }
 
+/// Where the answers of a program are kept, from one round of calls to the client to the next.
+#[derive(Default)]
+struct AnswersPlace {
+    program: String,
+    round: u32,
+    after: [u8; 8],
+    /// Those that it was given in earlier requests.
+    before: Vec<JournalEntry>,
+}
+
 /// A call that is being executed.
 struct OpenCall {
     call: Call,
@@ -93,7 +103,11 @@ impl TurnRunner {
         let mut running: JoinSet<ExecutedCall> = JoinSet::new();
         let mut open: BTreeMap<CallIndex, OpenCall> = BTreeMap::new();
         let mut sent = BTreeSet::new();
-        let mut answered = Vec::new();
+        let mut answered = Box::pin(self.answers_of_interrupted(origin)).await?;
+        for entry in &answered {
+            request.journal.push(entry.clone());
+        }
+        let mut recorded = answered.len();
         loop {
             let run;
             (request, run) = self
@@ -110,11 +124,18 @@ impl TurnRunner {
                     let new = OpenCall { call: call.clone(), tool: tool.clone() };
                     if self.turn.mode == ProgramMode::Explicit {
                         if sent.is_empty() {
-                            self.show_program(origin).await?;
+                            Box::pin(self.show_program(origin)).await?;
                         }
-                        self.show_call(&new).await?;
+                        Box::pin(self.show_call(&new)).await?;
                     }
-                    running.spawn(self.execute(new.tool.clone(), call.clone(), origin)?);
+                    if is_write(&new.tool)
+                        && let Err(error) = Box::pin(self.record_before_write(origin, &answered, &mut recorded)).await
+                    {
+                        tracing::warn!(%error, "a call was not sent, because what led to it could not be recorded");
+                        running.spawn(std::future::ready(not_recorded(call)));
+                    } else {
+                        running.spawn(self.execute(new.tool.clone(), call.clone(), origin)?);
+                    }
                     sent.insert(call.call);
                     open.insert(call.call, new);
                 }
@@ -146,6 +167,80 @@ impl TurnRunner {
                 next = running.try_join_next();
             }
         }
+    }
+
+    /// Where the answers of a program are kept that is run now.
+    fn answers_place(&self, origin: ProgramOrigin<'_>) -> AnswersPlace {
+        match (origin, self.turn.conversation.live()) {
+            (ProgramOrigin::History, Some(block)) => {
+                let after = block.journal_of_rounds().map(|journal| journal.fingerprint()).unwrap_or_default();
+                let (program, round, before) =
+                    (block.state.waiting().id, block.next_round(), block.owned_after.clone());
+                AnswersPlace { program, round, after, before }
+            }
+            (ProgramOrigin::History, None) => AnswersPlace::default(),
+            (ProgramOrigin::ThisTurn(new), _) => {
+                let (program, after) = (new.state.waiting().id, RoundHeader::default().answered);
+                AnswersPlace { program, after, ..AnswersPlace::default() }
+            }
+        }
+    }
+
+    /// The answers that a program of a turn was given that was cut off. Those of a program in the history are in it.
+    async fn answers_of_interrupted(&self, origin: ProgramOrigin<'_>) -> Result<Vec<JournalEntry>, TurnError> {
+        let is_resumed = self.said.state == SaidState::Resumed && matches!(origin, ProgramOrigin::ThisTurn(_));
+        let Some(store) = self.gateway.answer_store.as_ref().filter(|_| is_resumed) else { return Ok(Vec::new()) };
+        let place = self.answers_place(origin);
+        Ok(owned_answers::load(store, &self.tenant.name, &place.program, place.round, place.after).await?)
+    }
+
+    /// Keeps all that has led to a call with effects, before it is sent: what the model has said in this turn, and the
+    /// answers that the program was given. Whoever runs the program again after this gateway has died comes to the same
+    /// call, and not to another one.
+    async fn record_before_write(
+        &mut self,
+        origin: ProgramOrigin<'_>,
+        answered: &[JournalEntry],
+        recorded: &mut usize,
+    ) -> Result<(), StoreError> {
+        match self.keep_before_write(origin, answered, recorded).await {
+            Err(error) if self.gateway.config.store_failure == StoreFailure::Continue => {
+                self.observer.emit(&Event::StoreFailed { error: &error });
+                Ok(())
+            }
+            kept => kept,
+        }
+    }
+
+    async fn keep_before_write(
+        &mut self,
+        origin: ProgramOrigin<'_>,
+        answered: &[JournalEntry],
+        recorded: &mut usize,
+    ) -> Result<(), StoreError> {
+        if let Some(record) = self.record.as_ref().filter(|_| self.said.recorded < self.said.responses.len()) {
+            let said = SaidInTurn {
+                seed: self.progress.seed.clone(),
+                started_at_ms: self.progress.started_at_ms,
+                wire: self.turn.provider.wire(),
+                responses: self.said.responses.clone(),
+            };
+            record.keep_said(&said).await?;
+            self.said.recorded = self.said.responses.len();
+        }
+        if let Some(store) = self.gateway.answer_store.as_ref().filter(|_| *recorded < answered.len()) {
+            let place = self.answers_place(origin);
+            let entries = [&place.before[..], answered].concat();
+            let answers = AnswersBetweenRounds {
+                program: &place.program,
+                round: place.round,
+                after: place.after,
+                entries: &entries,
+            };
+            owned_answers::keep(store, &self.tenant.name, &answers).await?;
+            *recorded = answered.len();
+        }
+        Ok(())
     }
 
     /// Shows an explicit client the program whose calls follow.
@@ -275,7 +370,7 @@ impl TurnRunner {
                 return Ok((end, self.carried(entries, CARRIED_BYTES_MAX)));
             }
         };
-        let driven = self.drive(request, ProgramOrigin::History).await?;
+        let driven = Box::pin(self.drive(request, ProgramOrigin::History)).await?;
         let turn = Arc::get_mut(&mut self.turn).ok_or_else(|| TurnError::bug("a program still runs"))?;
         let block = turn.conversation.live_mut().ok_or_else(|| TurnError::bug("no program waits"))?;
         block.owned_after.extend(driven.answered);
@@ -385,6 +480,12 @@ impl CallExecution {
         }
         output
     }
+}
+
+/// The answer to a call that is not sent.
+fn not_recorded(call: &Call) -> ExecutedCall {
+    let output = without_attachments(Answer::error(format!("`{}`: {NOT_RECORDED}", call.tool)));
+    ExecutedCall { index: call.call, output, took: Duration::ZERO }
 }
 
 pub(super) fn answer_bytes(answer: &Answer) -> usize {

@@ -11,7 +11,7 @@ use dacapo_wire::{
 use serde_json::json;
 
 use super::owned_calls::{DrivenProgram, NewProgram, ProgramOrigin, answer_bytes};
-use super::program_run::{ProgramRun, has_handles, note_attachments, show_shapes};
+use super::program_run::{ProgramRun, note_attachments_in, show_shapes};
 use super::{TurnEnd, TurnRunner, estimated_tokens};
 use crate::http::TurnError;
 use crate::observe::{Event, ProgramEnd, ProgramOutcome};
@@ -72,7 +72,7 @@ impl TurnRunner {
         self.observer.emit(&Event::ProgramStarted);
         let new = NewProgram { response: &response, state: &state };
         let DrivenProgram { run, request, answered, is_shown } =
-            self.drive(self.first_request(state.waiting()), ProgramOrigin::ThisTurn(new)).await?;
+            Box::pin(self.drive(self.first_request(state.waiting()), ProgramOrigin::ThisTurn(new))).await?;
         let answers = AnswersBetweenRounds {
             program: &state.waiting().id,
             round: 0,
@@ -106,9 +106,7 @@ impl TurnRunner {
                 if !is_explicit && !answered.is_empty() {
                     progress.earlier_answers.push((progress.model_messages.len(), owned));
                 }
-                if has_handles(&answered) {
-                    note_attachments(&mut shown);
-                }
+                note_attachments_in(&mut shown, &answered);
                 show_shapes(&mut shown, &shapes, end, &mut progress.shapes);
                 (progress.record, progress.stored) = (record, stored);
                 if is_explicit {
@@ -133,8 +131,10 @@ impl TurnRunner {
             ProgramEnd::Failed => self.attempts += 1,
             ProgramEnd::Success => self.has_run = true,
         }
-        let handles = handles_in(&shown.to_string()).into_iter().map(str::to_owned).collect();
-        self.load_attachments(handles).await?;
+        let handles: Vec<String> = handles_in(&shown.to_string()).into_iter().map(str::to_owned).collect();
+        if !handles.is_empty() {
+            Box::pin(self.load_attachments(handles)).await?;
+        }
         let message = if direct.is_empty() || is_explicit { carried } else { whole };
         let (message, replies) = self
             .blocking(move |replay| {

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use dacapo_replay::{
-    Answer, Call, CompletedCall, ErrorKind, JournalEntry, LogLevel, LogLine, Outcome, Step, StoredValues, ToolShape, handles_in,
+    Answer, Call, CompletedCall, ErrorKind, JournalEntry, LogLevel, LogLine, Outcome, Step, StoredValues, ToolShape,
+    handles_in,
 };
 use dacapo_runner::truncate_json;
 use serde_json::{Map, Value, json};
@@ -108,9 +109,11 @@ pub(super) fn note_attachments(shown: &mut Value) {
     }
 }
 
-/// Whether answers have images or files.
-pub(super) fn has_handles(entries: &[JournalEntry]) -> bool {
-    entries.iter().any(|entry| !entry.answer.handles().is_empty())
+/// The same, if these answers have images or files.
+pub(super) fn note_attachments_in(shown: &mut Value, entries: &[JournalEntry]) {
+    if entries.iter().any(|entry| !entry.answer.handles().is_empty()) {
+        note_attachments(shown);
+    }
 }
 
 /// The functions whose shapes stand in a result that the history holds.

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::http::TurnError;
-use crate::store::turn_records::TurnRecord;
+use crate::store::turn_records::{RecordedResponse, TurnRecord};
 
 /// Where the events of a streamed response go.
 #[derive(Debug)]
@@ -229,6 +229,15 @@ impl ResponseSink {
         if sent.is_err() && !self.record.as_ref().is_some_and(|record| record.has_begun()) {
             return Err(TurnError::ClientLeft);
         }
+        Ok(())
+    }
+
+    /// Sends what an earlier turn of the same request came to.
+    pub(crate) async fn recorded_response(&mut self, response: RecordedResponse) -> Result<(), TurnError> {
+        if response.is_stream {
+            return self.send_piece(Bytes::from(response.body)).await;
+        }
+        self.error(serde_json::from_str(&response.body).unwrap_or_default()).await;
         Ok(())
     }
 
