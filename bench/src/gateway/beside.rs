@@ -61,8 +61,8 @@ fn cpu(builds: &[Build; 2], batches: usize) -> anyhow::Result<()> {
 }
 
 fn row(name: &str, columns: [f64; 5], decimals: usize) {
-    let columns: String = columns.iter().map(|column| format!(" {column:>9.decimals$}")).collect();
-    println!("{name:30}{columns}");
+    let columns = columns.map(|column| format!(" {column:>9.decimals$}"));
+    println!("{name:30}{}", columns.concat());
 }
 
 fn latency(builds: &[Build; 2], conversations: usize) -> anyhow::Result<()> {
@@ -111,7 +111,9 @@ struct Build {
     cold: Process,
 }
 
-const WAYS: [(&str, fn(&Build) -> &Process); 2] = [("warm", |build| &build.warm), ("cold", |build| &build.cold)];
+type ProcessOf = fn(&Build) -> &Process;
+
+const WAYS: [(&str, ProcessOf); 2] = [("warm", |build| &build.warm), ("cold", |build| &build.cold)];
 
 impl Build {
     fn start(dacapo: &Path, model: &Model) -> anyhow::Result<Build> {

@@ -97,7 +97,7 @@ pub(crate) fn run(
         }
     }
     for (way, cost) in ways.iter().zip(costs.iter().flatten()) {
-        let columns: String = cost.columns().iter().map(|column| format!(" {column:>9.0}")).collect();
+        let columns = cost.columns().map(|column| format!(" {column:>9.0}")).concat();
         println!("{:30}{columns} {:>9} {:>9.0}", way.name, cost.body_bytes / 1_000, cost.parsing);
         measured.add(&format!("gateway CPU, {}, µs", way.name), cost.all);
         measured.add(&format!("gateway CPU, {}, mode off, µs", way.name), cost.pass_through);
@@ -169,9 +169,9 @@ impl Cost {
         let pass_through = per_request(cpu) / (REQUESTS / 2) as f64;
         let last = bodies.last().map_or("", |(_, body)| body.as_str());
         let start = Instant::now();
-        let parsed: Value = serde_json::from_str(last)?;
+        let request: Value = serde_json::from_str(last)?;
         let parsing = start.elapsed().as_secs_f64() * 1e6;
-        ensure!(parsed.is_object(), "{parsed}");
+        ensure!(request.is_object(), "{request}");
         let middle = &taken[1..REQUESTS - 1];
         Ok(Cost {
             program: taken[0],
