@@ -1,4 +1,5 @@
-// Writes the schemas in schemas.jsonl as types with each peer; prints times and texts as JSON.
+// Writes the schemas in schemas.jsonl as types with each peer, and the tools in lists.json as declarations; prints times and
+// texts as JSON.
 
 import { readFileSync } from "node:fs";
 import { register } from "node:module";
@@ -15,7 +16,7 @@ const load = async (name) => {
   return { module, load_ms: performance.now() - start };
 };
 const { module: { compile }, load_ms: j2tsLoad } = await load("json-schema-to-typescript");
-const { module: { jsonSchemaToType }, load_ms: codemodeLoad } = await load("@cloudflare/codemode");
+const { module: { generateTypesFromJsonSchema, jsonSchemaToType }, load_ms: codemodeLoad } = await load("@cloudflare/codemode");
 
 const schemas = readFileSync(new URL("schemas.jsonl", import.meta.url), "utf8").split("\n").map((line) => JSON.parse(line));
 
@@ -69,4 +70,18 @@ async function measure({ name, load_ms, passes, pass, comparable }) {
   };
 }
 
-process.stdout.write(JSON.stringify([await measure(j2ts), await measure(codemode)]));
+// json-schema-to-typescript declares no functions: its types alone stand for it.
+const typesOf = async (tool) => {
+  const schemas = [tool.inputSchema, tool.outputSchema].filter((schema) => schema !== undefined);
+  const texts = schemas.map((schema) => compile(structuredClone(schema), "Args", options).catch(() => ""));
+  return (await Promise.all(texts)).map(j2ts.comparable).join("");
+};
+const declarations = {};
+for (const [name, tools] of Object.entries(JSON.parse(readFileSync(new URL("lists.json", import.meta.url), "utf8")))) {
+  declarations[name] = {
+    codemode: generateTypesFromJsonSchema(Object.fromEntries(tools.map((tool) => [tool.name, tool]))),
+    types: (await Promise.all(tools.map(typesOf))).join(""),
+  };
+}
+
+process.stdout.write(JSON.stringify({ written: [await measure(j2ts), await measure(codemode)], declarations }));

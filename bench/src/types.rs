@@ -1,5 +1,6 @@
 //! Schemas as TypeScript: dacapo beside the npm packages in `bench/peers`, on the same schemas in one run.
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,9 +8,12 @@ use std::time::Instant;
 use std::{fs, io};
 
 use anyhow::{Context, ensure};
+use dacapo_catalog::{Catalog, Tool, read_tools};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+/// Of these all that are there.
+const TOOL_LISTS: [&str; 2] = ["../shared/data/tool-lists", "crates/catalog/tests/corpus/tool-lists"];
 /// The first that is there.
 const CORPORA: [&str; 2] =
     ["../shared/data/schemas/corpus.jsonl", "crates/catalog/tests/corpus/schemas/generated.jsonl"];
@@ -31,6 +35,22 @@ struct Written {
     texts: Vec<Option<String>>,
 }
 
+/// What the peers made of all schemas and tool lists.
+#[derive(Debug, Deserialize)]
+struct PeerTexts {
+    written: Vec<Written>,
+    /// By tool list.
+    declarations: BTreeMap<String, PeerDeclarations>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PeerDeclarations {
+    /// codemode's declarations of all tools.
+    codemode: String,
+    /// The types that json-schema-to-typescript makes of the schemas of all tools.
+    types: String,
+}
+
 pub(crate) fn run() -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let corpus =
@@ -42,14 +62,46 @@ pub(crate) fn run() -> anyhow::Result<()> {
     }
     let peers = install_peers(&root)?;
     let (ours, warned) = ours(&schemas);
+    let lists = tool_lists(&root)?;
+    let PeerTexts { written: theirs, declarations } = theirs(&peers, &schemas, &lists)?;
     let mut written = vec![ours];
-    written.extend(theirs(&peers, &schemas)?);
+    written.extend(theirs);
     for Written { name, texts, .. } in &written {
         ensure!(texts.len() == schemas.len(), "{name} wrote {} of {} types", texts.len(), schemas.len());
     }
     print(corpus, &written);
     println!("\ndacapo never fails; it warned about {warned} schemas");
+    print_declarations(lists, &declarations);
     Ok(())
+}
+
+/// The tools of each list, by its name.
+fn tool_lists(root: &Path) -> anyhow::Result<BTreeMap<String, Vec<Tool>>> {
+    let mut lists = BTreeMap::new();
+    for directory in TOOL_LISTS.iter().map(|path| root.join(path)).filter(|path| path.exists()) {
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            lists.insert(name, read_tools(&serde_json::from_slice(&fs::read(&path)?)?)?);
+        }
+    }
+    Ok(lists)
+}
+
+fn print_declarations(lists: BTreeMap<String, Vec<Tool>>, peers: &BTreeMap<String, PeerDeclarations>) {
+    println!("\no200k tokens of the declarations of whole tool lists; fewest to reach\n");
+    let columns = ["dacapo", "codemode", "json-schema-to-typescript, types alone"];
+    println!("{:24} {:>6} {:>10} {:>10} {:>40}", "", "tools", columns[0], columns[1], columns[2]);
+    let mut sums = [0; 3];
+    for (name, tools) in lists {
+        let Some(peer) = peers.get(&name) else { continue };
+        let count = tools.len();
+        let ours = tokens(Catalog::new(tools).declarations().text());
+        let row = [ours, tokens(peer.codemode.trim()), tokens(peer.types.trim())];
+        println!("{name:24} {count:>6} {:>10} {:>10} {:>40}", row[0], row[1], row[2]);
+        sums.iter_mut().zip(row).for_each(|(sum, tokens)| *sum += tokens);
+    }
+    println!("{:24} {:>6} {:>10} {:>10} {:>40}", "all", "", sums[0], sums[1], sums[2]);
 }
 
 fn schemas(corpus: &str) -> anyhow::Result<Vec<Value>> {
@@ -107,9 +159,19 @@ fn install_peers(root: &Path) -> anyhow::Result<PathBuf> {
     Ok(installed)
 }
 
-fn theirs(peers: &Path, schemas: &[Value]) -> anyhow::Result<Vec<Written>> {
+fn theirs(peers: &Path, schemas: &[Value], lists: &BTreeMap<String, Vec<Tool>>) -> anyhow::Result<PeerTexts> {
     let lines: Vec<String> = schemas.iter().map(Value::to_string).collect();
     fs::write(peers.join("schemas.jsonl"), lines.join("\n"))?;
+    let entry = |tool: &Tool| {
+        let mut entry = json!({"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema});
+        if let Some(schema) = &tool.output_schema {
+            entry["outputSchema"] = schema.clone();
+        }
+        entry
+    };
+    let lists: BTreeMap<&String, Vec<Value>> =
+        lists.iter().map(|(name, tools)| (name, tools.iter().map(entry).collect())).collect();
+    fs::write(peers.join("lists.json"), serde_json::to_string(&lists)?)?;
     let mut command = Command::new("node");
     // VERBOSE makes json-schema-to-typescript talk.
     command.arg("types.mjs").current_dir(peers).env_remove("VERBOSE").stderr(Stdio::inherit());
