@@ -8,7 +8,7 @@ mod recorder;
 mod running;
 mod traces;
 
-pub(crate) use events::{Event, ProgramEnd, ProgramOutcome, RequestOutcome};
+pub(crate) use events::{CallOutcome, Event, ProgramEnd, ProgramOutcome, RequestOutcome};
 pub(crate) use log::Log;
 pub(crate) use metrics::{Metrics, MetricsEvents, StoreOperation};
 pub(crate) use recorder::{RecordedConversation, Recorder, RecorderEvents, RecorderLimits};

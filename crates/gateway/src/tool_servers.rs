@@ -11,6 +11,8 @@ use dacapo_runner::{
 use dacapo_wire::ServerTools;
 use serde_json::Value;
 
+use crate::observe::CallOutcome;
+
 /// The servers, and the policy for calls of their tools.
 pub(crate) struct DeployedServers {
     host: Arc<dyn ToolServers>,
@@ -94,8 +96,11 @@ impl DeployedServers {
     async fn call(&self, call: &mut ToolCall, earlier: Decision) -> Result<ToolOutput, CallError> {
         // Whoever drops this future cancels the call.
         let cancel = CancellationToken::new();
-        self.gate.authorise(call, earlier, &*self.host, &Approval::Unavailable, &cancel).await?;
-        self.host.call(call, &cancel).await
+        let allowed = self.gate.authorise(call, earlier, &*self.host, &Approval::Unavailable, &cancel).await;
+        match allowed {
+            Ok(()) => self.host.call(call, &cancel).await,
+            Err(CallError(message)) => Ok(refused(message)),
+        }
     }
 
     /// Whether there is a server of this name, for whichever client.
@@ -120,7 +125,7 @@ impl OfferedTools {
     /// Executes a call of a tool that was offered.
     pub(crate) async fn call(&self, deployed: Option<&DeployedServers>, tool: &Tool, call: &Call) -> ToolOutput {
         let Value::Object(args) = &call.args else {
-            return without_attachments(Answer::error(format!("`{}` takes an object", call.tool)));
+            return refused(format!("`{}` takes an object", call.tool));
         };
         let server = tool.server.clone().unwrap_or_default();
         let earlier = self.decisions.get(&(server.clone(), tool.name.clone())).copied().unwrap_or(Decision::Deny);
@@ -133,15 +138,20 @@ impl OfferedTools {
         };
         let output = match (self.of_request.get(&call.server), deployed) {
             (Some(host), _) if earlier == Decision::Allow => host.call(&call, &CancellationToken::new()).await,
-            (Some(_), _) => Err(CallError(format!(
+            (Some(_), _) => Ok(refused(format!(
                 "not allowed: the request wants to approve calls of `{}.{}` (`require_approval`), and cannot be asked here",
                 call.server, call.tool
             ))),
             (None, Some(deployed)) => deployed.call(&mut call, earlier).await,
-            (None, None) => Err(CallError(format!("there is no server `{}`", call.server))),
+            (None, None) => Ok(refused(format!("there is no server `{}`", call.server))),
         };
         output.unwrap_or_else(|CallError(message)| without_attachments(Answer::error(message)))
     }
+}
+
+/// For a call that is not sent.
+fn refused(message: String) -> ToolOutput {
+    without_attachments(CallOutcome::Refused.error(message))
 }
 
 /// An answer that is all that a call came to.

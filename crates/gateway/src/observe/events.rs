@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode};
+use dacapo_replay::{Answer, JsonText};
 use dacapo_runner::StoreError;
 use dacapo_wire::{AppliedMode, TurnUsage, UnopenedStates, Wire};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Something that happened to a request. Nothing in it is secret: no key, program, argument or answer.
 #[derive(Debug)]
@@ -66,10 +67,10 @@ pub(crate) enum Event<'a> {
     CallSent {
         tool: &'a str,
     },
-    /// The gateway has executed a call itself.
+    /// The gateway has executed a call itself, or did not send it.
     CallExecuted {
         tool: &'a str,
-        failed: bool,
+        outcome: CallOutcome,
         took: Duration,
     },
     /// The client's request brought answers to calls of a program.
@@ -131,6 +132,51 @@ impl ProgramOutcome {
 
     pub(crate) fn name(self) -> &'static str {
         self.0
+    }
+}
+
+/// What came of a call that the gateway executes itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallOutcome {
+    Ok,
+    Error,
+    /// It was not sent.
+    Refused,
+    /// It was sent before, and nobody knows what came of it.
+    Unknown,
+}
+
+impl CallOutcome {
+    pub(crate) const ALL: [CallOutcome; 4] =
+        [CallOutcome::Ok, CallOutcome::Error, CallOutcome::Refused, CallOutcome::Unknown];
+
+    /// From the answer that the program gets: errors of ours say it in their data.
+    pub(crate) fn of(answer: &Answer) -> CallOutcome {
+        match answer {
+            Answer::Ok(_) => CallOutcome::Ok,
+            Answer::Error { data, .. } => {
+                let is_data_of = |outcome: &CallOutcome| *data == Some(outcome.error_data());
+                [CallOutcome::Refused, CallOutcome::Unknown].into_iter().find(is_data_of).unwrap_or(CallOutcome::Error)
+            }
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            CallOutcome::Ok => "ok",
+            CallOutcome::Error => "error",
+            CallOutcome::Refused => "refused",
+            CallOutcome::Unknown => "unknown",
+        }
+    }
+
+    /// An answer of ours, not of the tool. The program can tell by its data.
+    pub(crate) fn error(self, message: String) -> Answer {
+        Answer::Error { message, data: Some(self.error_data()) }
+    }
+
+    fn error_data(self) -> JsonText {
+        json!({"outcome": self.name()}).into()
     }
 }
 

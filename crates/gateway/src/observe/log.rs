@@ -38,8 +38,8 @@ impl EventConsumer for Log {
             Event::ProgramStarted => tracing::debug!(request_id, "program started"),
             Event::ProgramPaused { calls } => tracing::debug!(request_id, calls, "program paused"),
             Event::CallSent { tool } => tracing::debug!(request_id, tool, "call sent"),
-            Event::CallExecuted { tool, failed, took } => {
-                tracing::debug!(request_id, tool, failed, ms = took.as_millis(), "call executed");
+            Event::CallExecuted { tool, outcome, took } => {
+                tracing::debug!(request_id, tool, outcome = outcome.name(), ms = took.as_millis(), "call executed");
             }
             Event::ModelUnreachable { upstream } => tracing::debug!(request_id, upstream, "model not reached"),
             Event::ModelBegan { .. } => tracing::debug!(request_id, "model begins"),

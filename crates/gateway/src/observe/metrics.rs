@@ -10,7 +10,7 @@ use prometheus::{
     TextEncoder,
 };
 
-use super::{Event, EventConsumer, RequestInfo, RequestOutcome};
+use super::{CallOutcome, Event, EventConsumer, RequestInfo, RequestOutcome};
 use crate::tool_servers::ServerCounts;
 use crate::turn::ReplayTrace;
 
@@ -93,7 +93,11 @@ impl Metrics {
                 requests,
             )?,
             programs: counters("dacapo_programs_total", "Programs, by how they ended.", &["outcome"])?,
-            calls: counters("dacapo_calls_total", "Answered calls of programs.", &["owner", "outcome"])?,
+            calls: counters(
+                "dacapo_calls_total",
+                "Calls of programs that were answered, or refused.",
+                &["owner", "outcome"],
+            )?,
             call_seconds: histograms(
                 "dacapo_call_seconds",
                 "How long calls took that the gateway executed itself.",
@@ -138,8 +142,11 @@ impl Metrics {
         for result in ["opened", "clipped", "foreign", "missing"] {
             self.states.with_label_values(&[result]);
         }
-        for outcome in ["ok", "error"] {
-            self.calls.with_label_values(&["client", outcome]);
+        for outcome in [CallOutcome::Ok, CallOutcome::Error] {
+            self.calls.with_label_values(&["client", outcome.name()]);
+        }
+        for outcome in CallOutcome::ALL {
+            self.calls.with_label_values(&["mcp", outcome.name()]);
         }
     }
 
@@ -253,8 +260,8 @@ impl EventConsumer for MetricsEvents {
                 calls("ok").inc_by((count - failed) as u64);
                 calls("error").inc_by(*failed as u64);
             }
-            Event::CallExecuted { failed, took, .. } => {
-                let labels = ["mcp", if *failed { "error" } else { "ok" }];
+            Event::CallExecuted { outcome, took, .. } => {
+                let labels = ["mcp", outcome.name()];
                 metrics.calls.with_label_values(&labels).inc();
                 metrics.call_seconds.with_label_values(&labels).observe(took.as_secs_f64());
             }

@@ -19,7 +19,7 @@ use dacapo_wire::{AppliedMode, Wire};
 use self::otlp::{AnyValue, KeyValue, Span, SpanStatus, any_value};
 use self::settings::Sampler;
 use self::trace_context::{SpanId, TraceContext, new_span_id, new_trace_id};
-use super::{Event, EventConsumer, RequestInfo, RequestOutcome};
+use super::{CallOutcome, Event, EventConsumer, RequestInfo, RequestOutcome};
 
 pub(crate) use self::trace_context::{TRACEPARENT, TRACESTATE};
 
@@ -220,13 +220,15 @@ impl EventConsumer for Traces {
                 span.attributes = tool_attributes(tool, "client");
                 trace.spans.push(span);
             }
-            Event::CallExecuted { tool, failed, took } => {
+            Event::CallExecuted { tool, outcome, took } => {
                 let parent = SpanId::try_from(trace.program().span_id.as_slice()).ok();
                 let mut span = trace.span(format!("execute_tool {tool}"), otlp::SpanKind::Client, parent);
                 span.start_time_unix_nano = now().saturating_sub(took.as_nanos() as u64);
                 span.attributes = tool_attributes(tool, "mcp");
-                if *failed {
-                    span.fail("tool_error");
+                match outcome {
+                    CallOutcome::Ok => {}
+                    CallOutcome::Error => span.fail("tool_error"),
+                    CallOutcome::Refused | CallOutcome::Unknown => span.fail(outcome.name()),
                 }
                 trace.end(span);
             }

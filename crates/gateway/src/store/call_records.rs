@@ -5,11 +5,11 @@ use std::sync::Arc;
 use dacapo_replay::{Answer, Call, Journal, JournalEntry};
 use dacapo_runner::StoreError;
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::Store;
 use super::live_record::{LiveRecord, Outcome};
+use crate::observe::CallOutcome;
 
 /// One call of one program.
 pub(crate) struct CallRecord(LiveRecord);
@@ -73,5 +73,5 @@ pub(crate) fn unknown(tool: &str) -> Answer {
         "`{tool}` was sent before, and whoever waited for its answer is gone: it is not known whether it took effect; look \
          before you call it again"
     );
-    Answer::Error { message, data: Some(json!({"outcome": "unknown"}).into()) }
+    CallOutcome::Unknown.error(message)
 }

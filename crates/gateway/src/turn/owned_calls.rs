@@ -19,7 +19,7 @@ use super::program_run::ProgramRun;
 use super::{SaidState, TurnRunner, history_replay};
 use crate::gateway::Gateway;
 use crate::http::TurnError;
-use crate::observe::{Event, TRACEPARENT, TRACESTATE};
+use crate::observe::{CallOutcome, Event, TRACEPARENT, TRACESTATE};
 use crate::store::StoreFailure;
 use crate::store::attachments;
 use crate::store::call_records::{self, CallRecord, Claim};
@@ -156,8 +156,8 @@ impl TurnRunner {
                 let ended = open.remove(&index).ok_or_else(|| TurnError::bug("a call that nobody sent"))?;
                 self.show_end(&ended, ServerCallEnd::Answered(&answer)).await?;
                 self.add_attachments(attachments.into_iter().map(|it| (it.handle, it.block)))?;
-                let failed = matches!(answer, Answer::Error { .. });
-                self.observer.emit(&Event::CallExecuted { tool: &ended.call.tool, failed, took });
+                let outcome = CallOutcome::of(&answer);
+                self.observer.emit(&Event::CallExecuted { tool: &ended.call.tool, outcome, took });
                 self.usage.calls += 1;
                 self.usage.mcp_calls += 1;
                 let entry = JournalEntry::answering(&ended.call, answer);
@@ -453,7 +453,9 @@ impl CallExecution {
             Some(turn) => turn.begin().await,
             None => Ok(Begun::Yes),
         };
-        let not_sent = |reason: &str| without_attachments(Answer::error(format!("`{}`: {reason}", self.call.tool)));
+        let not_sent = |reason: &str| {
+            without_attachments(CallOutcome::Refused.error(format!("`{}`: {reason}", self.call.tool)))
+        };
         let claim = match begun {
             Ok(Begun::Yes) => self.record.claim().await,
             Ok(Begun::ByAnother) => return not_sent(ANSWERED_ALREADY),
