@@ -110,13 +110,22 @@ impl Store {
 
     /// Stores the state of a program: the id that would carry it. That is sealed already, and names its run and round.
     pub(crate) async fn put(&self, tenant: &str, run: RunId, round: u32, sealed: &str) -> Result<(), StoreError> {
-        self.put_sealed(&state_key(tenant, run, round), sealed).await
+        let (key, started) = (state_key(tenant, run, round), Instant::now());
+        let put = self.sealed.put_remembered(&key, sealed).await;
+        self.metrics.store(StoreOperation::Put, put.is_ok(), started.elapsed());
+        put
     }
 
     /// The sealed states that are stored. Reading a state renews its time to live.
     pub(crate) async fn get(&self, tenant: &str, states: &[(RunId, u32)]) -> Result<Vec<Option<String>>, StoreError> {
         let keys: Vec<StoreKey> = states.iter().map(|(run, round)| state_key(tenant, *run, *round)).collect();
         self.get_sealed(&keys).await
+    }
+
+    /// Which of these states, that are not stored, were stored and have expired.
+    pub(crate) async fn expired(&self, tenant: &str, states: &[(RunId, u32)]) -> Result<Vec<bool>, StoreError> {
+        let keys: Vec<StoreKey> = states.iter().map(|(run, round)| state_key(tenant, *run, *round)).collect();
+        self.sealed.expired(&keys).await
     }
 
     async fn put_sealed(&self, key: &StoreKey, sealed: &str) -> Result<(), StoreError> {
@@ -214,7 +223,37 @@ struct RedisStore {
 /// How often a key is tried that expires while it is looked at.
 const PUT_NEW_TRIES: usize = 3;
 
+/// What a text leaves behind is kept so many times as long as the text, counted from when it was stored.
+const REMEMBERED_TTLS: u64 = 4;
+
+/// The key of what a text leaves behind.
+fn remembered(key: &StoreKey) -> String {
+    format!("{}:was", key.as_str())
+}
+
 impl JournalStore for RedisStore {
+    fn put_remembered<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let ttl = self.ttl.as_secs();
+            let mut both = redis::pipe();
+            both.set_ex(key.as_str(), text, ttl).ignore();
+            both.set_ex(remembered(key), "", ttl.saturating_mul(REMEMBERED_TTLS)).ignore();
+            let mut connection = self.connection.get().await.map_err(unreachable)?;
+            both.query_async(&mut connection).await.map_err(unreachable)
+        })
+    }
+
+    fn expired<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<bool>, StoreError>> {
+        Box::pin(async move {
+            let mut all = redis::pipe();
+            for key in keys {
+                all.exists(remembered(key));
+            }
+            let mut connection = self.connection.get().await.map_err(unreachable)?;
+            all.query_async(&mut connection).await.map_err(unreachable)
+        })
+    }
+
     fn put<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let mut connection = self.connection.get().await.map_err(unreachable)?;

@@ -44,6 +44,17 @@ pub trait JournalStore: fmt::Debug + Send + Sync {
     /// The text under each key, in the order of the keys. `None` where there is none, or it has expired.
     fn get<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<Option<String>>, StoreError>>;
 
+    /// Like [`JournalStore::put`], of a text whose absence is to be explained later: see [`JournalStore::expired`].
+    fn put_remembered<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.put(key, text)
+    }
+
+    /// Whether there was a text under each key that has expired. A store remembers it for a while, at least as long as the
+    /// text lived, unless it has no room; one that cannot tell says no.
+    fn expired<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<bool>, StoreError>> {
+        Box::pin(std::future::ready(Ok(vec![false; keys.len()])))
+    }
+
     /// Stores a journal.
     fn put_journal<'a>(&'a self, key: &'a StoreKey, journal: &'a Journal) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move { self.put(key, &journal.to_json()).await })
@@ -103,6 +114,9 @@ pub struct MemoryStore {
     ttl: Duration,
 }
 
+/// What an entry takes whose text is gone.
+const EXPIRED_BYTES: usize = 128;
+
 struct ExpiringText {
     text: String,
     expires_at: Instant,
@@ -144,6 +158,9 @@ impl JournalStore for MemoryStore {
             let digest = key.digest();
             let ExpiringText { text, expires_at } = texts.take(&digest)?;
             if expires_at <= now {
+                // That it was there is remembered as long as other texts leave room.
+                let without_text = ExpiringText { text: String::new(), expires_at };
+                drop(texts.put(digest, without_text, EXPIRED_BYTES));
                 return None;
             }
             let bytes = text.len();
@@ -153,6 +170,14 @@ impl JournalStore for MemoryStore {
         };
         let found = keys.iter().map(get).collect();
         Box::pin(std::future::ready(Ok(found)))
+    }
+
+    fn expired<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<bool>, StoreError>> {
+        let now = Instant::now();
+        let mut texts = lock(&self.texts);
+        let has_expired = |key: &StoreKey| texts.get(&key.digest()).is_some_and(|known| known.expires_at <= now);
+        let expired = keys.iter().map(has_expired).collect();
+        Box::pin(std::future::ready(Ok(expired)))
     }
 }
 

@@ -31,6 +31,10 @@ async fn a_text_expires_when_it_has_not_been_used_for_its_time() {
     assert_eq!(get(&store, "run").await.as_deref(), Some("state"), "reading it has renewed it");
     advance(MINUTE).await;
     assert_eq!(get(&store, "run").await, None);
+    let expired = store.expired(&[key("run"), key("other")]).await.expect("memory can be reached");
+    assert_eq!(expired, [true, false], "that it was there is remembered");
+    put(&store, "run", "state").await;
+    assert_eq!(store.expired(&[key("run")]).await.expect("memory can be reached"), [false]);
 }
 
 #[tokio::test]

@@ -19,9 +19,10 @@ use crate::tool_answer::ToolAnswer;
 use crate::unopened_states::{UnopenedReason, UnopenedStates};
 use crate::wire::ClientSide;
 
-/// Sealed ids that a store kept, by run and round. Calls of such rounds have only short ids in the history.
+/// Sealed ids that a store kept, by run and round. Calls of such rounds have only short ids in the history. `None` for those
+/// that have expired.
 #[derive(Debug, Clone, Default)]
-pub struct StoredStates(BTreeMap<(RunId, u32), String>);
+pub struct StoredStates(BTreeMap<(RunId, u32), Option<String>>);
 
 impl StoredStates {
     /// Run and round of each model message that has short ids, but no sealed one.
@@ -35,7 +36,12 @@ impl StoredStates {
     }
 
     pub fn insert(&mut self, run: RunId, round: u32, sealed: String) {
-        self.0.insert((run, round), sealed);
+        self.0.insert((run, round), Some(sealed));
+    }
+
+    /// Notes that the store had the state, but has given it up.
+    pub fn insert_expired(&mut self, run: RunId, round: u32) {
+        self.0.insert((run, round), None);
     }
 }
 
@@ -87,9 +93,16 @@ impl StateOpener<'_> {
     /// Opens the stored state of a round. A state that is stored under another round's name does not count.
     fn unseal_stored(&self, of: (RunId, u32)) -> Option<Unsealed> {
         let name = format!("{}_{}", of.0, of.1);
-        let Some(id) = self.stored.0.get(&of) else {
-            self.unopened.add(&name, UnopenedReason::Missing);
-            return None;
+        let id = match self.stored.0.get(&of) {
+            Some(Some(id)) => id,
+            Some(None) => {
+                self.unopened.add(&name, UnopenedReason::Expired);
+                return None;
+            }
+            None => {
+                self.unopened.add(&name, UnopenedReason::Missing);
+                return None;
+            }
         };
         let unsealed = self.unseal(id)?;
         match unsealed {

@@ -16,7 +16,9 @@ pub struct UnopenedStates(Mutex<BTreeMap<String, UnopenedReason>>);
 pub enum UnopenedReason {
     /// It is there, and cannot be opened.
     Sealed(UnsealError),
-    /// The id refers to a state that is not stored, or no longer.
+    /// The id refers to a state that was stored, for longer than its time to live.
+    Expired,
+    /// The id refers to a state that is not stored, and perhaps never was.
     Missing,
 }
 

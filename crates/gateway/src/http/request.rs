@@ -274,10 +274,20 @@ impl GatewayServer {
         let referred_to = StoredStates::referred_to(client, body);
         match store.get(tenant, &referred_to).await {
             Ok(found) => {
+                let mut absent = Vec::new();
                 for ((run, round), sealed) in referred_to.into_iter().zip(found) {
-                    if let Some(sealed) = sealed {
-                        stored.insert(run, round, sealed);
+                    match sealed {
+                        Some(sealed) => stored.insert(run, round, sealed),
+                        None => absent.push((run, round)),
                     }
+                }
+                if !absent.is_empty() {
+                    let expired = store.expired(tenant, &absent).await;
+                    // They are missing, for whatever reason.
+                    let expired = expired.inspect_err(|error| observer.emit(&Event::StoreFailed { error }));
+                    let expired =
+                        absent.iter().zip(expired.unwrap_or_default()).filter(|(_, has_expired)| *has_expired);
+                    expired.for_each(|((run, round), _)| stored.insert_expired(*run, *round));
                 }
                 Ok(stored)
             }

@@ -56,10 +56,11 @@ impl EventConsumer for Log {
                 request_id,
                 foreign = states.count(UnopenedReason::Sealed(UnsealError::Foreign)),
                 damaged = states.count(UnopenedReason::Sealed(UnsealError::Damaged)),
+                expired = states.count(UnopenedReason::Expired),
                 missing = states.count(UnopenedReason::Missing),
                 "states of programs or stored responses cannot be opened: another secret or client sealed the foreign \
-                 ones (do all replicas have the same DACAPO_SECRET?), the damaged ones were cut or changed, the missing \
-                 ones are not in the store",
+                 ones (do all replicas have the same DACAPO_SECRET?), the damaged ones were cut or changed, the expired \
+                 ones were not used for `ttl_seconds` of [store], the missing ones are not in the store",
             ),
             Event::RequestEnded { outcome } => log_end(request, outcome),
         }

@@ -139,7 +139,7 @@ impl Metrics {
         for outcome in ["success", "exception", "syntax", "limit", "deadlock", "diverged", "abandoned", "internal"] {
             self.programs.with_label_values(&[outcome]);
         }
-        for result in ["opened", "clipped", "foreign", "missing"] {
+        for result in ["opened", "clipped", "foreign", "expired", "missing"] {
             self.states.with_label_values(&[result]);
         }
         for outcome in [CallOutcome::Ok, CallOutcome::Error] {
@@ -272,6 +272,7 @@ impl EventConsumer for MetricsEvents {
                 let reasons = [
                     ("clipped", UnopenedReason::Sealed(UnsealError::Damaged)),
                     ("foreign", UnopenedReason::Sealed(UnsealError::Foreign)),
+                    ("expired", UnopenedReason::Expired),
                     ("missing", UnopenedReason::Missing),
                 ];
                 for (result, reason) in reasons {

@@ -103,15 +103,33 @@ impl FileStore {
         Ok(found)
     }
 
-    /// Removes what has expired.
+    /// Removes what has expired. That a text was there is remembered as long again.
     fn sweep(&self) -> Result<(), redb::Error> {
         let now = now_ms();
+        let forget_before = now.saturating_sub(u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX));
         let transaction = self.database.begin_write()?;
         {
             let mut texts = transaction.open_table(TEXTS)?;
-            texts.retain(|_, (expires_at, _)| expires_at > now)?;
+            let mut expired = Vec::new();
+            texts.retain(|key, (expires_at, text)| {
+                if expires_at <= now && expires_at > forget_before && !text.is_empty() {
+                    expired.push((key.to_owned(), expires_at));
+                }
+                expires_at > forget_before
+            })?;
+            for (key, expires_at) in &expired {
+                texts.insert(key.as_str(), (*expires_at, ""))?;
+            }
         }
         Ok(transaction.commit()?)
+    }
+
+    fn has_expired(&self, keys: &[String]) -> Result<Vec<bool>, redb::Error> {
+        let now = now_ms();
+        let transaction = self.database.begin_read()?;
+        let texts = transaction.open_table(TEXTS)?;
+        let expired = keys.iter().map(|key| Ok(texts.get(key.as_str())?.is_some_and(|found| found.value().0 <= now)));
+        expired.collect()
     }
 
     /// The disk may take long.
@@ -147,10 +165,38 @@ impl JournalStore for FileStore {
         let keys: Vec<String> = keys.iter().map(|key| key.as_str().to_owned()).collect();
         Box::pin(async move { self.off_thread(move |store| store.read(&keys)).await })
     }
+
+    fn expired<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<bool>, StoreError>> {
+        let keys: Vec<String> = keys.iter().map(|key| key.as_str().to_owned()).collect();
+        Box::pin(async move { self.off_thread(move |store| store.has_expired(&keys)).await })
+    }
 }
 
 impl std::fmt::Debug for FileStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FileStore").field("ttl", &self.ttl).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_text_that_has_expired_is_gone_but_remembered() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("store");
+        let [was, never] = ["was", "never"].map(|name| StoreKey::new("a tenant", name));
+        {
+            let store = FileStore::open(&path, Duration::ZERO).expect("it opens");
+            store.put(&was, "a text").await.expect("it is stored");
+        }
+        let store = FileStore::open(&path, Duration::from_mins(1)).expect("it opens again");
+        let keys = [was, never];
+        assert_eq!(store.get(&keys).await.expect("it is read"), [None, None]);
+        assert_eq!(store.expired(&keys).await.expect("it is read"), [true, false]);
+        drop(store);
+        let store = FileStore::open(&path, Duration::ZERO).expect("it opens again");
+        assert_eq!(store.expired(&keys).await.expect("it is read"), [false, false]);
     }
 }

@@ -551,6 +551,37 @@ async fn with_a_store_ids_are_short_and_clients_may_clip_them() {
     assert_eq!((gone.status, gone.headers["retry-after"].to_str().unwrap()), (503, "1"));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn states_that_a_store_has_given_up_are_told_from_those_that_it_never_had() {
+    let model = Model::start(SCRIPT).await;
+    let redis = Redis::start().await;
+    let mut options = options(&model);
+    options.store.kind = Some("redis".to_owned());
+    options.store.url = Some(redis.1.clone());
+    let gateway = RunningGateway::start(options).await;
+    let mut request = ask("calls");
+    let message = post_json(&gateway.url, &request).await.json()["choices"][0]["message"].clone();
+    let id = message["tool_calls"][0]["id"].clone();
+    let messages = request["messages"].as_array_mut().unwrap();
+    messages.extend([message, json!({"role": "tool", "tool_call_id": id, "content": "found"})]);
+    let client = redis::Client::open(redis.1.as_str()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let http = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
+    let mut counted = Vec::new();
+    // As after its time to live, and as in a store that has lost everything.
+    for is_gone in [|name: &str| !name.ends_with(":was"), |_: &str| true] {
+        for (name, _) in stored_texts(&redis).await.iter().filter(|(name, _)| is_gone(name)) {
+            redis::cmd("DEL").arg(name).query_async::<()>(&mut connection).await.unwrap();
+        }
+        assert_eq!(post_json(&gateway.url, &request).await.status, 200);
+        let text = http.get(gateway.url.replace("/v1", "/metrics")).send().await.unwrap().text().await.unwrap();
+        let states = text.lines().filter(|line| line.starts_with("dacapo_states_total"));
+        counted.push(states.map(|line| line.rsplit_once(' ').unwrap().1.to_owned()).collect::<Vec<_>>().join(" "));
+    }
+    // By name: clipped, expired, foreign, missing, opened.
+    assert_eq!(counted, ["0 1 0 0 0", "0 1 0 1 0"]);
+}
+
 /// Some clients, such as Agno, replace ids that are longer, or do not begin like those of their provider.
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_store_ids_look_like_those_of_the_clients_provider() {
