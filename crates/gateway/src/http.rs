@@ -271,7 +271,7 @@ impl GatewayServer {
         let ClientRequest { parsed, body, source, mut route, context, tenant, permit } =
             self.read(client, request, &observer).await?;
         if let Some(recorder) = &self.gateway.recorder {
-            recorder.request(observer.request_id(), &tenant.name, client.wire(), &body);
+            recorder.request(observer.request(), &tenant.name, client.wire(), &body);
         }
         let deadline = self.turn_deadline();
         let turn = match parsed {

@@ -45,7 +45,7 @@ pub(crate) struct RequestInfo {
 }
 
 /// What is known of a request so far.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct RequestSummary {
     pub client: String,
     pub model: String,
@@ -61,49 +61,48 @@ pub(crate) struct RequestSummary {
     pub tokens_out: u64,
 }
 
+impl RequestSummary {
+    /// Since an upstream was asked last.
+    pub(crate) fn since_model_asked(&self) -> Duration {
+        self.asked.map(|asked| asked.elapsed()).unwrap_or_default()
+    }
+}
+
 impl RequestInfo {
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    pub(crate) fn summary(&self) -> RequestSummary {
-        self.lock().clone()
-    }
-
-    /// Since an upstream was asked last.
-    pub(crate) fn since_model_asked(&self) -> Duration {
-        self.lock().asked.map(|asked| asked.elapsed()).unwrap_or_default()
+    /// What is known so far. Nobody else can add to it while it is looked at.
+    pub(crate) fn summary(&self) -> MutexGuard<'_, RequestSummary> {
+        self.summary.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whatever ends a call of the model, or the request before it, adds to the time that models took.
     fn note_end_of_model_call(&self, event: &Event<'_>) {
         if matches!(event, Event::ModelUnreachable { .. } | Event::ModelFinished { .. } | Event::ModelRetried { .. }) {
-            let mut summary = self.lock();
+            let mut summary = self.summary();
             let took = summary.asked.take().map(|asked| asked.elapsed()).unwrap_or_default();
             summary.upstream_time += took;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RequestSummary> {
-        self.summary.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps of an event what later ones need.
     fn note(&self, event: &Event<'_>) {
         match event {
             Event::RequestRead { client, model, mode } => {
-                let mut summary = self.lock();
+                let mut summary = self.summary();
                 (*client).clone_into(&mut summary.client);
                 (*model).clone_into(&mut summary.model);
                 summary.mode = Some(*mode);
             }
             Event::ModelAsked { upstream } => {
-                let mut summary = self.lock();
+                let mut summary = self.summary();
                 (*upstream).clone_into(&mut summary.upstream);
                 summary.asked = Some(Instant::now());
             }
             Event::TurnUsed { usage, tokens } => {
-                let mut summary = self.lock();
+                let mut summary = self.summary();
                 summary.usage = (*usage).clone();
                 (summary.tokens_in, summary.tokens_out) = *tokens;
             }
@@ -150,6 +149,10 @@ impl Observer {
         self.request.note_end_of_model_call(event);
     }
 
+    pub(crate) fn request(&self) -> &RequestInfo {
+        &self.request
+    }
+
     pub(crate) fn request_id(&self) -> &RequestId {
         &self.request.id
     }
@@ -161,7 +164,7 @@ impl Observer {
 
     /// How code mode applies, once the request has been read.
     pub(crate) fn mode(&self) -> Option<AppliedMode> {
-        self.request.lock().mode
+        self.request.summary().mode
     }
 }
 

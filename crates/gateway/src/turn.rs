@@ -299,7 +299,7 @@ impl TurnRunner {
         let is_whole_needed = self.tenant.stored_turn.is_some() || self.gateway.recorder.is_some();
         let (events, body) = self.sink.end(&self.usage, is_whole_needed);
         if let (Some(recorder), Some(body)) = (&self.gateway.recorder, &body) {
-            recorder.response(self.observer.request_id(), body);
+            recorder.response(self.observer.request(), body);
         }
         if let (Some(stored), Some(store), Some(body)) = (self.tenant.stored_turn.take(), &self.gateway.store, &body) {
             stored.keep(store, &self.tenant.name, body).await?;

@@ -176,7 +176,6 @@ impl GatewayServer {
         };
         let request: Value = serde_json::from_slice(&request).unwrap_or_default();
         let text = json!({"request": request, "response": response}).to_string();
-        let client: Arc<str> = Arc::from(client);
         let explanation =
             self.inspect_text(&client, Bytes::from(text), |inspection, text, _| Ok(inspection.explain(text))).await?;
         Ok(ExplainedConversation { explanation, requests: json!(requests) })

@@ -73,12 +73,12 @@ fn log_end(request: &RequestInfo, outcome: &RequestOutcome) {
     let usage = &summary.usage;
     tracing::info!(
         request_id = request.id.as_str(),
-        client = summary.client,
+        client = summary.client.as_str(),
         wire = request.wire.map(Wire::name),
-        model = summary.model,
+        model = summary.model.as_str(),
         mode = summary.mode.map(AppliedMode::name),
         mode_reason = summary.mode.and_then(AppliedMode::reason),
-        upstream = summary.upstream,
+        upstream = summary.upstream.as_str(),
         status = status.map(|status| status.as_u16()),
         outcome = name,
         failure,

@@ -234,9 +234,11 @@ pub(crate) struct MetricsEvents(pub std::sync::Arc<Metrics>);
 impl EventConsumer for MetricsEvents {
     fn consume(&self, request: &RequestInfo, event: &Event<'_>) {
         let metrics = &*self.0;
-        let observe = |histogram: &HistogramVec, labels: &[&str; 2]| {
-            let histogram: Histogram = histogram.with_label_values(labels);
-            histogram.observe(request.since_model_asked().as_secs_f64());
+        // Of the upstream that was asked last.
+        let observe = |histogram: &HistogramVec, status: &str| {
+            let summary = request.summary();
+            let histogram: Histogram = histogram.with_label_values(&[summary.upstream.as_str(), status]);
+            histogram.observe(summary.since_model_asked().as_secs_f64());
         };
         match event {
             Event::ModelResponded { upstream, status } => {
@@ -244,14 +246,10 @@ impl EventConsumer for MetricsEvents {
             }
             Event::ModelUnreachable { upstream } => {
                 metrics.upstream_requests.with_label_values(&[*upstream, "unreachable"]).inc();
-                observe(&metrics.upstream_seconds, &[upstream, "unreachable"]);
+                observe(&metrics.upstream_seconds, "unreachable");
             }
-            Event::ModelBegan { status } => {
-                observe(&metrics.upstream_first_token_seconds, &[&request.summary().upstream, status.as_str()]);
-            }
-            Event::ModelFinished { status, .. } => {
-                observe(&metrics.upstream_seconds, &[&request.summary().upstream, status.as_str()]);
-            }
+            Event::ModelBegan { status } => observe(&metrics.upstream_first_token_seconds, status.as_str()),
+            Event::ModelFinished { status, .. } => observe(&metrics.upstream_seconds, status.as_str()),
             Event::ProgramFinished { outcome } => {
                 metrics.programs.with_label_values(&[outcome.name()]).inc();
             }

@@ -1,16 +1,18 @@
 //! The last conversations, in memory, for the inspector page. Only there are programs, arguments and answers kept.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use dacapo_wire::Wire;
-use serde::Serialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use tokio::sync::broadcast;
 
-use super::{Event, EventConsumer, RequestId, RequestInfo, RequestOutcome};
+use super::{Event, EventConsumer, RequestInfo, RequestOutcome};
 use crate::gateway::now_ms;
 use crate::http::random_hex;
 
@@ -36,8 +38,8 @@ pub(crate) struct Recorder {
 struct Kept {
     next: u64,
     conversations: BTreeMap<u64, RecordedConversation>,
-    /// Which conversation a running request belongs to.
-    requests: BTreeMap<String, u64>,
+    /// Which conversation a running request belongs to, by their numbers.
+    requests: BTreeMap<u64, u64>,
 }
 
 /// Who may look: whoever has a session, which a token is exchanged for, once.
@@ -50,7 +52,7 @@ struct Access {
 /// A conversation, with its last request and response.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordedConversation {
-    pub client: String,
+    pub client: Arc<str>,
     pub request: Bytes,
     pub response: Option<Value>,
     pub requests: Vec<RecordedRequest>,
@@ -58,22 +60,33 @@ pub(crate) struct RecordedConversation {
     model: String,
     title: String,
     /// What happens to its last request.
-    state: String,
+    state: Cow<'static, str>,
     is_running: bool,
     updated_ms: u64,
     response_bytes: usize,
-    entries: usize,
-    digest: [u8; 32],
+    /// Of its last request.
+    history: History,
+}
+
+/// The entries of a request's history, as they are written in its body.
+#[derive(Debug, Clone, Default)]
+struct History {
+    /// From the first entry to the end of the last.
+    entries: Bytes,
+    /// Where they begin in the body; `None` if they were written otherwise there.
+    at: Option<usize>,
 }
 
 /// What happened to a request, with the time since its start.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct RecordedRequest {
+    #[serde(skip)]
+    number: u64,
     pub request_id: String,
     /// Milliseconds since 1970.
     pub started_at: u64,
     pub ms: Option<u64>,
-    pub events: Vec<(u64, String)>,
+    pub events: Vec<(u64, Cow<'static, str>)>,
 }
 
 /// Requests and their events that are kept of one conversation.
@@ -123,60 +136,55 @@ impl Recorder {
         self.access().sessions.iter().any(|known| known == session)
     }
 
-    /// Records a request: as one more of a conversation that it continues, or of a new one.
-    pub(crate) fn request(&self, id: &RequestId, client: &str, wire: Wire, body: &Bytes) {
-        let json: Value = serde_json::from_slice(body).unwrap_or_default();
-        let history = match (&json["messages"], &json["input"]) {
-            (Value::Array(entries), _) | (_, Value::Array(entries)) => entries.clone(),
-            (_, Value::String(text)) => vec![json!({"role": "user", "content": text})],
-            _ => Vec::new(),
-        };
-        let digests = digests(&history);
+    /// Records a request: as one more of a conversation that it continues, or of a new one. Of a body that continues
+    /// another only the new entries are read.
+    pub(crate) fn request(&self, request: &RequestInfo, client: &Arc<str>, wire: Wire, body: &Bytes) {
+        let known = self.kept().history_before(client, wire, body);
+        // A large body is read while others may record.
+        let (history, title) = known.and_then(|known| known.continued(body)).unwrap_or_else(|| History::read(body));
         let mut kept = self.kept();
-        let continued = kept.conversations.iter().rev().find(|(_, known)| {
-            known.client == client && known.wire == wire && digests.get(known.entries) == Some(&known.digest)
-        });
-        let number = if let Some((number, _)) = continued {
-            *number
-        } else {
-            kept.next += 1;
-            kept.next
-        };
+        let number = kept.number_of(client, wire, &history);
         let earlier = kept.conversations.remove(&number);
-        let mut requests = earlier.map(|earlier| earlier.requests).unwrap_or_default();
+        let (mut requests, title) = earlier.map_or((Vec::new(), title), |earlier| (earlier.requests, earlier.title));
         if requests.len() == REQUESTS_MAX {
             requests.remove(0);
         }
-        let request_id = id.as_str().to_owned();
-        requests.push(RecordedRequest { request_id, started_at: now_ms(), ms: None, events: Vec::new() });
+        let now = now_ms();
+        requests.push(RecordedRequest {
+            number: request.number,
+            request_id: request.id.as_str().to_owned(),
+            started_at: now,
+            ms: None,
+            events: Vec::new(),
+        });
         let conversation = RecordedConversation {
-            client: client.to_owned(),
+            client: Arc::clone(client),
             request: body.clone(),
             response: None,
             requests,
             wire,
-            model: json["model"].as_str().unwrap_or_default().to_owned(),
-            title: title(&history),
-            state: "request read".to_owned(),
+            model: request.summary().model.clone(),
+            title,
+            state: Cow::Borrowed("request read"),
             is_running: true,
-            updated_ms: now_ms(),
+            updated_ms: now,
             response_bytes: 0,
-            entries: history.len(),
-            digest: digests.last().copied().unwrap_or_default(),
+            history,
         };
         kept.conversations.insert(number, conversation);
-        kept.requests.insert(id.as_str().to_owned(), number);
+        kept.requests.insert(request.number, number);
         self.forget_oldest(&mut kept);
         self.tell(&kept, number);
     }
 
     /// Records the response to a request.
-    pub(crate) fn response(&self, id: &RequestId, body: &Value) {
+    pub(crate) fn response(&self, request: &RequestInfo, body: &Value) {
+        let (response, response_bytes) = (body.clone(), text_bytes(body));
         let mut kept = self.kept();
-        let Some(number) = kept.requests.get(id.as_str()).copied() else { return };
+        let Some(number) = kept.requests.get(&request.number).copied() else { return };
         if let Some(conversation) = kept.conversations.get_mut(&number) {
-            conversation.response_bytes = body.to_string().len();
-            conversation.response = Some(body.clone());
+            conversation.response_bytes = response_bytes;
+            conversation.response = Some(response);
         }
         self.forget_oldest(&mut kept);
     }
@@ -189,7 +197,7 @@ impl Recorder {
         let mut kept = self.kept();
         *kept = Kept { next: kept.next, ..Kept::default() };
         drop(kept);
-        self.send(&json!({"kind": "list", "conversations": []}));
+        self.send(|| json!({"kind": "list", "conversations": []}));
     }
 
     /// All conversations, and changes from now on.
@@ -209,19 +217,21 @@ impl Recorder {
             let Some(oldest) = oldest else { return };
             kept.conversations.remove(&oldest);
             kept.requests.retain(|_, number| *number != oldest);
-            self.send(&json!({"kind": "forgotten", "id": oldest}));
+            self.send(|| json!({"kind": "forgotten", "id": oldest}));
         }
     }
 
     fn tell(&self, kept: &Kept, number: u64) {
-        if let Some(conversation) = kept.conversations.get(&number) {
-            self.send(&json!({"kind": "conversation", "conversation": conversation.summary(number)}));
-        }
+        let conversation = kept.conversations.get(&number);
+        self.send(|| json!({"kind": "conversation", "conversation": conversation.map(|known| known.summary(number))}));
     }
 
-    fn send(&self, change: &Value) {
-        // Nobody may be looking.
-        drop(self.changes.send(Arc::from(change.to_string())));
+    /// Nothing is written while nobody looks.
+    fn send(&self, change: impl FnOnce() -> Value) {
+        if self.changes.receiver_count() > 0 {
+            // Who looked may have gone.
+            drop(self.changes.send(Arc::from(change().to_string())));
+        }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -251,20 +261,116 @@ impl RecordedConversation {
     }
 }
 
-/// A digest of each beginning of a history.
-fn digests(history: &[Value]) -> Vec<[u8; 32]> {
-    let mut digests = vec![[0; 32]];
-    for entry in history {
-        let before = digests.last().copied().unwrap_or_default();
-        digests.push(Sha256::new_with_prefix(before).chain_update(entry.to_string()).finalize().into());
+impl Kept {
+    /// The history of the last request, if this body begins as that one did, up to the end of its last entry.
+    fn history_before(&self, client: &str, wire: Wire, body: &Bytes) -> Option<History> {
+        let begins_alike = |known: &&RecordedConversation| {
+            let end = known.history.at.map_or(0, |at| at + known.history.entries.len());
+            end > 0 && known.request.get(..end).is_some_and(|known| begins_with(body, known))
+        };
+        self.of_client(client, wire).map(|(_, known)| known).find(begins_alike).map(|known| known.history.clone())
     }
-    digests
+
+    /// The conversation that a request with this history belongs to.
+    fn number_of(&mut self, client: &str, wire: Wire, history: &History) -> u64 {
+        let is_continued = |known: &History| !known.entries.is_empty() && begins_with(&history.entries, &known.entries);
+        let known = self.of_client(client, wire).find(|(_, known)| is_continued(&known.history));
+        if let Some((number, _)) = known {
+            return *number;
+        }
+        self.next += 1;
+        self.next
+    }
+
+    /// The newest first.
+    fn of_client(&self, client: &str, wire: Wire) -> impl Iterator<Item = (&u64, &RecordedConversation)> {
+        self.conversations.iter().rev().filter(move |(_, known)| &*known.client == client && known.wire == wire)
+    }
 }
 
-fn title(history: &[Value]) -> String {
-    let user = history.iter().find(|entry| entry["role"] == "user").map(|entry| &entry["content"]);
-    let text = user.and_then(|content| content.as_str().or_else(|| content.pointer("/0/text")?.as_str()));
+/// Histories of different conversations have much in common, but not the last bytes of one: they are compared first.
+fn begins_with(text: &[u8], start: &[u8]) -> bool {
+    const LAST_BYTES: usize = 64;
+    let last = start.len().saturating_sub(LAST_BYTES);
+    text.get(last..start.len()) == Some(&start[last..]) && text.starts_with(start)
+}
+
+/// How many bytes the entries take that follow an entry, in a list.
+fn entries_after(rest: &[u8]) -> Option<usize> {
+    let mut end = 0;
+    loop {
+        let space = rest[end..].iter().position(|byte| !byte.is_ascii_whitespace())?;
+        match rest[end + space] {
+            b']' => return Some(end),
+            b',' => {
+                let from = end + space + 1;
+                let mut values = serde_json::Deserializer::from_slice(&rest[from..]).into_iter::<IgnoredAny>();
+                values.next()?.ok()?;
+                end = from + values.byte_offset();
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// Where a history stands in a body, on all wires.
+#[derive(Deserialize)]
+struct BodyHistory<'a> {
+    #[serde(borrow)]
+    messages: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+}
+
+impl History {
+    /// The history of a body that begins with this one, which has its title already.
+    fn continued(self, body: &Bytes) -> Option<(History, String)> {
+        let at = self.at?;
+        let end = at + self.entries.len();
+        let end = end + entries_after(body.get(end..)?)?;
+        Some((History { entries: body.slice(at..end), at: Some(at) }, String::new()))
+    }
+
+    /// The history of any body, and its title. It is empty if there is none: in a body that is refused later.
+    fn read(body: &Bytes) -> (History, String) {
+        History::find(body).unwrap_or_default()
+    }
+
+    fn find(body: &Bytes) -> Option<(History, String)> {
+        let BodyHistory { messages, input } = serde_json::from_slice(body).ok()?;
+        let history = messages.or(input)?.get();
+        if history.starts_with('"') {
+            let entry = format!(r#"{{"role":"user","content":{history}}}"#);
+            let title = title(&[serde_json::from_str(&entry).ok()?]);
+            return Some((History { entries: entry.into(), at: None }, title));
+        }
+        let entries: Vec<&RawValue> = serde_json::from_str(history).ok()?;
+        let (first, last) = (entries.first()?.get(), entries.last()?.get());
+        let offset = |text: &str| text.as_ptr().addr() - body.as_ptr().addr();
+        let (at, end) = (offset(first), offset(last) + last.len());
+        Some((History { entries: body.slice(at..end), at: Some(at) }, title(&entries)))
+    }
+}
+
+/// What the user said first.
+fn title(entries: &[&RawValue]) -> String {
+    let mut entries = entries.iter().filter_map(|entry| serde_json::from_str::<Value>(entry.get()).ok());
+    let user = entries.find(|entry| entry["role"] == "user");
+    let content = user.as_ref().map(|entry| &entry["content"]);
+    let text = content.and_then(|content| content.as_str().or_else(|| content.pointer("/0/text")?.as_str()));
     text.unwrap_or_default().chars().take(TITLE_CHARS_MAX).collect()
+}
+
+/// About as many bytes as a value has as text.
+fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 6,
+        Value::String(text) => text.len() + 3,
+        Value::Array(values) => 2 + values.iter().map(text_bytes).sum::<usize>(),
+        Value::Object(fields) => {
+            2 + fields.iter().map(|(name, value)| name.len() + 4 + text_bytes(value)).sum::<usize>()
+        }
+    }
 }
 
 /// Feeds a recorder with what happens to requests.
@@ -275,12 +381,12 @@ impl EventConsumer for RecorderEvents {
     fn consume(&self, request: &RequestInfo, event: &Event<'_>) {
         let Some(state) = state_of(event) else { return };
         let mut kept = self.0.kept();
-        let Some(number) = kept.requests.get(request.id.as_str()).copied() else { return };
+        let Some(number) = kept.requests.get(&request.number).copied() else { return };
         let ms = request.elapsed().as_millis() as u64;
         if let Some(conversation) = kept.conversations.get_mut(&number) {
             conversation.state.clone_from(&state);
             conversation.updated_ms = now_ms();
-            let of_request = |known: &&mut RecordedRequest| known.request_id == request.id.as_str();
+            let of_request = |known: &&mut RecordedRequest| known.number == request.number;
             if let Some(recorded) = conversation.requests.iter_mut().rev().find(of_request) {
                 if recorded.events.len() < EVENTS_MAX {
                     recorded.events.push((ms, state));
@@ -292,28 +398,28 @@ impl EventConsumer for RecorderEvents {
             }
         }
         if let Event::RequestEnded { .. } = event {
-            kept.requests.remove(request.id.as_str());
+            kept.requests.remove(&request.number);
         }
         self.0.tell(&kept, number);
     }
 }
 
 /// What a page shows of an event; `None` for those that it does not need.
-fn state_of(event: &Event<'_>) -> Option<String> {
+fn state_of(event: &Event<'_>) -> Option<Cow<'static, str>> {
     Some(match event {
-        Event::ModelAsked { upstream } => format!("model asked at {upstream}"),
-        Event::ModelRetried { status, .. } => format!("model answered {}, is asked again", status.as_u16()),
-        Event::ModelResponded { .. } => "model responds".to_owned(),
-        Event::ProgramStarted => "program started".to_owned(),
-        Event::ProgramPaused { calls } => format!("program waits for {calls} answers"),
-        Event::CallsAnswered { count, .. } => format!("{count} calls answered"),
-        Event::ProgramFinished { .. } => "program finished".to_owned(),
+        Event::ModelAsked { upstream } => format!("model asked at {upstream}").into(),
+        Event::ModelRetried { status, .. } => format!("model answered {}, is asked again", status.as_u16()).into(),
+        Event::ModelResponded { .. } => "model responds".into(),
+        Event::ProgramStarted => "program started".into(),
+        Event::ProgramPaused { calls } => format!("program waits for {calls} answers").into(),
+        Event::CallsAnswered { count, .. } => format!("{count} calls answered").into(),
+        Event::ProgramFinished { .. } => "program finished".into(),
         Event::RequestEnded { outcome } => match outcome {
-            RequestOutcome::Answer { status } if status.is_success() => "answered".to_owned(),
-            RequestOutcome::Answer { status } => format!("answered with {}", status.as_u16()),
-            RequestOutcome::Calls => "client executes calls".to_owned(),
-            RequestOutcome::Error { status, failure } => format!("failed with {}: {failure}", status.as_u16()),
-            RequestOutcome::Left => "client left".to_owned(),
+            RequestOutcome::Answer { status } if status.is_success() => "answered".into(),
+            RequestOutcome::Answer { status } => format!("answered with {}", status.as_u16()).into(),
+            RequestOutcome::Calls => "client executes calls".into(),
+            RequestOutcome::Error { status, failure } => format!("failed with {}: {failure}", status.as_u16()).into(),
+            RequestOutcome::Left => "client left".into(),
         },
         _ => return None,
     })
@@ -323,6 +429,7 @@ fn state_of(event: &Event<'_>) -> Option<String> {
 mod tests {
     use axum::http::HeaderMap;
 
+    use super::super::OpenRequest;
     use super::*;
 
     fn limits(conversations_max: usize, bytes_max: usize) -> RecorderLimits {
@@ -331,8 +438,13 @@ mod tests {
 
     fn request(recorder: &Recorder, messages: &[&str]) {
         let messages: Vec<Value> = messages.iter().map(|text| json!({"role": "user", "content": text})).collect();
-        let body = Bytes::from(json!({"model": "m", "messages": messages}).to_string());
-        recorder.request(&RequestId::of(&HeaderMap::new()), "", Wire::Chat, &body);
+        body(recorder, &json!({"model": "m", "messages": messages, "n": 1}).to_string());
+    }
+
+    fn body(recorder: &Recorder, body: &str) {
+        let nobody: Arc<[Box<dyn EventConsumer>]> = Arc::new([]);
+        let open = OpenRequest::start(&nobody, Some(Wire::Chat), "", &HeaderMap::new());
+        recorder.request(open.observer().request(), &Arc::from(""), Wire::Chat, &Bytes::from(body.to_owned()));
     }
 
     fn titles(recorder: &Recorder) -> Vec<(String, u64)> {
@@ -354,6 +466,23 @@ mod tests {
         assert_eq!(titles(&recorder).len(), 2);
         recorder.forget_all();
         assert_eq!(titles(&recorder), []);
+    }
+
+    #[test]
+    fn a_conversation_is_found_however_its_bodies_are_written() {
+        let recorder = Recorder::new(limits(10, 1 << 20));
+        let said = r#"{"role":"user","content":"a"} , {"role":"assistant","content":"]"}"#;
+        body(&recorder, r#"{"input": "a"}"#);
+        body(&recorder, r#"{"temperature": 0, "input": [{"role":"user","content":"a"}]}"#);
+        body(&recorder, &format!(r#"{{"input": [{said}]}}"#));
+        body(&recorder, &format!(r#"{{"input": [{said}, 1, {{}} ], "n": []}}"#));
+        // Others went on differently, or have no history.
+        body(&recorder, &format!(r#"{{"n": 1, "input": [{said}, 1]}}"#));
+        body(&recorder, &format!(r#"{{"input": [{}]}}"#, said.replace(']', "[")));
+        body(&recorder, r#"{"input": []}"#);
+        body(&recorder, r#"{"messages": 7}"#);
+        let expected = [("a", 4), ("a", 1), ("a", 1), ("", 1), ("", 1)];
+        assert_eq!(titles(&recorder), expected.map(|(title, requests)| (title.to_owned(), requests)));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use dacapo_wire::{AppliedMode, Wire};
 
 use self::otlp::{AnyValue, KeyValue, Span, SpanStatus, any_value};
 use self::settings::Sampler;
-use self::trace_context::{SpanId, TraceContext, new_span_id, new_trace_id};
+use self::trace_context::{SpanId, TraceContext, new_ids, new_span_id};
 use super::{CallOutcome, Event, EventConsumer, RequestInfo, RequestOutcome};
 
 pub(crate) use self::trace_context::{TRACEPARENT, TRACESTATE};
@@ -49,7 +49,8 @@ impl RequestTrace {
     /// Goes on with the trace that the client's headers name, or begins one.
     fn start(headers: &HeaderMap, sampler: Sampler) -> RequestTrace {
         let given = TraceContext::of(headers);
-        let id = given.as_ref().map_or_else(new_trace_id, |given| given.trace);
+        let (new, root) = new_ids();
+        let id = given.as_ref().map_or(new, |given| given.trace);
         let is_sampled = sampler.samples(id, given.as_ref().map(|given| given.is_sampled));
         let context = TraceContext {
             trace: id,
@@ -57,7 +58,7 @@ impl RequestTrace {
             state: given.map(|given| given.state).unwrap_or_default(),
             is_sampled,
         };
-        let (root, started) = (new_span_id(), now());
+        let started = now();
         RequestTrace(Mutex::new(OpenTrace {
             context,
             root,
@@ -190,7 +191,7 @@ impl EventConsumer for Traces {
         };
         match event {
             Event::ModelAsked { upstream } => {
-                let model = request.summary().model;
+                let model = request.summary().model.clone();
                 let name = if model.is_empty() { "chat".to_owned() } else { format!("chat {model}") };
                 let mut span = trace.span(name, otlp::SpanKind::Client, Some(trace.root));
                 span.attributes = vec![

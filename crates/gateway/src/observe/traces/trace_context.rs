@@ -1,8 +1,8 @@
 //! W3C Trace Context: which trace a request belongs to.
 
-use std::fmt::Write;
-
 use axum::http::{HeaderMap, HeaderValue};
+
+use crate::http::hex as to_hex;
 
 pub(super) type TraceId = [u8; 16];
 pub(super) type SpanId = [u8; 8];
@@ -52,20 +52,29 @@ impl TraceContext {
     }
 }
 
-pub(super) fn new_trace_id() -> TraceId {
-    random()
+/// Of a trace, and of its first span.
+pub(super) fn new_ids() -> (TraceId, SpanId) {
+    let (mut trace, mut span) = ([0; 16], [0; 8]);
+    let bytes: [u8; 24] = random();
+    trace.copy_from_slice(&bytes[..16]);
+    span.copy_from_slice(&bytes[16..]);
+    (valid(trace), valid(span))
 }
 
 pub(super) fn new_span_id() -> SpanId {
-    random()
+    valid(random())
 }
 
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the system has randomness");
-    // An id of zeros is not valid.
-    bytes[0] |= u8::from(bytes == [0; N]);
     bytes
+}
+
+/// An id of zeros is not valid.
+fn valid<const N: usize>(mut id: [u8; N]) -> [u8; N] {
+    id[0] |= u8::from(id == [0; N]);
+    id
 }
 
 /// Exactly N bytes, in lower case.
@@ -84,14 +93,6 @@ fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
         *byte = digit(*high)? << 4 | digit(*low)?;
     }
     Some(bytes)
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut hex, byte| {
-        // Writing to a text cannot fail.
-        _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }
 
 #[cfg(test)]
