@@ -3,6 +3,7 @@
 //! Spans are made of events, and hold what events hold: names, figures and outcomes, and nothing of what was said.
 
 mod exporter;
+mod grpc;
 mod otlp;
 mod settings;
 mod trace_context;

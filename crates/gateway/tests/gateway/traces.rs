@@ -1,14 +1,20 @@
 //! Requests as traces, decoded by the messages that are generated from OpenTelemetry's specification.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use dacapo_gateway::{Environment, Gateway, GatewayOptions, StopRequest, serve};
+use hyper::body::Frame;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::service::TowerToHyperService;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Attribute;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -58,6 +64,36 @@ impl Collector {
         url
     }
 
+    /// The same over gRPC, whose statuses follow the response.
+    async fn start_grpc(&self) -> String {
+        let collector = self.clone();
+        let take = async move |headers: HeaderMap, body: Bytes| {
+            assert_eq!(
+                (&headers["content-type"], &headers["te"]),
+                (&"application/grpc".parse().unwrap(), &"trailers".parse().unwrap())
+            );
+            let (head, message) = body.split_at(5);
+            assert_eq!((head[0], u32::from_be_bytes(head[1..].try_into().unwrap()) as usize), (0, message.len()));
+            let mut bodies = collector.bodies.lock().unwrap();
+            collector.keys.lock().unwrap().push(headers["x-key"].to_str().unwrap().to_owned());
+            bodies.push(body.slice(5..));
+            // It is not available at first.
+            let status = if bodies.len() == 1 { "14" } else { "0" };
+            Body::new(Trailers(Some(HeaderMap::from_iter([("grpc-status".parse().unwrap(), status.parse().unwrap())]))))
+        };
+        let method = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+        let service = TowerToHyperService::new(Router::new().route(method, post(take)));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((connection, _)) = listener.accept().await {
+                let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                tokio::spawn(builder.serve_connection(TokioIo::new(connection), service.clone()));
+            }
+        });
+        url
+    }
+
     /// What was sent by a batch that was taken, with the resource's attributes in each span's place.
     fn spans(&self) -> Vec<Span> {
         let bodies = self.bodies.lock().unwrap();
@@ -70,6 +106,18 @@ impl Collector {
             assert_eq!((named["service.name"].as_str(), named["team"].as_str()), ("gate", "blue sky"));
         }
         resources.into_iter().flat_map(|it| it.scope_spans).flat_map(|it| it.spans).collect()
+    }
+}
+
+/// The end of a response, and nothing before it.
+struct Trailers(Option<HeaderMap>);
+
+impl HttpBody for Trailers {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.take().map(|trailers| Ok(Frame::trailers(trailers))))
     }
 }
 
@@ -214,6 +262,33 @@ async fn a_request_is_one_trace_with_its_model_calls_programs_and_tool_calls() {
     assert!(collector.keys.lock().unwrap().iter().all(|key| key == "secret key"));
     let bodies = collector.bodies.lock().unwrap();
     assert!(bodies.iter().all(|body| !body.windows(4).any(|part| part == b"MARK")), "spans hold nothing that was said");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn traces_reach_a_collector_that_speaks_grpc() {
+    let model = Model::start(SCRIPT).await;
+    let collector = Collector::default();
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.start_grpc().await),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc".to_owned()),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-key=secret%20key".to_owned()),
+        ("OTEL_SERVICE_NAME", "gate".to_owned()),
+        ("OTEL_RESOURCE_ATTRIBUTES", "team=blue%20sky".to_owned()),
+        ("OTEL_BSP_SCHEDULE_DELAY", "10".to_owned()),
+    ];
+    let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let gateway = TracedGateway::start(options(&model), &variables).await;
+    post_with(&gateway.url, &question("weather"), &[]).await;
+    // It tries again while the gateway runs on.
+    while collector.bodies.lock().unwrap().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    gateway.stop().await;
+    let mut names: Vec<String> = collector.spans().into_iter().map(|span| span.name).collect();
+    names.sort_unstable();
+    let calls = ["execute_tool get_sky", "execute_tool get_sky"];
+    assert_eq!(names, [&["POST /v1/chat/completions", "chat m-1"], &calls[..], &["run_program"]].concat());
+    assert_eq!(*collector.keys.lock().unwrap(), ["secret key", "secret key"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

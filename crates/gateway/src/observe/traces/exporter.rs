@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::http::{StatusCode, header};
+use bytes::Bytes;
 use prost::Message;
 use tokio::sync::mpsc;
 
 use super::attribute;
+use super::grpc::{self, GrpcStatus};
 use super::otlp::{ExportTraceServiceRequest, InstrumentationScope, Resource, ResourceSpans, ScopeSpans, Span};
-use super::settings::TraceSettings;
+use super::settings::{Protocol, TraceSettings};
 
 /// The queue of spans, and who empties it.
 #[derive(Debug)]
@@ -34,7 +36,12 @@ impl TraceExporter {
     pub(crate) fn new(settings: TraceSettings) -> reqwest::Result<TraceExporter> {
         let builder = reqwest::Client::builder().timeout(settings.timeout);
         let has_tls = settings.url.starts_with("https:");
-        let client = if has_tls { builder.build() } else { builder.tls_certs_only([]).build() }?;
+        let builder = if has_tls { builder } else { builder.tls_certs_only([]) };
+        let client = match settings.protocol {
+            Protocol::Http => builder.build(),
+            // gRPC is HTTP/2, also without TLS.
+            Protocol::Grpc => builder.http2_prior_knowledge().build(),
+        }?;
         let (queue, receiver) = mpsc::channel(settings.queue_spans_max);
         Ok(TraceExporter { settings, client, queue, receiver: Mutex::new(Some(receiver)), dropped: AtomicU64::new(0) })
     }
@@ -97,21 +104,42 @@ impl TraceExporter {
             return;
         }
         let count = spans.len();
-        let body = self.request(spans).encode_to_vec();
+        let body = match self.settings.protocol {
+            Protocol::Http => self.request(spans).encode_to_vec(),
+            Protocol::Grpc => grpc::message(&self.request(spans)),
+        };
+        let body = Bytes::from(body);
         for attempt in 1..=ATTEMPTS_MAX {
-            let request = self.client.post(&self.settings.url).headers(self.settings.headers.clone());
-            let sent = request.header(header::CONTENT_TYPE, "application/x-protobuf").body(body.clone()).send().await;
-            let failure = match sent {
-                Ok(response) if response.status().is_success() => return,
-                Ok(response) => Failure::of_status(response.status()),
-                // The address may hold a key.
-                Err(error) => Failure { reason: error.without_url().to_string(), is_passing: true },
-            };
+            let Err(failure) = self.post(body.clone()).await else { return };
             if attempt == ATTEMPTS_MAX || !failure.is_passing {
                 tracing::warn!(spans = count, reason = failure.reason, "traces could not be exported");
                 return;
             }
             tokio::time::sleep(RETRY_AFTER * attempt).await;
+        }
+    }
+
+    async fn post(&self, body: Bytes) -> Result<(), Failure> {
+        let request = self.client.post(&self.settings.url).headers(self.settings.headers.clone());
+        let request = match self.settings.protocol {
+            Protocol::Http => request.header(header::CONTENT_TYPE, "application/x-protobuf"),
+            Protocol::Grpc => request.header(header::CONTENT_TYPE, "application/grpc").header(header::TE, "trailers"),
+        };
+        // The address may hold a key.
+        let away = |error: reqwest::Error| Failure { reason: error.without_url().to_string(), is_passing: true };
+        let response = request.body(body).send().await.map_err(away)?;
+        if !response.status().is_success() {
+            return Err(Failure::of_status(response.status()));
+        }
+        match self.settings.protocol {
+            Protocol::Http => Ok(()),
+            Protocol::Grpc => match grpc::status(response).await.map_err(away)? {
+                GrpcStatus::OK => Ok(()),
+                status => Err(Failure {
+                    reason: format!("the collector answered with gRPC status {}", status.0),
+                    is_passing: status.is_passing(),
+                }),
+            },
         }
     }
 

@@ -10,6 +10,7 @@ use crate::options::Environment;
 /// How traces are sampled and exported.
 #[derive(Debug, Clone)]
 pub(crate) struct TraceSettings {
+    pub(super) protocol: Protocol,
     pub(super) url: String,
     /// They may hold keys.
     pub(super) headers: HeaderMap,
@@ -20,6 +21,14 @@ pub(crate) struct TraceSettings {
     pub(super) queue_spans_max: usize,
     pub(super) batch_spans_max: usize,
     pub(super) batch_delay: Duration,
+}
+
+/// How a collector is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// `http/protobuf`, the specification's default.
+    Http,
+    Grpc,
 }
 
 /// Which requests are traced.
@@ -71,18 +80,24 @@ impl TraceSettings {
         if is_disabled || !is_wanted {
             return None;
         }
-        let base = common.unwrap_or("http://localhost:4318").trim_end_matches('/');
-        let url = own.map_or_else(|| format!("{base}/v1/traces"), str::to_owned);
+        let protocol = variables.protocol();
+        let url = match protocol {
+            Protocol::Http => {
+                let base = common.unwrap_or("http://localhost:4318").trim_end_matches('/');
+                own.map_or_else(|| format!("{base}/v1/traces"), str::to_owned)
+            }
+            Protocol::Grpc => {
+                let base = own.or(common).unwrap_or("http://localhost:4317").trim_end_matches('/');
+                format!("{base}{GRPC_METHOD}")
+            }
+        };
         if !reqwest::Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https")) {
             let name = if own.is_some() { "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" } else { "OTEL_EXPORTER_OTLP_ENDPOINT" };
             variables.wrong(name, "is not an address; write it like http://localhost:4318");
         }
-        let (name, protocol) = variables.traces_or_all("PROTOCOL");
-        if let Some(protocol) = protocol.filter(|protocol| *protocol != "http/protobuf") {
-            variables.wrong(&name, &format!("`{protocol}` is not spoken here; use http/protobuf, mostly on port 4318"));
-        }
         let resource = variables.resource();
         Some(TraceSettings {
+            protocol,
             url,
             headers: variables.headers(),
             timeout: Duration::from_millis(variables.whole("OTEL_EXPORTER_OTLP_TIMEOUT", 10_000)),
@@ -94,6 +109,9 @@ impl TraceSettings {
         })
     }
 }
+
+/// The path of the only call that we make.
+const GRPC_METHOD: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
 struct Variables<'a, 'm> {
     environment: &'a Environment,
@@ -119,6 +137,17 @@ impl<'a> Variables<'a, '_> {
         }
         let value = self.get(&common);
         (common, value)
+    }
+
+    fn protocol(&mut self) -> Protocol {
+        match self.traces_or_all("PROTOCOL") {
+            (_, None | Some("http/protobuf")) => Protocol::Http,
+            (_, Some("grpc")) => Protocol::Grpc,
+            (name, Some(other)) => {
+                self.wrong(&name, &format!("`{other}` is not spoken here; use http/protobuf or grpc"));
+                Protocol::Http
+            }
+        }
     }
 
     fn whole(&mut self, name: &str, default: u64) -> u64 {
@@ -235,6 +264,10 @@ mod tests {
         assert_eq!(url(&[("OTEL_TRACES_EXPORTER", "otlp")]).as_deref(), Some("http://localhost:4318/v1/traces"));
         let own = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://traces:1/here");
         assert_eq!(url(&[endpoint, own]).as_deref(), Some("http://traces:1/here"));
+        let grpc = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc");
+        let method = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+        assert_eq!(url(&[grpc, endpoint]), Some(format!("http://collector:4318{method}")));
+        assert_eq!(url(&[grpc, ("OTEL_TRACES_EXPORTER", "otlp")]), Some(format!("http://localhost:4317{method}")));
     }
 
     #[test]
@@ -242,15 +275,15 @@ mod tests {
         let (_, mistakes) = read(&[
             ("OTEL_TRACES_EXPORTER", "otlp"),
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector"),
-            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "sk-secret"),
             ("OTEL_TRACES_SAMPLER", "traceidratio"),
             ("OTEL_TRACES_SAMPLER_ARG", "2"),
             ("OTEL_BSP_SCHEDULE_DELAY", "soon"),
         ]);
         let expected = [
+            "OTEL_EXPORTER_OTLP_PROTOCOL: `http/json` is not spoken here; use http/protobuf or grpc",
             "OTEL_EXPORTER_OTLP_ENDPOINT: is not an address; write it like http://localhost:4318",
-            "OTEL_EXPORTER_OTLP_PROTOCOL: `grpc` is not spoken here; use http/protobuf, mostly on port 4318",
             "OTEL_EXPORTER_OTLP_HEADERS: is not a list of key=value pairs with commas between them",
             "OTEL_TRACES_SAMPLER_ARG: `2` is not a number from 0 to 1",
             "OTEL_BSP_SCHEDULE_DELAY: `soon` is not a whole number above 0",
