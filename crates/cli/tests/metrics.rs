@@ -162,8 +162,9 @@ fn every_request_has_one_line_whatever_its_end() {
     let config = folder.path().join("dacapo.toml");
     // SHA-256 of `test`.
     let digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
-    std::fs::write(&config, format!("[[client]]\nname = \"ann\"\nkey_sha256 = \"{digest}\"\n")).expect("it is written");
-    let gateway = Logged::start(&["--config", config.to_str().expect("UTF-8")], &[("DACAPO_LOG", "info")]);
+    let client = format!("[[client]]\nname = \"ann\"\nkey_sha256 = \"{digest}\"\nrequests_per_minute = 2\n");
+    std::fs::write(&config, client).expect("it is written");
+    let gateway = Logged::start(&["--config", config.to_str().expect("UTF-8")], &[("DACAPO_LOG", "debug")]);
     let chat = format!("{}/v1/chat/completions", gateway.base);
     let tool = |name| json!({"type": "function", "function": {"name": name}});
     let tools = ["list_parts", "stock_of", "order"].map(tool);
@@ -172,9 +173,10 @@ fn every_request_has_one_line_whatever_its_end() {
         post(&chat, "test", &body.to_string()),
         post(&chat, "a wrong key", &body.to_string()),
         post(&chat, "test", "{"),
+        post(&chat, "test", &body.to_string()),
         get(&format!("{}/v1/nothing", gateway.base)).0,
     ];
-    assert_eq!(statuses[..3], [200, 401, 400]);
+    assert_eq!(statuses[..4], [200, 401, 400, 429]);
     let lines = gateway.lines();
     let requests: Vec<&Value> = lines.iter().filter(|line| line["message"] == "request").collect();
     let logged: Vec<u16> = requests.iter().filter_map(|line| line["status"].as_u64()).map(|code| code as u16).collect();
@@ -201,8 +203,10 @@ fn every_request_has_one_line_whatever_its_end() {
         assert!(first.contains_key(field), "{field} is not in {first:?}");
     }
     assert_eq!((&first["client"], &first["outcome"], &first["calls"]), (&json!("ann"), &json!("calls"), &json!(1)));
+    let clients: Vec<&str> = requests.iter().filter_map(|line| line["client"].as_str()).collect();
+    assert_eq!(clients, ["ann", "", "ann", "ann", ""], "whose key it was is known, also if it is refused");
     assert!(requests[1..].iter().all(|line| line["outcome"] == "error" && line["failure"].is_string()));
-    let said = ["secret word", "wrong key", "list_parts", "bicycle"];
+    let said = ["secret word", "wrong key", "bicycle"];
     assert!(lines.iter().all(|line| !said.iter().any(|said| line.to_string().contains(said))));
 }
 

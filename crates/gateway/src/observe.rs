@@ -90,6 +90,7 @@ impl RequestInfo {
     /// Keeps of an event what later ones need.
     fn note(&self, event: &Event<'_>) {
         match event {
+            Event::ClientKnown { client } => (*client).clone_into(&mut self.summary().client),
             Event::RequestRead { client, model, mode } => {
                 let mut summary = self.summary();
                 (*client).clone_into(&mut summary.client);

@@ -101,13 +101,18 @@ impl Exit {
     }
 }
 
+/// The id that an upstream gave to the request, for whoever asks its provider about it.
+const UPSTREAM_REQUEST_ID_HEADER: &str = "x-dacapo-upstream-request-id";
+
 /// Makes the response, and ends the request: now, or when its stream does.
 pub(super) fn respond(open: OpenRequest, client: ClientSide, exit: Result<Exit, TurnError>) -> Response<Body> {
     let id = HeaderValue::from_str(open.observer().request_id().as_str()).ok();
     let mut response = respond_to(open, client, exit);
-    // The id that an upstream gave to its response goes before ours.
-    if let (false, Some(id)) = (response.headers().contains_key(REQUEST_ID_HEADER), id) {
-        response.headers_mut().insert(REQUEST_ID_HEADER, id);
+    if let Some(id) = id {
+        let headers = response.headers_mut();
+        if let Some(of_upstream) = headers.insert(REQUEST_ID_HEADER, id.clone()).filter(|other| *other != id) {
+            headers.insert(UPSTREAM_REQUEST_ID_HEADER, of_upstream);
+        }
     }
     response
 }

@@ -40,7 +40,7 @@ impl GatewayServer {
     async fn pass_on(&self, client: ClientSide, request: Request<Body>, observer: Observer) -> Result<Exit, TurnError> {
         let (parts, body) = request.into_parts();
         let path = self.passed_path(&parts)?;
-        let tenant = self.admit(&parts).await?;
+        let tenant = self.admit_observed(&parts, &observer).await?;
         let body = self.body(&tenant, &parts.headers, body).await?;
         let permit = self.take_turn(&tenant)?;
         let model = ModelName::find(&body);

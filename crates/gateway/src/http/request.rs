@@ -15,7 +15,7 @@ use reqwest::Url;
 use serde_json::Value;
 
 use super::errors::TurnError;
-use super::{GatewayServer, headers, json_bytes, json_size, threads};
+use super::{ApiClient, GatewayServer, headers, json_bytes, json_size, threads};
 use crate::config::Connectors;
 use crate::gateway::Gateway;
 use crate::model_routes::Route;
@@ -127,7 +127,7 @@ impl GatewayServer {
     ) -> Result<ClientRequest, TurnError> {
         let gateway = &self.gateway;
         let (mut parts, body) = request.into_parts();
-        let tenant = self.admit(&parts).await?;
+        let tenant = self.admit_observed(&parts, observer).await?;
         let mut body = self.body(&tenant, &parts.headers, body).await?;
         let permit = self.take_turn(&tenant)?;
         let header = headers::mode(&parts.headers)?;
@@ -205,6 +205,20 @@ impl GatewayServer {
     /// Authenticates the client and names its tenant. Without configured clients, programs on this machine are let in,
     /// but web pages of other hosts are not.
     pub(crate) async fn admit(&self, parts: &Parts) -> Result<Arc<str>, TurnError> {
+        self.within_rate(self.api_client(parts)?).await
+    }
+
+    /// The same. Whoever observes the request knows its client also if it is refused.
+    pub(crate) async fn admit_observed(&self, parts: &Parts, observer: &Observer) -> Result<Arc<str>, TurnError> {
+        let client = self.api_client(parts)?;
+        if let Some(client) = client {
+            observer.emit(&Event::ClientKnown { client: &client.name });
+        }
+        self.within_rate(client).await
+    }
+
+    /// `None` if everybody is let in.
+    fn api_client(&self, parts: &Parts) -> Result<Option<&ApiClient>, TurnError> {
         let config = &self.gateway.config;
         let is_open = config.clients.is_empty() && config.listen.ip().is_loopback();
         if is_open && headers::is_foreign(parts, &config.cors_origins) {
@@ -212,7 +226,11 @@ impl GatewayServer {
                            cors_origins";
             return Err(TurnError::refused(StatusCode::FORBIDDEN, "permission_error", message));
         }
-        let Some(client) = config.clients.authenticate(&parts.headers)? else { return Ok(Arc::from("")) };
+        config.clients.authenticate(&parts.headers)
+    }
+
+    async fn within_rate(&self, client: Option<&ApiClient>) -> Result<Arc<str>, TurnError> {
+        let Some(client) = client else { return Ok(Arc::from("")) };
         if let Some(rate) = &client.rate {
             self.gateway.rates.take(&client.name, rate).await?;
         }

@@ -17,7 +17,8 @@ const ANY: &str = "*";
 const METHODS: &str = "GET, POST, DELETE";
 const PREFLIGHT_SECONDS: &str = "600";
 /// Headers of responses that pages may read.
-const EXPOSED: &str = "x-dacapo-mode, x-dacapo-dropped, x-request-id, request-id, retry-after";
+const EXPOSED: &str =
+    "x-dacapo-mode, x-dacapo-dropped, x-request-id, x-dacapo-upstream-request-id, request-id, retry-after";
 
 impl AllowedOrigins {
     /// `Err` names what is not an origin.

@@ -15,6 +15,10 @@ pub(crate) enum Event<'a> {
     RequestStarted {
         headers: &'a HeaderMap,
     },
+    /// The request has a key of this client.
+    ClientKnown {
+        client: &'a str,
+    },
     RequestRead {
         /// The configured client's name; empty if everybody is let in.
         client: &'a str,

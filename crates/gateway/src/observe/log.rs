@@ -49,7 +49,10 @@ impl EventConsumer for Log {
                 tracing::debug!(request_id, outcome = outcome.name(), "program finished");
             }
             // The line of the request has them.
-            Event::RequestStarted { .. } | Event::TurnUsed { .. } | Event::StatesOpened { .. } => {}
+            Event::RequestStarted { .. }
+            | Event::ClientKnown { .. }
+            | Event::TurnUsed { .. }
+            | Event::StatesOpened { .. } => {}
             Event::Fault { message } => tracing::error!(request_id, message, "internal fault"),
             Event::StoreFailed { error } => tracing::error!(request_id, %error, "the store failed"),
             Event::StatesUnopened { states } => tracing::warn!(
