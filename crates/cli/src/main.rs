@@ -5,6 +5,7 @@ mod completions;
 mod demo;
 mod eval;
 mod key;
+mod log_filter;
 mod man;
 mod mcp;
 mod replay;

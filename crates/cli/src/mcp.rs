@@ -12,7 +12,10 @@ use anyhow::{Context, bail};
 use dacapo_mcp::{HTTP_PATH, HttpAuth, McpServer, serve_http, serve_stdio};
 use dacapo_runner::{CancellationToken, Runner};
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::log_filter::log_filter;
 use crate::servers::{CacheOptions, ConfiguredServers, with_fleet};
 use crate::wrong_usage::WrongUsage;
 
@@ -67,7 +70,7 @@ pub(crate) struct McpOptions {
 pub(crate) fn mcp(options: &McpOptions) -> anyhow::Result<ExitCode> {
     let level = if options.verbose { LevelFilter::DEBUG } else { LevelFilter::WARN };
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).with_target(false);
-    log.with_ansi(io::stderr().is_terminal()).init();
+    log.with_ansi(io::stderr().is_terminal()).finish().with(log_filter(level)).init();
     if options.json && !options.list && !options.install {
         bail!(WrongUsage("--json goes with --list or --install".to_owned()));
     }

@@ -15,8 +15,11 @@ use dacapo_gateway::{
 use dacapo_mcp::{Fleet, RemoteServers};
 use dacapo_runner::{CancellationToken, ToolServers};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use self::live_view::LiveView;
+use crate::log_filter::log_filter;
 use crate::servers::{CacheOptions, ConfiguredServers};
 use crate::stop::{Hangup, Hangups, stop_request};
 
@@ -138,13 +141,17 @@ fn wrong_configuration(error: &ConfigError) -> anyhow::Result<ExitCode> {
 fn start_log(config: &Config, live_view: Option<&LiveView>) {
     let is_colored = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let log = tracing_subscriber::fmt().with_max_level(config.log).with_target(false);
+    let filter = log_filter(config.log);
     if let Some(view) = live_view {
-        return log.with_writer(view.clone()).with_ansi(is_colored).init();
+        return log.with_writer(view.clone()).with_ansi(is_colored).finish().with(filter).init();
     }
     let log = log.with_writer(io::stderr);
     match config.log_format {
-        LogFormat::Text => log.with_ansi(is_colored).init(),
-        LogFormat::Json => log.json().flatten_event(true).with_current_span(false).with_span_list(false).init(),
+        LogFormat::Text => log.with_ansi(is_colored).finish().with(filter).init(),
+        LogFormat::Json => {
+            let log = log.json().flatten_event(true).with_current_span(false).with_span_list(false);
+            log.finish().with(filter).init();
+        }
     }
 }
 

@@ -46,6 +46,7 @@ impl Logged {
         while !line.starts_with("dacapo listens on ") {
             line.clear();
             assert_ne!(log.read_line(&mut line).expect("UTF-8"), 0, "it listens");
+            assert!(!line.contains("memory pool"), "the engine is silent at every level: {line}");
         }
         let base = line.trim().trim_start_matches("dacapo listens on ").trim_end_matches("/v1").to_owned();
         Logged { process, log, base }
