@@ -169,6 +169,15 @@ fn a_yes_that_was_typed_before_the_question_appeared_is_none() {
 }
 
 #[test]
+fn a_call_that_takes_long_is_shown_while_it_runs() {
+    let mut terminal = Terminal::run("await shop.wait({}); return 'end'");
+    terminal.until("0/1 shop.wait: no answer for 2 s\n");
+    terminal.go();
+    terminal.until("1/1 shop.wait answered\n");
+    terminal.until("\"end\"");
+}
+
+#[test]
 fn a_line_that_comes_with_an_answer_does_not_answer_the_next_question() {
     let mut terminal =
         Terminal::run("await shop.erase({what: 'abc'}); await shop.erase({what: 'abcd'}).catch(() => 0); return 'end'");

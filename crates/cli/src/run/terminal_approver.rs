@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dacapo_runner::{
     Approval, ApprovalQuestion, ApprovalVerdict, Approver, BoxFuture, QuestionText, StandingApprovals,
@@ -23,6 +24,14 @@ pub(super) fn approver(yes: bool) -> Box<dyn Approver> {
         // Whoever does not see the question cannot answer it, so stderr has to be a terminal too.
         Box::new(NoTerminal)
     }
+}
+
+/// There is one terminal.
+static IS_ASKING: AtomicBool = AtomicBool::new(false);
+
+/// Whether a question is shown at this moment, which nothing else should be written below.
+pub(super) fn is_asking() -> bool {
+    IS_ASKING.load(Ordering::Relaxed)
 }
 
 /// Declines, because nobody is at the keyboard, and prints which call needed approval.
@@ -49,7 +58,9 @@ impl Approver for TerminalApprover {
                 return approval;
             }
             let asking = tokio::task::spawn_blocking(move || {
+                IS_ASKING.store(true, Ordering::Relaxed);
                 let verdict = ask(&question);
+                IS_ASKING.store(false, Ordering::Relaxed);
                 (question, verdict)
             });
             match asking.await {
