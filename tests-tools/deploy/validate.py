@@ -1,5 +1,11 @@
-"""Validates deploy/: Kubernetes manifests against the schemas of a release, and that files name files that are there."""
+"""Validates deploy/: Kubernetes manifests against the schemas of a release, and that files name files that are there.
 
+Where there is a kubectl with kustomize (1.21 or newer), what it makes of the base and of the example is validated too.
+"""
+
+import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,20 +17,71 @@ deploy = Path(sys.argv[1])
 problems = []
 kinds = []
 
-for path in sorted((deploy / "kubernetes").glob("*.yaml")):
-    for document in yaml.safe_load_all(path.read_text()):
-        kind = document["kind"]
-        if kind == "Kustomization":
-            # It is no object of the API, so there is no schema of it.
-            for name in document["resources"]:
-                if not (path.parent / name).exists():
-                    problems.append(f"{path}: {name} is not there")
-            continue
-        try:
-            kubernetes_validate.validate(document, RELEASE, strict=True)
-            kinds.append(kind)
-        except kubernetes_validate.ValidationError as error:
-            problems.append(f"{path}: {kind}: {error.path}: {error.message}")
+
+def validate(place: str, document: dict) -> None:
+    kind = document["kind"]
+    try:
+        kubernetes_validate.validate(document, RELEASE, strict=True)
+        kinds.append(kind)
+    except kubernetes_validate.ValidationError as error:
+        problems.append(f"{place}: {kind}: {error.path}: {error.message}")
+
+
+def named_files(kustomization: dict) -> set[str]:
+    generated = [file for generator in kustomization.get("configMapGenerator", []) for file in generator["files"]]
+    patches = [patch["path"] for patch in kustomization.get("patches", [])]
+    return {*kustomization["resources"], *generated, *patches}
+
+
+for folder in [deploy / "kubernetes/base", deploy / "kubernetes/example"]:
+    # It is no object of the API, so there is no schema of it.
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    named = named_files(kustomization)
+    problems += [f"{folder}: {name} is not there" for name in sorted(named) if not (folder / name).exists()]
+    for path in sorted(folder.iterdir()):
+        if path.name not in named | {"kustomization.yaml", "secret.yaml"}:
+            problems.append(f"{path} is not part of the kustomization")
+    patches = {patch["path"] for patch in kustomization.get("patches", [])}
+    for path in sorted(folder.glob("*.yaml")):
+        # A patch is a part of an object.
+        if path.name not in patches | {"kustomization.yaml"}:
+            for document in yaml.safe_load_all(path.read_text()):
+                validate(str(path), document)
+
+
+def built(folder: Path) -> list[dict]:
+    made = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True)
+    if made.returncode != 0:
+        problems.append(f"{folder}: {made.stderr}")
+    return list(yaml.safe_load_all(made.stdout))
+
+
+def has_kustomize() -> bool:
+    if not shutil.which("kubectl"):
+        return False
+    said = subprocess.run(["kubectl", "version", "--client"], capture_output=True, text=True).stdout
+    return bool(re.search(r"Kustomize Version: v([4-9]|\d\d)", said))
+
+
+if has_kustomize():
+    base, example = built(deploy / "kubernetes/base"), built(deploy / "kubernetes/example")
+    for document in base + example:
+        validate("kubectl kustomize", document)
+    found = {(document["kind"], document["metadata"]["name"].split("-")[0]): document for document in example}
+    deployment, config = found["Deployment", "dacapo"], found["ConfigMap", "dacapo"]
+    pod = deployment["spec"]["template"]["spec"]
+    expected = {
+        "the image": (pod["containers"][0]["image"], "registry.example.com/dacapo:0.1.0"),
+        "the volume": (pod["volumes"][0]["configMap"]["name"], config["metadata"]["name"]),
+        "the configuration": (config["data"]["dacapo.toml"], (deploy / "kubernetes/example/dacapo.toml").read_text()),
+        "the size": (pod["containers"][0]["resources"]["limits"]["memory"], "4Gi"),
+        "what the base has": (pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"], True),
+        "replicas": (found["HorizontalPodAutoscaler", "dacapo"]["spec"]["minReplicas"], 5),
+        "the namespaces": ({document["metadata"].get("namespace", "dacapo") for document in example}, {"dacapo"}),
+    }
+    problems += [f"example: {what} is {is_}, not {should}" for what, (is_, should) in expected.items() if is_ != should]
+else:
+    print("not rendered: there is no kubectl with kustomize")
 
 compose = yaml.safe_load((deploy / "compose/compose.yaml").read_text())
 for name, service in compose["services"].items():

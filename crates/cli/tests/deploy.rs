@@ -24,19 +24,14 @@ fn manifests_are_valid() {
 /// The configurations that come with them are such that a gateway starts.
 #[test]
 fn configurations_in_them_are_understood() {
-    let manifest = std::fs::read_to_string(root().join("deploy/kubernetes/configmap.yaml")).expect("a manifest");
-    let (_, text) = manifest.split_once("dacapo.toml: |\n").expect("a configuration");
-    let indented = text.lines().take_while(|line| line.starts_with("    ") || line.is_empty());
-    let text: Vec<&str> = indented.map(|line| line.get(4..).unwrap_or_default()).collect();
     let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("dacapo.toml");
-    std::fs::write(&file, text.join("\n")).expect("it is written");
     // Whoever uses it adds clients of their own.
     let compose = std::fs::read_to_string(root().join("deploy/compose/dacapo.toml")).expect("a configuration");
     let client = format!("\n[[client]]\nname = \"a\"\nkey_sha256 = \"{}\"\n", "0".repeat(64));
     let with_client = folder.path().join("compose.toml");
     std::fs::write(&with_client, compose + &client).expect("it is written");
-    for file in [file, with_client] {
+    let of_kubernetes = ["base", "example"].map(|name| root().join("deploy/kubernetes").join(name).join("dacapo.toml"));
+    for file in of_kubernetes.into_iter().chain([with_client]) {
         let output = Command::new(env!("CARGO_BIN_EXE_dacapo"))
             .args(["serve", "--print-config", "--config"])
             .arg(&file)
