@@ -112,7 +112,7 @@ impl Workplace {
             + &path;
         let mut command = Command::new(program.as_ref());
         command.current_dir(self.folder.path()).env("PATH", path).env("HOME", self.folder.path());
-        command.env("DACAPO_LISTEN", &self.address).env("DACAPO_SECRET", "a secret for these pages");
+        command.env("DACAPO_LISTEN", &self.address).env_remove("DACAPO_SECRET");
         command.env("OPENAI_API_KEY", "sk-test").env("ANTHROPIC_API_KEY", "sk-test").env("NO_COLOR", "1");
         command.env("OPENAI_AGENTS_DISABLE_TRACING", "1").stdin(Stdio::null());
         command
@@ -127,7 +127,7 @@ impl Workplace {
     fn start(&mut self, text: &str) {
         self.server = None;
         let mut command = self.command("bash");
-        let text = format!("exec {}", self.local(text).trim());
+        let text = format!("exec env {}", self.local(text).trim());
         let child = command.args(["-c", &text]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         self.server = Some(Server(child.expect("bash starts")));
         let started = Instant::now();
