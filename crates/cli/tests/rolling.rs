@@ -28,6 +28,9 @@ delay_ms = 40
 text = "{{result/data}}"
 "#;
 
+/// No request takes as long, on however busy a machine.
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+
 /// A process that is killed when it is dropped.
 struct Process(Child);
 
@@ -124,8 +127,12 @@ impl Deployment {
         process
     }
 
-    /// Another file with the same command, as a new release would be.
+    /// Another build of the command, such as the last release: `DACAPO_OTHER_BUILD` names it. Otherwise another file with the
+    /// same one.
     fn other_build(&self) -> PathBuf {
+        if let Some(other) = std::env::var_os("DACAPO_OTHER_BUILD") {
+            return other.into();
+        }
         let copy = self.folder.path().join("dacapo-next");
         std::fs::copy(env!("CARGO_BIN_EXE_dacapo"), &copy).expect("it is copied");
         copy
@@ -182,7 +189,7 @@ impl Seen {
         let mut failure = String::new();
         for attempt in 0..=retries_max {
             self.retried.fetch_add(usize::from(attempt > 0), Ordering::Relaxed);
-            match ureq::post(url).send(body.to_string()) {
+            match ureq::post(url).config().timeout_global(Some(REQUEST_TIMEOUT)).build().send(body.to_string()) {
                 Ok(mut response) => {
                     let text = response.body_mut().read_to_string().unwrap_or_default();
                     match serde_json::from_str(&text) {
@@ -231,12 +238,15 @@ fn replicas_are_replaced_and_killed_while_programs_run_and_no_call_is_made_twice
     let mut deployment = Deployment::start();
     let next = deployment.other_build();
 
-    // Rolled to another build: not one request fails.
+    // Rolled to another build, and back with the last replica: not one request fails.
     let rolled = under_load(&mut deployment, 0, |deployment| {
-        for at in 0..3 {
+        let builds: [&Path; 4] = [&next, &next, &next, Path::new(env!("CARGO_BIN_EXE_dacapo"))];
+        for (at, build) in [0, 1, 2, 2].into_iter().zip(builds) {
             deployment.replicas[at].signal("TERM");
             assert!(deployment.replicas[at].0.wait().expect("it ends").success());
-            deployment.replicas[at] = deployment.replica(at, &next);
+            deployment.replicas[at] = deployment.replica(at, build);
+            // The next one waits until the balancer knows of this one, as in any deployment.
+            std::thread::sleep(Duration::from_millis(500));
         }
     });
     // Killed in the middle of requests: a client that sends them again, as SDKs do, goes on.
