@@ -453,9 +453,8 @@ impl CallExecution {
             Some(turn) => turn.begin().await,
             None => Ok(Begun::Yes),
         };
-        let not_sent = |reason: &str| {
-            without_attachments(CallOutcome::Refused.error(format!("`{}`: {reason}", self.call.tool)))
-        };
+        let not_sent =
+            |reason: &str| without_attachments(CallOutcome::Refused.error(format!("`{}`: {reason}", self.call.tool)));
         let claim = match begun {
             Ok(Begun::Yes) => self.record.claim().await,
             Ok(Begun::ByAnother) => return not_sent(ANSWERED_ALREADY),
