@@ -1,6 +1,6 @@
 //! What the engine's messages leave out: the name of what was not there, and what was probably meant.
 
-use dacapo_script::{SourcePosition, called_at, object_at};
+use dacapo_script::{SourcePosition, called_at, names_at, object_at};
 
 /// Methods that programs call on what they take for a list.
 const OF_LISTS: [&str; 14] = [
@@ -25,6 +25,9 @@ impl Explained {
         if message == "not a function" {
             return Explained::not_a_function(called_at(source, at));
         }
+        if message == "value is not iterable" {
+            return Explained::not_iterable(message, names_at(source, at));
+        }
         let read = message.strip_prefix("cannot read property '").and_then(|rest| rest.split_once("' of "));
         if let Some((property, nothing @ ("undefined" | "null"))) = read {
             return Explained::nothing_read(&message, object_at(source, at, property), nothing);
@@ -34,11 +37,18 @@ impl Explained {
 
     fn not_a_function(called: Option<&str>) -> Explained {
         let Some(called) = called else { return Explained { message: "not a function".to_owned(), hint: None } };
-        let hint = called.rsplit_once('.').filter(|(_, method)| OF_LISTS.contains(method)).map(|(object, _)| {
-            let object = object.trim_end_matches(['?', '!']);
-            format!("`{object}` is no list; look at what it holds, for example with `return {object}`")
-        });
+        let hint = called
+            .rsplit_once('.')
+            .filter(|(_, method)| OF_LISTS.contains(method))
+            .map(|(object, _)| no_list(object.trim_end_matches(['?', '!'])));
         Explained { message: format!("`{called}` is not a function"), hint }
+    }
+
+    fn not_iterable(message: String, value: Option<&str>) -> Explained {
+        match value {
+            Some(value) => Explained { message: format!("`{value}` is not iterable"), hint: Some(no_list(value)) },
+            None => Explained { message, hint: None },
+        }
     }
 
     fn nothing_read(message: &str, object: Option<&str>, nothing: &str) -> Explained {
@@ -52,6 +62,10 @@ impl Explained {
             });
         Explained { message: format!("{message}: `{object}` is {nothing}"), hint }
     }
+}
+
+fn no_list(value: &str) -> String {
+    format!("`{value}` is no list; look at what it holds, for example with `return {value}`")
 }
 
 #[cfg(test)]
@@ -75,6 +89,10 @@ mod tests {
         assert_eq!(explained("not a function", "orders.sum()", 1), ("`orders.sum` is not a function".into(), None));
         // Which of the two it is, is not known.
         assert_eq!(explained("not a function", "a.map(f).sum()", 1), ("not a function".into(), None));
+        let (message, hint) = explained("value is not iterable", "for (const one of page.orders) f(one)", 19);
+        assert_eq!(message, "`page.orders` is not iterable");
+        assert!(hint.is_some_and(|hint| hint.starts_with("`page.orders` is no list")));
+        assert_eq!(explained("value is not iterable", "[...f(x)]", 5), ("value is not iterable".into(), None));
         let (message, hint) = explained("cannot read property 'length' of undefined", "page.data.length", 1);
         assert_eq!(message, "cannot read property 'length' of undefined: `page.data` is undefined");
         assert_eq!(

@@ -56,6 +56,15 @@ pub fn object_at<'s>(source: &'s str, at: SourcePosition, property: &str) -> Opt
     }
 }
 
+/// The names that begin at a position, if they are all of an expression: `page.orders` for `of page.orders)`.
+pub fn names_at(source: &str, at: SourcePosition) -> Option<&str> {
+    let place = offset_of(source, at)?;
+    let names = names_after(&source[place..])?;
+    let goes_on = source[place + names.len()..].trim_start().starts_with(['.', '(', '[', '?']);
+    let begins = names_before(source, place) == place || source[..place].ends_with("...");
+    (begins && !goes_on).then_some(names)
+}
+
 fn offset_of(source: &str, at: SourcePosition) -> Option<usize> {
     let line = source.split_inclusive('\n').nth(at.line.checked_sub(1)? as usize)?;
     let column = line.char_indices().nth(at.column.checked_sub(1)? as usize)?.0;

@@ -27,7 +27,7 @@ mod source_map;
 
 pub use diagnostic::Diagnostic;
 pub use escapes::unescaped;
-pub use expression::{called_at, object_at};
+pub use expression::{called_at, names_at, object_at};
 pub use globals::STANDARD_GLOBALS;
 pub use position::{SourcePosition, code_frame};
 pub use source_map::SourceMap;

@@ -33,6 +33,16 @@ fn messages_name_what_was_not_there() {
             "cannot read property '0' of undefined: `page.content` is undefined",
             json!("`page` has no `content`; the answer of a tool is the value itself, with nothing around it"),
         ),
+        (
+            "const page = await get_orders({});\nreturn page.result.orders",
+            "cannot read property 'orders' of undefined: `page.result` is undefined",
+            json!("`page` has no `result`; the answer of a tool is the value itself, with nothing around it"),
+        ),
+        (
+            "const page = await get_orders({});\nfor (const order of page) text(order.id)",
+            "`page` is not iterable",
+            json!("`page` is no list; look at what it holds, for example with `return page`"),
+        ),
         ("const page = await get_orders({});\nconst x = page.total();", "`page.total` is not a function", Value::Null),
         (
             "const page = await get_orders({});\nreturn JSON.parse(page).orders",
