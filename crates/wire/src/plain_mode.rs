@@ -188,9 +188,22 @@ fn without_reminders(of_tool: ToolAnswer, known: &mut Vec<Value>) -> ToolAnswer 
     };
     let (answer, remark) = match of_tool.answer {
         Answer::Ok(json) if json.as_str().contains(remarks::REMINDER.1) => {
-            let text: Option<String> = serde_json::from_str(json.as_str()).ok();
-            match text.as_deref().and_then(split) {
-                Some((result, remark)) => (Answer::Ok(JsonText::from(&Value::from(result))), Some(remark)),
+            let split_value = |value: Value| match value {
+                Value::String(text) => split(&text).map(|(result, remark)| (Value::from(result), remark)),
+                // Text beside an image.
+                Value::Array(mut parts) => {
+                    let text = parts.last_mut()?.get_mut("text")?;
+                    let (result, remark) = split(text.as_str()?)?;
+                    *text = Value::from(result);
+                    if *text == "" {
+                        parts.pop();
+                    }
+                    Some((Value::Array(parts), remark))
+                }
+                _ => None,
+            };
+            match serde_json::from_str(json.as_str()).ok().and_then(split_value) {
+                Some((result, remark)) => (Answer::Ok(JsonText::from(&result)), Some(remark)),
                 None => (Answer::Ok(json), None),
             }
         }

@@ -289,14 +289,22 @@ text = "Stopped."
             let mut conversation = pair.conversation(&SEARCH);
             conversation.user("Please look.");
             let response = pair.send(&mut conversation).await;
-            let text = format!(
-                "found a\n\n<system-reminder>\n{title}\nNo more of it.\n</system-reminder>\n\n<system-reminder>9 left</system-reminder>"
-            );
-            conversation.answer(&response.calls[0], &text, false);
+            let words = format!("<system-reminder>\n{title}\nNo more of it.\n</system-reminder>\n\n<system-reminder>9 left</system-reminder>");
+            conversation.answer(&response.calls[0], &format!("found a\n\n{words}"), false);
             let response = pair.send(&mut conversation).await;
             assert_eq!((response.text.as_str(), response.calls.len()), ("Stopped.", 0), "{pair}");
             let shown = pair.shown();
-            assert_eq!((shown.matches("No more of it.").count(), shown.matches("found a").count()), (1, 1), "{pair}: {shown}");
+            let count = |text: &str| shown.matches(text).count();
+            assert_eq!((count("No more of it."), count("found a")), (1, 1), "{pair}: {shown}");
+
+            conversation.user("Please look again.");
+            let response = pair.send(&mut conversation).await;
+            let mut parts = text_and_image(pair.client);
+            let kind = parts[0]["type"].clone();
+            parts.as_array_mut().unwrap().push(json!({"type": kind, "text": words}));
+            conversation.answer_with(&response.calls[0], &parts, false);
+            let response = pair.send(&mut conversation).await;
+            assert_eq!((response.text.as_str(), response.calls.len()), ("Stopped.", 0), "{pair}: beside an image");
         }
     })
     .await;
