@@ -147,40 +147,40 @@ impl<H: Host> Sandbox<H> {
         if let Some(guest) = self.quick_guest() {
             state = match instantiate(&guest, state) {
                 Ok((store, instance)) => return Vm::new(config, store, &instance),
-                Err((PoolError::Full, state)) => state,
-                Err((PoolError::Guest(error), _)) => return Err(SandboxError::Guest(error)),
+                Err(PoolError::Full(state)) => *state,
+                Err(PoolError::Guest(error)) => return Err(SandboxError::Guest(error)),
             };
         }
         let full = SandboxError::Full(self.programs_max());
         let Some(guest) = self.large_guest()? else { return Err(full) };
         match instantiate(guest, state) {
             Ok((store, instance)) => Vm::new(config, store, &instance),
-            Err((PoolError::Full, _)) => Err(full),
-            Err((PoolError::Guest(error), _)) => Err(SandboxError::Guest(error)),
+            Err(PoolError::Full(_)) => Err(full),
+            Err(PoolError::Guest(error)) => Err(SandboxError::Guest(error)),
         }
     }
 }
 
 /// Why a pool has no memory for a program.
-enum PoolError {
-    Full,
+enum PoolError<H> {
+    /// With the state that was meant for it.
+    Full(Box<HostState<H>>),
     Guest(wasmtime::Error),
 }
 
-/// A memory of a pool, or the state that was meant for it.
+/// A memory of a pool.
 fn instantiate<H: Host>(
     guest: &InstancePre<HostState<H>>,
     state: HostState<H>,
-) -> Result<(Store<HostState<H>>, Instance), (PoolError, HostState<H>)> {
+) -> Result<(Store<HostState<H>>, Instance), PoolError<H>> {
     let mut store = Store::new(guest.module().engine(), state);
     store.limiter(|state| state);
     match drive(guest.instantiate_async(&mut store), &|| true).expect("it is never given up") {
         Ok(instance) => Ok((store, instance)),
-        Err(error) => {
-            let is_full = error.is::<wasmtime::PoolConcurrencyLimitError>();
-            let error = if is_full { PoolError::Full } else { PoolError::Guest(error) };
-            Err((error, store.into_data()))
+        Err(error) if error.is::<wasmtime::PoolConcurrencyLimitError>() => {
+            Err(PoolError::Full(Box::new(store.into_data())))
         }
+        Err(error) => Err(PoolError::Guest(error)),
     }
 }
 
