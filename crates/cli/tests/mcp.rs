@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use mcp_world::{Story, World, installed, report, root, without_handles};
 use serde_json::{Value, json};
 
-const STORIES: [&str; 10] = [
+const STORIES: [&str; 11] = [
     "aggregate_table",
     "copy_files",
     "everything",
@@ -19,6 +19,7 @@ const STORIES: [&str; 10] = [
     "four_servers",
     "knowledge_graph",
     "repository_log",
+    "resources",
     "show_picture",
     "thoughts",
 ];

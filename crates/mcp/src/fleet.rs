@@ -14,6 +14,7 @@ mod options;
 mod outbox;
 mod public_addresses;
 mod rejected_response;
+mod resources;
 mod response_id;
 mod server;
 mod server_process;

@@ -56,7 +56,7 @@ impl ContextCost {
     fn of(states: &[ServerState], toolbox: &Toolbox) -> ContextCost {
         let tokenizer = tiktoken_rs::o200k_base_singleton();
         let names: Vec<String> = states.iter().map(|state| state.name.clone()).collect();
-        let tools: Vec<String> = toolbox.catalog().tools().iter().map(tool_json).collect();
+        let tools: Vec<String> = states.iter().flat_map(|state| tools_of(toolbox, state)).map(tool_json).collect();
         ContextCost {
             ours: tokenizer.encode_ordinary(&context_cost_text(&names)).len(),
             tools: tools.iter().map(|tool| tokenizer.encode_ordinary(tool).len()).sum(),
@@ -64,12 +64,15 @@ impl ContextCost {
     }
 }
 
-fn of_server<'a>(toolbox: &'a Toolbox, name: &'a str) -> impl Iterator<Item = &'a Tool> {
-    toolbox.catalog().tools().iter().filter(move |tool| tool.server.as_deref() == Some(name))
+/// The tools of a server, without the functions for its resources.
+fn tools_of<'a>(toolbox: &'a Toolbox, state: &'a ServerState) -> impl Iterator<Item = &'a Tool> {
+    let is_tool = |tool: &&Tool| !state.resource_functions.contains(&tool.name.as_str());
+    let of_server = move |tool: &&Tool| tool.server.as_deref() == Some(state.name.as_str());
+    toolbox.catalog().tools().iter().filter(of_server).filter(is_tool)
 }
 
 fn to_json(state: &ServerState, toolbox: &Toolbox, verbose: bool) -> Value {
-    let tools: Vec<&str> = of_server(toolbox, &state.name).map(|tool| tool.name.as_str()).collect();
+    let tools: Vec<&str> = tools_of(toolbox, state).map(|tool| tool.name.as_str()).collect();
     let mut json = json!({
         "name": state.name,
         "state": phase_name(&state.phase),
@@ -80,6 +83,7 @@ fn to_json(state: &ServerState, toolbox: &Toolbox, verbose: bool) -> Value {
         "protocol_version": state.protocol_version,
         "cached": state.cached,
         "tools": tools,
+        "resource_functions": state.resource_functions,
     });
     if let ServerPhase::Failed { reason, retry_in } = &state.phase {
         json["reason"] = reason.as_str().into();
@@ -111,14 +115,15 @@ fn print_table(states: &[ServerState], toolbox: &Toolbox, cost: &ContextCost, ve
             writeln!(out, "{:width$}  {reason}", "")?;
         }
         if verbose {
-            for tool in of_server(toolbox, &state.name) {
-                writeln!(out, "{:width$}  {}.{}", "", state.name, tool.name)?;
+            let tools = tools_of(toolbox, state).map(|tool| tool.name.as_str());
+            for function in tools.chain(state.resource_functions.iter().copied()) {
+                writeln!(out, "{:width$}  {}.{function}", "", state.name)?;
             }
             for line in &state.stderr {
                 writeln!(io::stderr(), "{}: {line}", state.name)?;
             }
         }
     }
-    let count = toolbox.catalog().tools().len();
+    let count: usize = states.iter().map(|state| state.tools).sum();
     writeln!(out, "\n{count} tools cost a model {} tokens by themselves, and {} through dacapo.", cost.tools, cost.ours)
 }

@@ -9,8 +9,9 @@ use http::header::ACCEPT;
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ElicitRequestParams,
-    ElicitResult, ErrorCode, ErrorData, Implementation, InputRequiredResult, ListToolsRequest, PaginatedRequestParams,
-    ProtocolVersion, RequestMetaObject, ServerResult, SubscriptionFilter,
+    ElicitResult, ErrorCode, ErrorData, Implementation, InputRequiredResult, ListResourceTemplatesRequest,
+    ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ReadResourceRequest,
+    ReadResourceRequestParams, RequestMetaObject, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService,
@@ -19,7 +20,7 @@ use rmcp::service::{
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientHandler, ClientLifecycleMode, Peer, RoleClient, ServiceError};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -27,6 +28,7 @@ use super::FleetOptions;
 use super::connection_error::{ConnectError, describe, is_session_expired};
 use super::content::CallContent;
 use super::http_client::HttpClient;
+use super::resources::{self, ResourceFunction};
 use super::server_process::ServerProcess;
 use super::stderr_tail::StderrTail;
 use super::stdio::StdioTransport;
@@ -41,6 +43,8 @@ const LIST_BYTES_MAX: usize = 16 << 20;
 const OWN_HEADERS: [&str; 2] = ["mcp-session-id", "last-event-id"];
 const PAGES_MAX: usize = 200;
 const TOOLS_MAX: usize = 20_000;
+/// A list of resources that is longer is given in parts.
+const RESOURCES_MAX: usize = 10_000;
 
 #[derive(Debug)]
 pub(super) struct ServerConnection {
@@ -68,6 +72,8 @@ impl Drop for ServerConnection {
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) tools: Vec<Value>,
+    /// Whether the server declares resources.
+    pub(super) has_resources: bool,
     pub(super) ttl: Option<Duration>,
 }
 
@@ -191,8 +197,10 @@ impl ServerConnection {
 
     /// Requests the list of tools, page by page.
     pub(super) async fn list(&self, limit: Duration) -> Result<Listing, String> {
-        let has_tools = self.peer.peer_info().is_none_or(|info| info.capabilities.tools.is_some());
-        let mut listing = Listing { tools: Vec::new(), ttl: None };
+        let info = self.peer.peer_info();
+        let has_tools = info.as_ref().is_none_or(|info| info.capabilities.tools.is_some());
+        let has_resources = info.is_some_and(|info| info.capabilities.resources.is_some());
+        let mut listing = Listing { tools: Vec::new(), has_resources, ttl: None };
         let mut cursor = None;
         for _page in 0..PAGES_MAX {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
@@ -234,6 +242,58 @@ impl ServerConnection {
         params.meta = Some(RequestMetaObject::from(meta));
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         self.request(request, limit).await.map(ServerReply::from)
+    }
+
+    /// Sends the request of a function for resources. A list is requested page by page; if it does not end, the answer has
+    /// the cursor of the next page.
+    pub(super) async fn resources(
+        &self,
+        function: ResourceFunction,
+        args: &Map<String, Value>,
+        limit: Duration,
+    ) -> Result<ServerReply, ServiceError> {
+        let text = |name: &str| args.get(name).and_then(Value::as_str).map(str::to_owned);
+        let mut cursor = text("cursor");
+        let mut entries = Vec::new();
+        for _page in 0..PAGES_MAX {
+            let params = PaginatedRequestParams::default().with_cursor(cursor.take());
+            let request = match function {
+                ResourceFunction::Read => {
+                    let mut params = ReadResourceRequestParams::new(text("uri").unwrap_or_default());
+                    params.meta = Some(RequestMetaObject::from(current_trace()));
+                    ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params))
+                }
+                ResourceFunction::List => {
+                    ClientRequest::ListResourcesRequest(ListResourcesRequest::with_param(params))
+                }
+                ResourceFunction::ListTemplates => {
+                    ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest::with_param(params))
+                }
+            };
+            let page = match self.request(request, limit).await? {
+                ServerResult::InputRequiredResult(result) => return Ok(ServerReply::InputRequired(result)),
+                other => serde_json::to_value(other).unwrap_or_default(),
+            };
+            let Value::Array(page_entries) = &page[function.field()] else {
+                return Ok(ServerReply::Unexpected(page));
+            };
+            entries.extend(page_entries.iter().cloned());
+            cursor = page["nextCursor"].as_str().map(str::to_owned);
+            if cursor.is_none() || entries.len() >= RESOURCES_MAX {
+                break;
+            }
+        }
+        let result = match function {
+            ResourceFunction::Read => resources::as_tool_result(entries),
+            ResourceFunction::List | ResourceFunction::ListTemplates => {
+                let mut list = json!({ function.field(): entries });
+                if let Some(cursor) = cursor {
+                    list["nextCursor"] = cursor.into();
+                }
+                json!({ "structuredContent": list, "content": [] })
+            }
+        };
+        Ok(ServerReply::read(result))
     }
 
     /// Notifies `changed` whenever the server announces a change of its list. Servers before 2026-07-28 announce changes

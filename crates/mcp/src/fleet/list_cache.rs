@@ -33,6 +33,9 @@ struct CachedList<'a> {
     /// When the server listed them, in seconds since 1970.
     listed_at: u64,
     tools: Cow<'a, [Value]>,
+    /// Whether it declares resources.
+    #[serde(default)]
+    resources: bool,
     #[serde(default)]
     shapes: Cow<'a, Shapes>,
 }
@@ -55,7 +58,8 @@ impl ListCache {
         ListCache { directory: directory.to_owned(), server }
     }
 
-    pub(super) fn load(&self) -> Option<(Vec<Value>, Shapes)> {
+    /// The tools, whether there are resources, and the shapes of answers.
+    pub(super) fn load(&self) -> Option<(Vec<Value>, bool, Shapes)> {
         let path = self.path();
         if fs::metadata(&path).ok()?.len() > FILE_BYTES_MAX {
             return None;
@@ -63,7 +67,7 @@ impl ListCache {
         let file: CachedList<'_> = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
         let is_recent = now().saturating_sub(file.listed_at) <= AGE_MAX.as_secs();
         let is_known = file.format == FORMAT && file.server == self.server && is_recent;
-        is_known.then(|| (file.tools.into_owned(), file.shapes.into_owned()))
+        is_known.then(|| (file.tools.into_owned(), file.resources, file.shapes.into_owned()))
     }
 
     /// Replaces the file as a whole, readable only for the user.
@@ -71,7 +75,8 @@ impl ListCache {
         // A directory that exists keeps its permissions.
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         let (format, server, tools) = (FORMAT.into(), self.server.as_str().into(), list.listed.as_slice().into());
-        let file = CachedList { format, server, listed_at: now(), tools, shapes: Cow::Borrowed(&list.shapes) };
+        let (resources, shapes) = (list.has_resources, Cow::Borrowed(&list.shapes));
+        let file = CachedList { format, server, listed_at: now(), tools, resources, shapes };
         let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
         let draft = self.directory.join(format!("{}.{}.{number}.tmp", self.server, std::process::id()));
         // An earlier process with our process id may have left a file.

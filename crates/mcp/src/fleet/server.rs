@@ -15,6 +15,7 @@ use super::connection::{Listing, ServerConnection, ServerReply};
 use super::connection_error::is_session_expired;
 use super::link_state::{LinkState, Outage, first_line};
 use super::list_cache::ListCache;
+use super::resources::ResourceFunction;
 use super::server_state::{ServerPhase, ServerState, TransportKind};
 use super::stderr_tail::StderrTail;
 use super::tool_list::{Shapes, ToolList};
@@ -123,8 +124,8 @@ impl FleetServer {
 
     /// Takes the list of an earlier run from the cache, if there is one.
     pub(super) fn load(&self) {
-        if let Some((tools, shapes)) = self.cache.as_ref().and_then(ListCache::load) {
-            let list = Arc::new(ToolList::read(&self.name, tools, shapes));
+        if let Some((tools, has_resources, shapes)) = self.cache.as_ref().and_then(ListCache::load) {
+            let list = Arc::new(ToolList::read(&self.name, tools, has_resources, shapes));
             *lock(&self.known) = KnownTools { list, from: Some(ToolListSource::Cache), stale_at: None };
         }
     }
@@ -247,11 +248,12 @@ impl FleetServer {
     fn publish(&self, mut listing: Listing) {
         listing.tools.iter_mut().for_each(|tool| self.context.mask.value(tool));
         let shapes = self.list().shapes_for(&listing.tools);
-        let list = Arc::new(ToolList::read(&self.name, listing.tools, shapes));
+        let list = Arc::new(ToolList::read(&self.name, listing.tools, listing.has_resources, shapes));
         let mut known = lock(&self.known);
         known.stale_at = listing.ttl.and_then(|ttl| Instant::now().checked_add(ttl.max(TTL_MIN)));
         let before = known.from.replace(ToolListSource::Server);
-        let is_same = before.is_some() && known.list.listed == list.listed;
+        let is_same =
+            before.is_some() && known.list.listed == list.listed && known.list.has_resources == list.has_resources;
         // The same list as in the cache is written again, because the cache expires.
         if !is_same || before == Some(ToolListSource::Cache) {
             self.cache(&list);
@@ -289,7 +291,7 @@ impl FleetServer {
             return;
         }
         let shapes = list.shapes.clone().into_iter().chain(new).collect();
-        let list = Arc::new(ToolList::read(&self.name, list.listed.clone(), shapes));
+        let list = Arc::new(ToolList::read(&self.name, list.listed.clone(), list.has_resources, shapes));
         known.list = Arc::clone(&list);
         drop(known);
         self.cache(&list);
@@ -334,14 +336,14 @@ impl FleetServer {
         if !self.is_as_allowed(call, known.as_deref()) {
             return Err(call_errors::tool_changed(call));
         }
-        let mut reply = connection.call(call, options.call_timeout).await;
+        let mut reply = self.send(call, &connection).await;
         if reply.as_ref().is_err_and(is_session_expired) && self.may_repeat(call) {
             // The server may be gone meanwhile, or may list the tool differently; then the first error is the answer.
             if let Ok(again) = self.connection().await
                 && self.is_as_allowed(call, known.as_deref())
             {
                 connection = again;
-                reply = connection.call(call, options.call_timeout).await;
+                reply = self.send(call, &connection).await;
             }
         }
         let reply = match reply {
@@ -376,6 +378,14 @@ impl FleetServer {
                 Err(call_errors::response_rejected(call, &reason))
             }
             _ => Ok(output),
+        }
+    }
+
+    async fn send(&self, call: &ToolCall, connection: &ServerConnection) -> Result<ServerReply, ServiceError> {
+        let limit = self.context.options.call_timeout;
+        match self.list().resource_function(&call.tool) {
+            Some(function) => connection.resources(function, &call.args, limit).await,
+            None => connection.call(call, limit).await,
         }
     }
 
@@ -449,10 +459,12 @@ impl FleetServer {
 
     pub(super) fn state(&self) -> ServerState {
         let link = self.link.borrow().clone();
-        let (tools, cached) = {
+        let (list, cached) = {
             let known = lock(&self.known);
-            (known.list.tools.len(), known.from == Some(ToolListSource::Cache))
+            (Arc::clone(&known.list), known.from == Some(ToolListSource::Cache))
         };
+        let (tools, resource_functions) =
+            (list.listed.len(), list.resource_functions().map(ResourceFunction::name).collect());
         let endpoint = self.spec.as_ref().ok().and_then(|spec| spec.endpoint.as_ref());
         let transport = endpoint.map(|endpoint| match endpoint {
             ServerEndpoint::Stdio { .. } => TransportKind::Stdio,
@@ -472,7 +484,8 @@ impl FleetServer {
             LinkState::Disabled => ServerPhase::Disabled,
         };
         let stderr = self.stderr.lines(&self.context.mask);
-        ServerState { name: self.name.clone(), transport, protocol_version, tools, cached, phase, stderr }
+        let name = self.name.clone();
+        ServerState { name, transport, protocol_version, tools, resource_functions, cached, phase, stderr }
     }
 
     /// Adds the last line of the server's stderr, which often has the cause.

@@ -13,6 +13,8 @@ pub struct ServerState {
     pub protocol_version: Option<String>,
     /// The number of its tools.
     pub tools: usize,
+    /// The names of the functions for its resources, if it declares resources.
+    pub resource_functions: Vec<&'static str>,
     /// Whether its tools come from the cache and not yet from the server.
     pub cached: bool,
     /// Whether it is connected.

@@ -6,6 +6,8 @@ use dacapo_replay::{Tool, read_tools};
 use dacapo_runner::ToolDigest;
 use serde_json::{Map, Value};
 
+use super::resources::ResourceFunction;
+
 /// The fields of a tool that are used. Others are dropped, so that a change of them does not count as a change of the list.
 const FIELDS: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
 
@@ -13,6 +15,9 @@ const FIELDS: [&str; 6] = ["name", "title", "description", "inputSchema", "outpu
 pub(super) struct ToolList {
     /// As the server listed them, for the cache.
     pub(super) listed: Vec<Value>,
+    /// Whether the server declares resources.
+    pub(super) has_resources: bool,
+    /// Its tools, and the functions for its resources.
     pub(super) tools: Vec<Tool>,
     pub(super) annotations: BTreeMap<String, Map<String, Value>>,
     /// What answers of tools without an output schema looked like, by the tool's name.
@@ -24,8 +29,8 @@ pub(super) type Shapes = BTreeMap<String, String>;
 
 impl ToolList {
     /// Reads what a server listed. A tool that cannot be read is left out, and of two with one name the second.
-    pub(super) fn read(server: &str, listed: Vec<Value>, mut shapes: Shapes) -> ToolList {
-        let mut list = ToolList::default();
+    pub(super) fn read(server: &str, listed: Vec<Value>, has_resources: bool, mut shapes: Shapes) -> ToolList {
+        let mut list = ToolList { has_resources, ..ToolList::default() };
         let mut names = BTreeSet::new();
         for entry in listed {
             let Value::Object(mut fields) = entry else { continue };
@@ -54,7 +59,33 @@ impl ToolList {
             list.tools.push(tool);
             list.listed.push(entry);
         }
+        let functions: Vec<Value> = list.resource_functions().map(ResourceFunction::definition).collect();
+        for function in functions {
+            let tools = read_tools(&Value::Array(vec![function.clone()])).expect("our own definitions can be read");
+            for mut tool in tools {
+                tool.server = Some(server.to_owned());
+                let annotations = function["annotations"].as_object().cloned().unwrap_or_default();
+                list.annotations.insert(tool.name.clone(), annotations);
+                list.tools.push(tool);
+            }
+        }
         list
+    }
+
+    /// The functions for its resources whose names no tool has.
+    pub(super) fn resource_functions(&self) -> impl Iterator<Item = ResourceFunction> {
+        ResourceFunction::ALL.into_iter().filter(|function| self.offers(*function))
+    }
+
+    fn offers(&self, function: ResourceFunction) -> bool {
+        let mut names = self.listed.iter().filter_map(|entry| entry["name"].as_str());
+        self.has_resources && !names.any(|tool| function.is_named_like(tool))
+    }
+
+    /// The function for resources with this name, unless a tool has the name.
+    pub(super) fn resource_function(&self, name: &str) -> Option<ResourceFunction> {
+        let function = ResourceFunction::ALL.into_iter().find(|function| function.name() == name)?;
+        self.offers(function).then_some(function)
     }
 
     /// The shapes that still hold for tools that the server lists now: of those that are as they were.
@@ -69,7 +100,8 @@ impl ToolList {
 
     /// What the server says of a tool.
     pub(super) fn definition(&self, tool: &str) -> Option<ToolDigest> {
-        self.listed.iter().find(|entry| entry["name"] == tool).map(ToolDigest::of)
+        let listed = self.listed.iter().find(|entry| entry["name"] == tool).map(ToolDigest::of);
+        listed.or_else(|| Some(ToolDigest::of(&self.resource_function(tool)?.definition())))
     }
 }
 

@@ -40,7 +40,8 @@ fn fake_server() {
         _ => {}
     }
     let server = Arc::new(Server {
-        modern: mode == "modern",
+        modern: mode.starts_with("modern"),
+        resources: mode.ends_with("resources"),
         writes: mode == "writes",
         moody: mode == "moody",
         ..Server::default()
@@ -61,6 +62,8 @@ fn fake_server() {
 #[derive(Default)]
 struct Server {
     modern: bool,
+    /// It has resources too.
+    resources: bool,
     /// Its tools no longer say that they only read.
     writes: bool,
     /// Its list holds for no time, and cannot be had the second time.
@@ -80,11 +83,11 @@ impl Server {
             "server/discover" if self.modern => answer(
                 &id,
                 &json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private",
-                       "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": true}}}),
+                       "supportedVersions": ["2026-07-28"], "capabilities": self.capabilities()}),
             ),
             "initialize" => answer(
                 &id,
-                &json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": true}},
+                &json!({"protocolVersion": "2025-11-25", "capabilities": self.capabilities(),
                        "serverInfo": {"name": "fake", "version": "1"}}),
             ),
             "tools/list" if self.moody => match self.lists.fetch_add(1, Ordering::SeqCst) {
@@ -93,6 +96,18 @@ impl Server {
                     let tool = json!({"name": format!("after_{times}"), "inputSchema": {"type": "object"}});
                     answer(&id, &json!({"tools": [tool], "ttlMs": 0}));
                 }
+            },
+            "tools/list" if self.resources => {
+                let tools = ["echo", "listResources"].map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
+                answer(&id, &json!({"tools": tools, "resultType": "complete", "ttlMs": 60_000, "cacheScope": "private"}));
+            }
+            "resources/templates/list" if self.resources => answer(&id, &endless_page(&message["params"]["cursor"])),
+            "resources/read" if self.resources => match contents(message["params"]["uri"].as_str().unwrap()) {
+                Some(contents) => answer(
+                    &id,
+                    &json!({"contents": contents, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}),
+                ),
+                None => say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32002, "message": "no such resource"}})),
             },
             "tools/list" => answer(&id, &self.page(&message["params"]["cursor"])),
             "tools/call" => self.call(id, &message["params"]),
@@ -108,6 +123,14 @@ impl Server {
             _ if id.is_null() => {}
             _ => say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no such method"}})),
         }
+    }
+
+    fn capabilities(&self) -> Value {
+        let mut capabilities = json!({"tools": {"listChanged": true}});
+        if self.resources {
+            capabilities["resources"] = json!({});
+        }
+        capabilities
     }
 
     /// Two pages; the second is there to be asked for.
@@ -184,6 +207,25 @@ impl Server {
             }
         };
         answer(&id, &result);
+    }
+}
+
+/// One template, and always one more.
+fn endless_page(cursor: &Value) -> Value {
+    let page: usize = cursor.as_str().map_or(0, |cursor| cursor.parse().unwrap());
+    json!({"resourceTemplates": [{"uriTemplate": format!("a://{page}/{{x}}"), "name": page.to_string()}],
+           "nextCursor": (page + 1).to_string(), "resultType": "complete", "ttlMs": 0, "cacheScope": "private"})
+}
+
+fn contents(uri: &str) -> Option<Value> {
+    let blob = |kind: &str| json!([{"uri": uri, "mimeType": kind, "blob": "aGk="}]);
+    match uri {
+        "a://text" => Some(json!([{"uri": uri, "mimeType": "text/plain", "text": "hi"}, {"uri": "a://more", "text": ""}])),
+        "a://image" => Some(blob("image/png")),
+        "a://file" => Some(blob("application/zip")),
+        "a://large" => Some(json!([{"uri": uri, "text": "x".repeat(3_000_000)}])),
+        "a://odd" => Some(json!("nothing")),
+        _ => None,
     }
 }
 
