@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use dacapo_mcp::{Fleet, FleetOptions, ServerPhase, ServersFile};
 use dacapo_replay::Answer;
-use dacapo_runner::{Approval, CallProgress, CancellationToken, Policy, RunLimits, Runner, ToolCall, ToolHost};
+use dacapo_runner::{Approval, CancellationToken, Policy, RunLimits, RunProgress, Runner, ToolCall, ToolHost};
 use futures_util::future::try_join_all;
 use serde_json::{Map, Value, json};
 
@@ -171,7 +171,7 @@ async fn call_by_fleet(fleet: &Fleet, args: Map<String, Value>) -> anyhow::Resul
 }
 
 async fn run_program(runner: &Runner, fleet: &Fleet, program: &str) -> anyhow::Result<()> {
-    let on_progress = |_: CallProgress<'_>| {};
+    let on_progress = |_: RunProgress<'_>| {};
     let done = runner.run(program, fleet, &Approval::Unavailable, &on_progress, &CancellationToken::new()).await;
     match done.result {
         Ok(data) => {

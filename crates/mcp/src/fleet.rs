@@ -10,6 +10,7 @@ mod content;
 mod http_client;
 mod link_state;
 mod list_cache;
+mod log_relay;
 mod options;
 mod outbox;
 mod public_addresses;
@@ -31,7 +32,9 @@ use std::thread;
 use std::time::Duration;
 
 use dacapo_replay::{Tool, ToolShape, Toolbox};
-use dacapo_runner::{BoxFuture, CallError, CancellationToken, ToolCall, ToolDigest, ToolHost, ToolOutput};
+use dacapo_runner::{
+    BoxFuture, CallError, CancellationToken, LogSeverity, ServerLogs, ToolCall, ToolDigest, ToolHost, ToolOutput,
+};
 use futures_util::future::join_all;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
@@ -41,6 +44,7 @@ use tokio::time::timeout;
 use crate::lock::lock;
 use crate::mask::Mask;
 use crate::servers_file::ServersFile;
+use log_relay::LogRelay;
 use server::{FleetContext, FleetServer};
 
 pub use options::FleetOptions;
@@ -68,7 +72,8 @@ impl Fleet {
         let mask = Mask::new(specs.flat_map(|spec| spec.secrets.iter().map(String::as_str)));
         let (changes, stop) = (AtomicU64::new(1), CancellationToken::new());
         let starts = Semaphore::new(STARTS_MAX);
-        let context = Arc::new(FleetContext { options, mask, changes, stop, starts });
+        let logs = Arc::new(LogRelay::new());
+        let context = Arc::new(FleetContext { options, mask, changes, stop, starts, logs });
         let servers: Vec<Arc<FleetServer>> =
             file.servers.into_iter().map(|entry| Arc::new(FleetServer::new(entry, Arc::clone(&context)))).collect();
         load(&servers);
@@ -106,6 +111,11 @@ impl Fleet {
     /// The servers as they are now, in the order of the file.
     pub fn states(&self) -> Vec<ServerState> {
         self.servers.iter().map(|server| server.state()).collect()
+    }
+
+    /// What the servers log from now on, from this severity on.
+    pub(crate) fn logs(&self, severity_min: LogSeverity) -> ServerLogs {
+        self.context.logs.subscribe(severity_min)
     }
 
     /// Ends all servers and waits until their processes have ended. Calls in flight fail.

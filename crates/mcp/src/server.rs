@@ -5,6 +5,7 @@
 
 mod elicitation;
 mod http;
+mod log_forwarder;
 mod program_task;
 mod progress_reporter;
 mod reply;
@@ -22,6 +23,8 @@ use std::time::Duration;
 use dacapo_replay::{ANSWER_TOKENS_DEFAULT, SearchText};
 use dacapo_runner::{ApprovalVerdict, CancellationToken, Execution, Runner, ToolServers};
 use futures_util::future::BoxFuture;
+#[expect(deprecated, reason = "clients set levels until the protocol has removed it")]
+use rmcp::model::SetLevelRequestParams;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
     InputRequiredResult, InputResponses, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
@@ -35,6 +38,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use elicitation::ApprovalRoute;
+use log_forwarder::LogForwarder;
 use program_task::{ApprovalRequest, CallSummary, CanAsk, ProgramDigest, ProgramTask};
 use progress_reporter::ProgressReporter;
 use reply::{brief, reply};
@@ -236,6 +240,8 @@ impl McpServer {
     ) -> CallToolResponse {
         let mut permit_kind = PermitKind::Run;
         let route = ApprovalRoute::of(context);
+        let level = context.meta.log_level();
+        let _logs = level.map(|level| LogForwarder::start(&*self.shared.servers, level, context.peer.clone()));
         let mut reporter = ProgressReporter::new(context);
         let mut asking: Option<BoxFuture<'_, (ApprovalRequest, ApprovalVerdict)>> = None;
         loop {
@@ -295,6 +301,7 @@ impl McpServer {
                     }
                     task.answer(request, verdict);
                 }
+                Some(line) = task.logs.recv() => reporter.log(&line).await,
                 Ok(()) = task.progress.changed() => {
                     let report = task.latest_progress();
                     reporter.report(&report).await;
@@ -327,7 +334,7 @@ impl McpServer {
 
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_logging().build())
             .with_server_info(Implementation::new("dacapo", env!("CARGO_PKG_VERSION")).with_title("Da Capo"))
             .with_instructions(tools::instructions(&self.shared.servers.names()))
     }
@@ -340,6 +347,17 @@ impl ServerHandler for McpServer {
         let mut list = ListToolsResult::with_all_items(tools::tools());
         (list.ttl_ms, list.cache_scope) = (Some(TOOL_LIST_TTL_MS), Some(CacheScope::Public));
         Ok(list)
+    }
+
+    /// Clients before 2026-07-28 set the level for their session; later ones with each request.
+    #[expect(deprecated, reason = "clients set levels until the protocol has removed it")]
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.session.pass_logs(LogForwarder::start(&*self.shared.servers, request.level, context.peer));
+        Ok(())
     }
 
     async fn call_tool(

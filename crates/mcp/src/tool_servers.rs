@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use dacapo_replay::{Program, undefined_functions};
-use dacapo_runner::{Availability, BoxFuture, ServerStatus, ToolHost, ToolServers};
+use dacapo_runner::{Availability, BoxFuture, LogSeverity, ServerLogs, ServerStatus, ToolHost, ToolServers};
 use futures_util::FutureExt;
 
 use crate::fleet::{Fleet, ServerPhase};
@@ -29,6 +29,10 @@ impl ToolServers for Fleet {
 
     fn ready(&self) -> BoxFuture<'_, ()> {
         self.listed(READY_MAX).boxed()
+    }
+
+    fn logs(&self, severity_min: LogSeverity) -> Option<ServerLogs> {
+        Some(Fleet::logs(self, severity_min))
     }
 
     fn ready_for<'a>(&'a self, program: &'a str) -> BoxFuture<'a, ()> {

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Desk, Room, TRACES};
+use common::{Desk, LOGS, Room, TRACES};
 use dacapo_mcp::McpServer;
-use dacapo_runner::{Policy, RunLimits, Runner};
+use dacapo_runner::{LogSeverity, Policy, RunLimits, Runner, ServerLog};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
     ClientRequest, ContentBlock, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
@@ -34,6 +34,7 @@ struct User {
     /// The choices of the last question.
     offered: Arc<Mutex<Value>>,
     progress: Arc<Mutex<Vec<(f64, String)>>>,
+    logged: Arc<Mutex<Vec<Value>>>,
 }
 
 impl ClientHandler for User {
@@ -67,6 +68,15 @@ impl ClientHandler for User {
 
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
         self.progress.lock().expect("free").push((params.progress, params.message.unwrap_or_default()));
+    }
+
+    #[expect(deprecated, reason = "clients log until the protocol has removed it")]
+    async fn on_logging_message(
+        &self,
+        message: rmcp::model::LoggingMessageNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.logged.lock().expect("free").push(serde_json::to_value(message).expect("it is JSON"));
     }
 }
 
@@ -281,12 +291,60 @@ async fn a_client_that_wants_to_know_hears_of_progress() {
         let user = User::default();
         let client = connect(era, user.clone(), &Arc::new(Desk::new())).await;
         // The client adds a token to every request.
-        execute(&client, "await desk.echo({value: 1, after_ms: 30}); await desk.echo({value: 2, after_ms: 30})").await;
+        let program = "
+            console.log('first one'); await desk.echo({value: 1, after_ms: 30});
+            console.warn('then two'); await desk.echo({value: 2, after_ms: 30})";
+        execute(&client, program).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
         let heard = user.progress.lock().expect("free").clone();
         assert!(heard.len() >= 2, "{era:?} {heard:?}");
         assert!(heard.windows(2).all(|pair| pair[0].0 < pair[1].0), "{heard:?}");
         assert!(heard.iter().any(|(_, message)| message.contains("desk.echo")), "{heard:?}");
+        for line in ["first one", "[warn] then two"] {
+            assert!(heard.iter().any(|(_, message)| message == line), "{era:?} {heard:?}");
+        }
+    }
+}
+
+/// Before 2026-07-28 a client sets a level for its session, after that with each request.
+#[tokio::test]
+#[expect(deprecated, reason = "clients set levels until the protocol has removed it")]
+async fn a_client_that_sets_a_level_hears_what_servers_log() {
+    use rmcp::model::{LoggingLevel, SetLevelRequestParams};
+    for era in ERAS {
+        let (silent, user) = (User::default(), User::default());
+        let unasked = connect(era, silent.clone(), &Arc::new(Desk::new())).await;
+        let client = connect(era, user.clone(), &Arc::new(Desk::new())).await;
+        let mut params = call("execute", json!({ "code": "await desk.echo({value: 1, after_ms: 300})" }));
+        match era {
+            Era::Legacy => {
+                client.set_level(SetLevelRequestParams::new(LoggingLevel::Warning)).await.expect("it is taken");
+            }
+            Era::Modern => {
+                let mut meta = RequestMetaObject::default();
+                meta.set_log_level(LoggingLevel::Warning);
+                params.meta = Some(meta);
+            }
+        }
+        let log = async {
+            // The second of them comes when the program certainly runs.
+            for severity in [LogSeverity::Info, LogSeverity::Error] {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let (server, logger) = ("desk".to_owned(), Some("printer".to_owned()));
+                let log = ServerLog { server, severity, logger, data: json!({ "ink": 0 }) };
+                LOGS.send(Arc::new(log)).expect("somebody listens");
+            }
+        };
+        let (result, other, ()) = tokio::join!(
+            client.call_tool(params),
+            execute(&unasked, "await desk.echo({value: 1, after_ms: 300})"),
+            log
+        );
+        assert_eq!((result.expect("it is answered").is_error, other.is_error), (Some(false), Some(false)));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let expected = json!([{ "level": "error", "logger": "desk/printer", "data": { "ink": 0 } }]);
+        assert_eq!(json!(*user.logged.lock().expect("free")), expected, "{era:?}");
+        assert!(silent.logged.lock().expect("free").is_empty(), "{era:?}");
     }
 }
 

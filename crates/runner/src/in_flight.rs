@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
-use crate::runner::{CallPhase, CallProgress, ProgressSink};
+use crate::runner::{CallPhase, CallProgress, ProgressSink, RunProgress};
 use crate::tool_host::{CallError, ToolOutput};
 
 /// Handing a step to another thread and back takes about this long. Waiting up to as long for one more answer costs
@@ -91,7 +91,15 @@ impl InFlight<'_> {
     pub(crate) fn report(&self, tool: &str, phase: CallPhase) {
         let made = self.tracker.made.len();
         let done = made - self.tracker.open.len();
-        (self.progress)(CallProgress { tool, phase, done, made });
+        (self.progress)(RunProgress::Call(CallProgress { tool, phase, done, made }));
+    }
+
+    /// Takes all that the program has written so far, and reports what is new.
+    pub(crate) fn keep_logs(&mut self, logs: Vec<LogLine>) {
+        for line in logs.iter().skip(self.tracker.logs.len()) {
+            (self.progress)(RunProgress::Log(line));
+        }
+        self.tracker.logs = logs;
     }
 }
 

@@ -52,6 +52,15 @@ pub struct Runner {
     initial_decisions: Mutex<(Weak<Toolbox>, Arc<[Decision]>)>,
 }
 
+/// What happened in a program that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunProgress<'a> {
+    /// To one of its calls.
+    Call(CallProgress<'a>),
+    /// It has written this line, and goes on.
+    Log(&'a LogLine),
+}
+
 /// A call that started or ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallProgress<'a> {
@@ -78,8 +87,8 @@ pub enum CallPhase {
     Refused,
 }
 
-/// Receives the progress of a run, call by call.
-pub type ProgressSink<'a> = &'a (dyn Fn(CallProgress<'_>) + Send + Sync);
+/// Receives the progress of a run as it happens.
+pub type ProgressSink<'a> = &'a (dyn Fn(RunProgress<'_>) + Send + Sync);
 
 /// Programs that stay in memory while their calls are executed. More are replayed, which takes longer and changes
 /// nothing else.
@@ -275,7 +284,7 @@ impl RunContext<'_> {
                 }
                 Outcome::Paused { calls } => self.issue(calls, in_flight),
             }
-            in_flight.tracker.logs = step.logs;
+            in_flight.keep_logs(step.logs);
             if completed.is_empty() {
                 tokio::select! {
                     biased;

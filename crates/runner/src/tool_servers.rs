@@ -2,6 +2,7 @@
 
 use futures_util::future::BoxFuture;
 
+use crate::server_log::{LogSeverity, ServerLogs};
 use crate::tool_host::ToolHost;
 
 /// A tool host that consists of servers, some of which may be starting or not available.
@@ -17,6 +18,11 @@ pub trait ToolServers: ToolHost {
     fn ready_for<'a>(&'a self, program: &'a str) -> BoxFuture<'a, ()> {
         _ = program;
         self.ready()
+    }
+
+    /// What the servers log from now on, from this severity on. `None` if they log nothing that can be read here.
+    fn logs(&self, _severity_min: LogSeverity) -> Option<ServerLogs> {
+        None
     }
 
     /// The names of the servers.

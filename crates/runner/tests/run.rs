@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use common::Desk;
 use dacapo_replay::{CallIndex, Limit, MadeCall};
 use dacapo_runner::{
-    Approval, ApprovalQuestion, Approver, BoxFuture, CallPhase, CallProgress, DefinitionChange, Execution, Policy,
-    RunError, RunLimits, Runner, StopKind, StoppedRun,
+    Approval, ApprovalQuestion, Approver, BoxFuture, CallPhase, DefinitionChange, Execution, Policy, RunError,
+    RunLimits, RunProgress, Runner, StopKind, StoppedRun,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -193,8 +193,9 @@ async fn a_person_may_decline_and_a_policy_may_deny() {
 #[tokio::test]
 async fn a_tool_that_leaves_its_list_is_decided_on_as_when_the_program_started() {
     let desk = Desk::new();
-    let leave = |progress: CallProgress<'_>| {
-        desk.without_annotations.store(progress.phase == CallPhase::Answered, Ordering::SeqCst);
+    let leave = |progress: RunProgress<'_>| {
+        let RunProgress::Call(call) = progress else { return };
+        desk.without_annotations.store(call.phase == CallPhase::Answered, Ordering::SeqCst);
     };
     let program = "await desk.echo({}); return desk.erase({what: 'all'}).catch(error => error.message)";
     let cancel = CancellationToken::new();
@@ -327,12 +328,19 @@ async fn pictures_beyond_the_limit_are_refused() {
 }
 
 #[tokio::test]
-async fn progress_is_reported_for_every_call() {
+async fn progress_is_reported_for_every_call_and_every_line_before_the_end() {
     let reported = Mutex::new(Vec::new());
-    let on_progress = |progress: CallProgress<'_>| {
-        reported.lock().expect("free").push((progress.phase, progress.tool.to_owned(), progress.done, progress.made));
+    let written = Mutex::new(Vec::new());
+    let on_progress = |progress: RunProgress<'_>| match progress {
+        RunProgress::Call(call) => {
+            reported.lock().expect("free").push((call.phase, call.tool.to_owned(), call.done, call.made));
+        }
+        RunProgress::Log(line) => written.lock().expect("free").push(line.text.clone()),
     };
-    let program = "await desk.echo({value: 1}); await desk.fail({message: 'no'}).catch(() => 0)";
+    let program = "
+        console.log('one'); await desk.echo({value: 1});
+        console.log('two'); console.log('three'); await desk.fail({message: 'no'}).catch(() => 0);
+        console.log('with the result')";
     runner(RunLimits::default())
         .run(program, &Desk::new(), &Approval::Unavailable, &on_progress, &CancellationToken::new())
         .await;
@@ -344,6 +352,7 @@ async fn progress_is_reported_for_every_call() {
         (CallPhase::Failed, fail, 2, 2),
     ];
     assert_eq!(*reported.lock().expect("free"), expected);
+    assert_eq!(*written.lock().expect("free"), ["one", "two", "three"]);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dacapo_runner::{Attachment, CallPhase, CallProgress, Execution, RunError, Runner};
+use dacapo_runner::{Attachment, CallPhase, CallProgress, Execution, RunError, RunProgress, Runner};
 use serde_json::{Value, json};
 
 use super::terminal_approver::{approver, is_asking};
@@ -25,7 +25,12 @@ pub(super) fn run(program: &str, path: &Path, options: &RunOptions) -> anyhow::R
         unless_stopped(&stopping, fleet.listed(wait)).await?;
         warn_of_missing(&fleet)?;
         let (approver, open) = (approver(options.yes), OpenCalls::default());
-        let note = |call: CallProgress<'_>| open.note(call);
+        // What the program writes is printed with its result.
+        let note = |progress: RunProgress<'_>| {
+            if let RunProgress::Call(call) = progress {
+                open.note(call);
+            }
+        };
         tokio::select! {
             execution = runner.run(program, &*fleet, &*approver, &note, &stopping) => Ok(execution),
             never = open.watch() => match never {},

@@ -4,14 +4,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use dacapo_runner::{CancellationToken, ToolCall, current_trace};
+use dacapo_runner::{CancellationToken, LogSeverity, ToolCall, current_trace};
 use http::header::ACCEPT;
 use http::{HeaderName, HeaderValue};
+#[expect(deprecated, reason = "servers log until the protocol has removed it")]
+use rmcp::model::LoggingMessageNotificationParam;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, ElicitRequestParams,
-    ElicitResult, ErrorCode, ErrorData, Implementation, InputRequiredResult, ListResourceTemplatesRequest,
-    ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ReadResourceRequest,
-    ReadResourceRequestParams, RequestMetaObject, ServerResult, SubscriptionFilter,
+    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, CustomRequest,
+    ElicitRequestParams, ElicitResult, ErrorCode, ErrorData, Implementation, InputRequiredResult,
+    ListResourceTemplatesRequest, ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequest, ReadResourceRequestParams, RequestMetaObject, ServerResult, SubscriptionFilter,
 };
 use rmcp::service::{
     NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService,
@@ -21,7 +23,7 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientHandler, ClientLifecycleMode, Peer, RoleClient, ServiceError};
 use serde_json::{Map, Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use super::FleetOptions;
@@ -29,6 +31,7 @@ use super::connection_error::{ConnectError, describe, is_session_expired};
 use super::content::CallContent;
 use super::http_client::HttpClient;
 use super::resources::{self, ResourceFunction};
+use super::server::ServerNotices;
 use super::server_process::ServerProcess;
 use super::stderr_tail::StderrTail;
 use super::stdio::StdioTransport;
@@ -41,6 +44,11 @@ const LEGACY_VERSION: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 const LIST_BYTES_MAX: usize = 16 << 20;
 /// Headers that the protocol sets itself.
 const OWN_HEADERS: [&str; 2] = ["mcp-session-id", "last-event-id"];
+/// Asks a server to log from a level on, before MCP 2026-07-28.
+const SET_LEVEL: &str = "logging/setLevel";
+const SET_LEVEL_WAIT: Duration = Duration::from_secs(10);
+/// Asks for it with a request.
+const LOG_LEVEL_META: &str = "io.modelcontextprotocol/logLevel";
 const PAGES_MAX: usize = 200;
 const TOOLS_MAX: usize = 20_000;
 /// A list of resources that is longer is given in parts.
@@ -60,6 +68,18 @@ pub(super) struct ServerConnection {
     calls: Option<Arc<StdioCalls>>,
     /// Metadata that the protocol requires with every call.
     meta: Map<String, Value>,
+    log_requests: LogRequests,
+}
+
+/// How a server is told which log messages are wanted.
+#[derive(Debug)]
+enum LogRequests {
+    /// It is not: it logs nothing.
+    None,
+    /// By a request, before MCP 2026-07-28.
+    Set(watch::Receiver<Option<LogSeverity>>),
+    /// With every call.
+    PerCall(watch::Receiver<Option<LogSeverity>>),
 }
 
 impl Drop for ServerConnection {
@@ -97,9 +117,11 @@ impl ServerConnection {
         endpoint: &ServerEndpoint,
         options: &FleetOptions,
         stderr: &Arc<StderrTail>,
-        changed: &Arc<Notify>,
+        notices: &Arc<ServerNotices>,
+        log_wanted: watch::Receiver<Option<LogSeverity>>,
     ) -> Result<ServerConnection, String> {
-        let connect = |lifecycle| ServerConnection::connect(endpoint, options, stderr, changed, lifecycle);
+        let connect =
+            |lifecycle| ServerConnection::connect(endpoint, options, stderr, notices, log_wanted.clone(), lifecycle);
         let opened = match connect(lifecycle()).await {
             Err(ConnectError { needs_initialize: true, .. }) => connect(ClientLifecycleMode::Initialize).await,
             other => other,
@@ -111,13 +133,14 @@ impl ServerConnection {
         endpoint: &ServerEndpoint,
         options: &FleetOptions,
         stderr: &Arc<StderrTail>,
-        changed: &Arc<Notify>,
+        notices: &Arc<ServerNotices>,
+        log_wanted: watch::Receiver<Option<LogSeverity>>,
         lifecycle: ClientLifecycleMode,
     ) -> Result<ServerConnection, ConnectError> {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let end = Arc::default();
-        let client = FleetClient { changed: Arc::clone(changed) };
+        let client = FleetClient { notices: Arc::clone(notices) };
         let bytes_max = options.answer_bytes_max.max(LIST_BYTES_MAX);
         let (running, calls) = match endpoint {
             ServerEndpoint::Stdio { command, args, env, cwd } => {
@@ -141,7 +164,7 @@ impl ServerConnection {
             }
         };
         let running = running.map_err(|error| ConnectError::new(&error, &end))?;
-        Ok(ServerConnection::new(running, stop, end, calls))
+        Ok(ServerConnection::new(running, stop, end, calls, log_wanted))
     }
 
     fn new(
@@ -149,12 +172,27 @@ impl ServerConnection {
         stop: CancellationToken,
         end: Arc<OnceLock<String>>,
         calls: Option<Arc<StdioCalls>>,
+        log_wanted: watch::Receiver<Option<LogSeverity>>,
     ) -> ServerConnection {
         let peer = running.peer().clone();
         let (ended, closed) = (CancellationToken::new(), CancellationToken::new());
         let meta = meta(&peer, running.service().get_info());
-        let connection =
-            ServerConnection { peer, ended: ended.clone(), closed: closed.clone(), end, stop, calls, meta };
+        let log_requests = match peer.peer_info() {
+            Some(info) if info.capabilities.logging.is_none() => LogRequests::None,
+            Some(info) if info.protocol_version.has_initialize() => LogRequests::Set(log_wanted),
+            Some(_) => LogRequests::PerCall(log_wanted),
+            None => LogRequests::None,
+        };
+        let connection = ServerConnection {
+            peer,
+            ended: ended.clone(),
+            closed: closed.clone(),
+            end,
+            stop,
+            calls,
+            meta,
+            log_requests,
+        };
         tokio::spawn(async move {
             if let Err(error) = running.waiting().await {
                 tracing::warn!(%error, "the task of a connection failed");
@@ -233,11 +271,11 @@ impl ServerConnection {
 
     pub(super) async fn call(&self, call: &ToolCall, limit: Duration) -> Result<ServerReply, ServiceError> {
         if let Some(calls) = &self.calls {
-            let answered = timeout(limit, calls.call(call, &self.meta)).await;
+            let answered = timeout(limit, calls.call(call, &self.meta, &self.request_meta())).await;
             return answered.unwrap_or(Err(ServiceError::Timeout { timeout: limit })).map(ServerReply::read);
         }
         let mut params = CallToolRequestParams::new(call.tool.clone()).with_arguments(call.args.clone());
-        let mut meta = current_trace();
+        let mut meta = self.request_meta();
         meta.insert(IDEMPOTENCY_KEY.to_owned(), Value::from(call.idempotency_key.as_str()));
         params.meta = Some(RequestMetaObject::from(meta));
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
@@ -260,12 +298,10 @@ impl ServerConnection {
             let request = match function {
                 ResourceFunction::Read => {
                     let mut params = ReadResourceRequestParams::new(text("uri").unwrap_or_default());
-                    params.meta = Some(RequestMetaObject::from(current_trace()));
+                    params.meta = Some(RequestMetaObject::from(self.request_meta()));
                     ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params))
                 }
-                ResourceFunction::List => {
-                    ClientRequest::ListResourcesRequest(ListResourcesRequest::with_param(params))
-                }
+                ResourceFunction::List => ClientRequest::ListResourcesRequest(ListResourcesRequest::with_param(params)),
                 ResourceFunction::ListTemplates => {
                     ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest::with_param(params))
                 }
@@ -294,6 +330,35 @@ impl ServerConnection {
             }
         };
         Ok(ServerReply::read(result))
+    }
+
+    /// Metadata of one request: the trace that it belongs to, and what the server may log.
+    fn request_meta(&self) -> Map<String, Value> {
+        let mut meta = current_trace();
+        if let LogRequests::PerCall(wanted) = &self.log_requests
+            && let Some(severity) = *wanted.borrow()
+        {
+            meta.insert(LOG_LEVEL_META.to_owned(), json!(severity));
+        }
+        meta
+    }
+
+    /// Tells the server which log messages are wanted, now and whenever that changes. Never returns.
+    pub(super) async fn follow_log_level(&self) {
+        let LogRequests::Set(wanted) = &self.log_requests else { return std::future::pending().await };
+        let mut wanted = wanted.clone();
+        loop {
+            let severity = *wanted.borrow_and_update();
+            // There is no request for silence. The least that can be asked for is what concerns everybody.
+            let params = json!({ "level": severity.unwrap_or(LogSeverity::Emergency) });
+            let request = ClientRequest::CustomRequest(CustomRequest::new(SET_LEVEL, Some(params)));
+            if let Err(error) = self.request(request, SET_LEVEL_WAIT).await {
+                tracing::debug!(%error, "a server that logs does not take a level");
+            }
+            if wanted.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
     }
 
     /// Notifies `changed` whenever the server announces a change of its list. Servers before 2026-07-28 announce changes
@@ -383,7 +448,7 @@ impl Drop for CancellableRequest {
 /// Our side of a connection.
 #[derive(Debug)]
 struct FleetClient {
-    changed: Arc<Notify>,
+    notices: Arc<ServerNotices>,
 }
 
 impl ClientHandler for FleetClient {
@@ -393,7 +458,19 @@ impl ClientHandler for FleetClient {
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.changed.notify_one();
+        self.notices.changed.notify_one();
+    }
+
+    #[expect(deprecated, reason = "servers log until the protocol has removed it")]
+    async fn on_logging_message(
+        &self,
+        message: LoggingMessageNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        let severity = serde_json::to_value(message.level).and_then(serde_json::from_value);
+        if let Ok(severity) = severity {
+            self.notices.logged(severity, message.logger, message.data);
+        }
     }
 
     /// We do not declare elicitation. A server that asks anyway gets an error, which is not a person's refusal.

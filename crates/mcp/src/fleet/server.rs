@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dacapo_replay::{Answer, Effect, JsonText, Tool};
-use dacapo_runner::{CallError, CancellationToken, ToolCall, ToolOutput};
+use dacapo_runner::{CallError, CancellationToken, LogSeverity, ServerLog, ToolCall, ToolOutput};
 use rmcp::ServiceError;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -15,6 +15,7 @@ use super::connection::{Listing, ServerConnection, ServerReply};
 use super::connection_error::is_session_expired;
 use super::link_state::{LinkState, Outage, first_line};
 use super::list_cache::ListCache;
+use super::log_relay::{LogRelay, ServerLogSink};
 use super::resources::ResourceFunction;
 use super::server_state::{ServerPhase, ServerState, TransportKind};
 use super::stderr_tail::StderrTail;
@@ -37,6 +38,27 @@ pub(super) struct FleetContext {
     pub(super) stop: CancellationToken,
     /// Permits for servers that start while nobody waits for them.
     pub(super) starts: Semaphore,
+    pub(super) logs: Arc<LogRelay>,
+}
+
+/// What a server sends by itself.
+#[derive(Debug)]
+pub(super) struct ServerNotices {
+    /// The list of tools may have changed.
+    pub(super) changed: Notify,
+    server: String,
+    logs: ServerLogSink,
+    context: Arc<FleetContext>,
+}
+
+impl ServerNotices {
+    /// Takes a log message.
+    pub(super) fn logged(&self, severity: LogSeverity, logger: Option<String>, mut data: Value) {
+        let mask = &self.context.mask;
+        mask.value(&mut data);
+        let logger = logger.map(|logger| mask.text(logger));
+        self.logs.take(ServerLog { server: self.server.clone(), severity, logger, data });
+    }
 }
 
 #[derive(Debug)]
@@ -52,8 +74,7 @@ pub(super) struct FleetServer {
     retry_now: Notify,
     /// Something waits for the first connection.
     start_now: Notify,
-    /// The list of tools may have changed.
-    changed: Arc<Notify>,
+    notices: Arc<ServerNotices>,
     /// Permits for calls in flight.
     call_permits: Semaphore,
 }
@@ -108,7 +129,6 @@ impl FleetServer {
             _ => None,
         };
         FleetServer {
-            name: entry.name,
             spec: entry.spec,
             stderr: Arc::default(),
             cache,
@@ -116,7 +136,13 @@ impl FleetServer {
             link: watch::Sender::new(link),
             retry_now: Notify::new(),
             start_now: Notify::new(),
-            changed: Arc::default(),
+            notices: Arc::new(ServerNotices {
+                changed: Notify::new(),
+                server: entry.name.clone(),
+                logs: ServerLogSink::new(Arc::clone(&context.logs)),
+                context: Arc::clone(&context),
+            }),
+            name: entry.name,
             call_permits: Semaphore::new(context.options.calls_per_server_max.max(1)),
             context,
         }
@@ -202,7 +228,9 @@ impl FleetServer {
     async fn open(&self, endpoint: &ServerEndpoint) -> Result<Arc<ServerConnection>, String> {
         let options = &self.context.options;
         let opened = timeout(options.connect_timeout, async {
-            let connection = ServerConnection::open(endpoint, options, &self.stderr, &self.changed).await?;
+            let connection =
+                ServerConnection::open(endpoint, options, &self.stderr, &self.notices, self.context.logs.wanted())
+                    .await?;
             match connection.list(options.connect_timeout).await {
                 Ok(listing) => self.publish(listing),
                 Err(reason) => return Err(if connection.has_ended() { connection.ended().await } else { reason }),
@@ -218,13 +246,13 @@ impl FleetServer {
         let options = &self.context.options;
         let watch = async {
             loop {
-                connection.watch_list(&self.changed).await;
+                connection.watch_list(&self.notices.changed).await;
                 sleep(options.retry_max).await;
             }
         };
         let follow = async {
             loop {
-                self.changed.notified().await;
+                self.notices.changed.notified().await;
                 sleep(options.relist_wait).await;
                 match connection.list(options.connect_timeout).await {
                     Ok(listing) => self.publish(listing),
@@ -242,6 +270,7 @@ impl FleetServer {
             reason = connection.ended() => reason,
             () = watch => unreachable!("a loop without end"),
             () = follow => unreachable!("a loop without end"),
+            () = connection.follow_log_level() => unreachable!("a loop without end"),
         }
     }
 
@@ -314,7 +343,7 @@ impl FleetServer {
         let mut known = lock(&self.known);
         if known.stale_at.is_some_and(|stale_at| stale_at <= Instant::now()) {
             known.stale_at = None;
-            self.changed.notify_one();
+            self.notices.changed.notify_one();
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use dacapo_runner::{ToolCall, current_trace};
+use dacapo_runner::ToolCall;
 use rmcp::ServiceError;
 use rmcp::model::{ErrorData, RequestId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -53,12 +53,13 @@ struct CallParams<'a> {
 struct CallMeta<'a> {
     key: &'a str,
     common: &'a Map<String, Value>,
-    trace: &'a Map<String, Value>,
+    /// Of this call alone.
+    own: &'a Map<String, Value>,
 }
 
 impl Serialize for CallMeta<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let given = self.common.iter().chain(self.trace).map(|(name, value)| (name.as_str(), Cow::Borrowed(value)));
+        let given = self.common.iter().chain(self.own).map(|(name, value)| (name.as_str(), Cow::Borrowed(value)));
         serializer.collect_map(given.chain([(IDEMPOTENCY_KEY, Cow::Owned(Value::from(self.key)))]))
     }
 }
@@ -89,7 +90,12 @@ impl StdioCalls {
     }
 
     /// Sends a call and waits for its result, of whatever kind. If this future is dropped, the call is cancelled.
-    pub(super) async fn call(&self, call: &ToolCall, common: &Map<String, Value>) -> Result<Value, ServiceError> {
+    pub(super) async fn call(
+        &self,
+        call: &ToolCall,
+        common: &Map<String, Value>,
+        own: &Map<String, Value>,
+    ) -> Result<Value, ServiceError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, response) = oneshot::channel();
         match &mut *lock(&self.waiting) {
@@ -98,7 +104,7 @@ impl StdioCalls {
         }
         let _cancel = CancelCallOnDrop { calls: self, id };
         let params = CallParams {
-            meta: CallMeta { key: &call.idempotency_key, common, trace: &current_trace() },
+            meta: CallMeta { key: &call.idempotency_key, common, own },
             name: &call.tool,
             arguments: &call.args,
         };

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use dacapo_replay::StoredValues;
+use dacapo_replay::{LogLine, StoredValues};
 use dacapo_runner::{
     Approval, ApprovalQuestion, ApprovalVerdict, Approver, BoxFuture, CallPhase, CallProgress, CancellationToken,
-    Execution, ProgramStart, Runner, StandingApprovals, ToolHost, with_trace,
+    Execution, ProgramStart, RunProgress, Runner, StandingApprovals, ToolHost, with_trace,
 };
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -21,6 +21,8 @@ use crate::lock::lock;
 pub(super) struct ProgramTask {
     pub(super) execution: JoinHandle<Execution>,
     pub(super) progress: watch::Receiver<ProgressReport>,
+    /// What the program writes. The limit on its logs bounds how much waits here.
+    pub(super) logs: mpsc::UnboundedReceiver<LogLine>,
     pub(super) requests: mpsc::UnboundedReceiver<ApprovalRequest>,
     /// Requests that nobody has answered yet.
     pub(super) open: VecDeque<ApprovalRequest>,
@@ -118,15 +120,19 @@ impl ProgramTask {
     ) -> ProgramTask {
         let (request_sender, requests) = mpsc::unbounded_channel();
         let (progress_sender, progress) = watch::channel(ProgressReport::default());
+        let (log_sender, logs) = mpsc::unbounded_channel();
         let cancel = CancellationToken::new();
         let cancelled = cancel.clone();
         let (digest, ledger) = (ProgramDigest::of(&program), Arc::<CallLedger>::default());
         let counts = Arc::clone(&ledger);
         let given = stored.clone();
         let execution = tokio::spawn(async move {
-            let on_progress = |progress: CallProgress<'_>| {
-                counts.count(progress);
-                drop(progress_sender.send(ProgressReport::of(progress)));
+            let on_progress = |progress: RunProgress<'_>| match progress {
+                RunProgress::Call(call) => {
+                    counts.count(call);
+                    drop(progress_sender.send(ProgressReport::of(call)));
+                }
+                RunProgress::Log(line) => drop(log_sender.send(line.clone())),
             };
             let approver: &dyn Approver = match can_ask {
                 CanAsk::Client => &ChannelApprover(request_sender),
@@ -139,6 +145,7 @@ impl ProgramTask {
         ProgramTask {
             execution,
             progress,
+            logs,
             requests,
             open,
             standing,

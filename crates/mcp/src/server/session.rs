@@ -9,6 +9,7 @@ use dacapo_runner::Execution;
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 
+use super::log_forwarder::LogForwarder;
 use crate::lock::lock;
 
 /// One client's connection over stdio, or one session over HTTP.
@@ -20,6 +21,8 @@ struct SessionMemory {
     stored: StoredValues,
     /// Functions whose answers the client has been told the shape of.
     told: BTreeSet<String>,
+    /// If the client has set a level.
+    logs: Option<LogForwarder>,
 }
 
 const NOT_KEPT: &str = "what was stored is not kept: this connection has no session";
@@ -54,6 +57,11 @@ impl Session {
                 stored.insert(name, value.clone());
             }
         }
+    }
+
+    /// Passes logs of servers on to the client, as long as the session lasts or until it sets another level.
+    pub(super) fn pass_logs(&self, logs: LogForwarder) {
+        lock(&self.0).logs = Some(logs);
     }
 
     /// What the client has not been told yet of the shapes of answers.

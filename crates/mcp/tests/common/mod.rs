@@ -6,19 +6,23 @@
 #[path = "../../../runner/tests/common/mod.rs"]
 mod desk;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use dacapo_replay::Toolbox;
 use dacapo_runner::{
-    Availability, BoxFuture, CallError, CancellationToken, ServerStatus, ToolCall, ToolDigest, ToolHost, ToolOutput,
-    ToolServers, current_trace,
+    Availability, BoxFuture, CallError, CancellationToken, LogSeverity, ServerLog, ServerLogs, ServerStatus, ToolCall,
+    ToolDigest, ToolHost, ToolOutput, ToolServers, current_trace,
 };
 use serde_json::{Map, Value};
+use tokio::sync::broadcast;
 
 pub(crate) use desk::Desk;
 
 /// The traces of calls that belong to one, of all tests.
 pub(crate) static TRACES: Mutex<Vec<Map<String, Value>>> = Mutex::new(Vec::new());
+
+/// What the desk logs, in all tests.
+pub(crate) static LOGS: LazyLock<broadcast::Sender<Arc<ServerLog>>> = LazyLock::new(|| broadcast::Sender::new(10));
 
 /// The servers behind ours: the desk, and one that cannot be started.
 pub(crate) struct Room(pub(crate) Arc<Desk>);
@@ -57,6 +61,10 @@ impl ToolServers for Room {
 
     fn ready(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
+    }
+
+    fn logs(&self, severity_min: LogSeverity) -> Option<ServerLogs> {
+        Some(ServerLogs::new(LOGS.subscribe(), severity_min, ()))
     }
 
     /// Nobody is told of the attic, unless it is asked for.

@@ -41,7 +41,11 @@ fn fake_server() {
     }
     let server = Arc::new(Server {
         modern: mode.starts_with("modern"),
-        resources: mode.ends_with("resources"),
+        beside_tools: match mode.rsplit(' ').next() {
+            Some("resources") => BesideTools::Resources,
+            Some("logs") => BesideTools::Logs,
+            _ => BesideTools::Nothing,
+        },
         writes: mode == "writes",
         moody: mode == "moody",
         ..Server::default()
@@ -59,11 +63,21 @@ fn fake_server() {
     std::process::exit(0);
 }
 
+/// What the server has beside tools.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum BesideTools {
+    #[default]
+    Nothing,
+    Resources,
+    Logs,
+}
+
 #[derive(Default)]
 struct Server {
     modern: bool,
-    /// It has resources too.
-    resources: bool,
+    beside_tools: BesideTools,
+    /// From which it logs, if it was told once for all.
+    level: Mutex<Value>,
     /// Its tools no longer say that they only read.
     writes: bool,
     /// Its list holds for no time, and cannot be had the second time.
@@ -97,18 +111,34 @@ impl Server {
                     answer(&id, &json!({"tools": [tool], "ttlMs": 0}));
                 }
             },
-            "tools/list" if self.resources => {
-                let tools = ["echo", "listResources"].map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
-                answer(&id, &json!({"tools": tools, "resultType": "complete", "ttlMs": 60_000, "cacheScope": "private"}));
-            }
-            "resources/templates/list" if self.resources => answer(&id, &endless_page(&message["params"]["cursor"])),
-            "resources/read" if self.resources => match contents(message["params"]["uri"].as_str().unwrap()) {
-                Some(contents) => answer(
+            "tools/list" if self.beside_tools == BesideTools::Resources => {
+                let tools =
+                    ["echo", "listResources"].map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
+                answer(
                     &id,
-                    &json!({"contents": contents, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}),
-                ),
-                None => say(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32002, "message": "no such resource"}})),
-            },
+                    &json!({"tools": tools, "resultType": "complete", "ttlMs": 60_000, "cacheScope": "private"}),
+                );
+            }
+            "logging/setLevel" if self.beside_tools == BesideTools::Logs && !self.modern => {
+                *self.level.lock().unwrap() = message["params"]["level"].clone();
+                answer(&id, &json!({}));
+            }
+            "resources/templates/list" if self.beside_tools == BesideTools::Resources => {
+                answer(&id, &endless_page(&message["params"]["cursor"]));
+            }
+            "resources/read" if self.beside_tools == BesideTools::Resources => {
+                match contents(message["params"]["uri"].as_str().unwrap()) {
+                    Some(contents) => answer(
+                        &id,
+                        &json!({"contents": contents, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}),
+                    ),
+                    None => {
+                        say(
+                            &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32002, "message": "no such resource"}}),
+                        );
+                    }
+                }
+            }
             "tools/list" => answer(&id, &self.page(&message["params"]["cursor"])),
             "tools/call" => self.call(id, &message["params"]),
             "subscriptions/listen" => {
@@ -127,8 +157,11 @@ impl Server {
 
     fn capabilities(&self) -> Value {
         let mut capabilities = json!({"tools": {"listChanged": true}});
-        if self.resources {
+        if self.beside_tools == BesideTools::Resources {
             capabilities["resources"] = json!({});
+        }
+        if self.beside_tools == BesideTools::Logs {
+            capabilities["logging"] = json!({});
         }
         capabilities
     }
@@ -159,6 +192,20 @@ impl Server {
             "asks_first" => {
                 say(&json!({"jsonrpc": "2.0", "id": id, "method": "ping"}));
                 json!({"content": [text("asked")]})
+            }
+            // Says all it has, and the least that it was asked for.
+            "log" => {
+                let level = if self.modern {
+                    params["_meta"]["io.modelcontextprotocol/logLevel"].clone()
+                } else {
+                    self.level.lock().unwrap().clone()
+                };
+                for level in ["debug", "warning", "nonsense", "alert"] {
+                    let data = json!({"token": std::env::var("TOKEN").unwrap_or_default()});
+                    say(&json!({"jsonrpc": "2.0", "method": "notifications/message",
+                                "params": {"level": level, "logger": "db", "data": data}}));
+                }
+                json!({"content": [], "structuredContent": level})
             }
             "as_text" => return answer(&json!(id.to_string()), &json!({"content": [text("text")]})),
             "env" => {
@@ -220,7 +267,9 @@ fn endless_page(cursor: &Value) -> Value {
 fn contents(uri: &str) -> Option<Value> {
     let blob = |kind: &str| json!([{"uri": uri, "mimeType": kind, "blob": "aGk="}]);
     match uri {
-        "a://text" => Some(json!([{"uri": uri, "mimeType": "text/plain", "text": "hi"}, {"uri": "a://more", "text": ""}])),
+        "a://text" => {
+            Some(json!([{"uri": uri, "mimeType": "text/plain", "text": "hi"}, {"uri": "a://more", "text": ""}]))
+        }
         "a://image" => Some(blob("image/png")),
         "a://file" => Some(blob("application/zip")),
         "a://large" => Some(json!([{"uri": uri, "text": "x".repeat(3_000_000)}])),

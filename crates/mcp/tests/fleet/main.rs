@@ -6,6 +6,7 @@ mod fake;
 mod faults;
 mod http;
 mod lists;
+mod logs;
 mod resources;
 mod secrets;
 mod sessions;

@@ -37,8 +37,7 @@ async fn text_is_read_as_text_and_handles_stand_for_the_rest() {
         for (uri, kind, block) in [("a://image", "image", image), ("a://file", "resource", file)] {
             let handle = "attachment:k-1/0".to_owned();
             let kind_of_data = if kind == "image" { "image/png" } else { "application/zip" };
-            let seen =
-                json!({"contents": [{"type": kind, "uri": uri, "mimeType": kind_of_data, "handle": handle}]});
+            let seen = json!({"contents": [{"type": kind, "uri": uri, "mimeType": kind_of_data, "handle": handle}]});
             let attachments = vec![Attachment { handle, block }];
             assert_eq!(read(uri).await, Ok(ToolOutput { answer: Answer::Ok(JsonText::from(&seen)), attachments }));
         }
