@@ -2,6 +2,7 @@
 
 mod install;
 mod list;
+mod login;
 
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -23,6 +24,7 @@ const EXAMPLE: &str = r#"Examples:
   dacapo mcp --list                        its servers and tools, and the tokens they cost a model
   dacapo mcp --install                     how to add it to a client
   dacapo mcp --listen 127.0.0.1:8788       over HTTP instead of stdin and stdout
+  dacapo mcp --login github                log in to a remote server, in a browser
 
 The servers are read from the file that clients already use: {"mcpServers": {"time": {"command": "mcp-server-time"}}}.
 With DACAPO_MCP_TOKEN set, clients over HTTP need it as their bearer token."#;
@@ -55,6 +57,10 @@ pub(crate) struct McpOptions {
     #[arg(long, conflicts_with = "listen")]
     install: bool,
 
+    /// Log in to this server in a browser, keep its tokens, and stop
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["listen", "install", "list"])]
+    login: Option<String>,
+
     /// Print one line of JSON, with --list or --install
     #[arg(long)]
     json: bool,
@@ -82,6 +88,9 @@ pub(crate) fn mcp(options: &McpOptions) -> anyhow::Result<ExitCode> {
     let servers = ConfiguredServers::read(&config, &options.cache)?;
     if options.list {
         return list::list(servers, &config, options.json, options.verbose);
+    }
+    if let Some(name) = &options.login {
+        return login::login(servers, name);
     }
     let auth = http_auth(options)?;
     let ConfiguredServers { settings, file } = servers;

@@ -54,6 +54,7 @@ impl ConfiguredServers {
         ancestry.pass_to_servers(&mut json);
         let mut file = ServersFile::read(&json, &environment, Some(folder)).with_context(place)?;
         let mut settings = Settings::read(&json).with_context(place)?;
+        settings.fleet.tokens_dir = tokens_dir(&environment);
         settings.fleet.cache_dir = if cache.no_cache { None } else { cache_dir(&environment) };
         let mut err = io::stderr();
         for ignored in
@@ -143,6 +144,14 @@ fn cache_dir(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     named("DACAPO_CACHE_DIR")
         .or_else(|| named("XDG_CACHE_HOME").map(|caches| caches.join("dacapo")))
         .or_else(|| named("HOME").map(|home| home.join(".cache/dacapo")))
+}
+
+/// Where the tokens of logins are.
+fn tokens_dir(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let named = |key: &str| environment.get(key).filter(|path| !path.is_empty()).map(PathBuf::from);
+    named("DACAPO_TOKENS_DIR")
+        .or_else(|| named("XDG_DATA_HOME").map(|data| data.join("dacapo/tokens")))
+        .or_else(|| named("HOME").map(|home| home.join(".local/share/dacapo/tokens")))
 }
 
 /// The servers files of this process and of the dacapo processes that started it. A server may be a script that starts dacapo

@@ -18,6 +18,7 @@ mod rejected_response;
 mod resources;
 mod response_id;
 mod server;
+mod server_auth;
 mod server_process;
 mod server_state;
 mod stderr_tail;

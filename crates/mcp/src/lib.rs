@@ -15,6 +15,7 @@
 mod fleet;
 mod lock;
 mod mask;
+mod oauth;
 mod remote_servers;
 mod server;
 mod servers_file;
@@ -22,6 +23,7 @@ mod settings;
 mod tool_servers;
 
 pub use fleet::{Fleet, FleetOptions, ServerPhase, ServerState, TransportKind};
+pub use oauth::{Login, LoginError};
 pub use remote_servers::RemoteServers;
 pub use server::{HTTP_PATH, HttpAuth, McpServer, context_cost_text, serve_http, serve_stdio};
 pub use servers_file::{

@@ -2,13 +2,16 @@
 
 mod escapes;
 
+use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::{Map, Value};
 
+use crate::lock::lock;
 use escapes::{source_ranges, unescape};
 
 const MASK: &str = "***";
@@ -26,8 +29,19 @@ const ESCAPE_LEVELS_MAX: usize = 3;
 /// JSON and JavaScript, of which an encoder may use any for any character.
 #[derive(Debug)]
 pub(crate) struct Mask {
-    searchers: Option<SecretSearchers>,
+    /// Those that are known from the start, and the last few that were added.
+    secrets: Mutex<MaskedSecrets>,
+    searchers: RwLock<Option<Arc<SecretSearchers>>>,
 }
+
+#[derive(Debug)]
+struct MaskedSecrets {
+    fixed: Vec<String>,
+    added: VecDeque<String>,
+}
+
+/// Tokens replace each other. Those before the last ones are of no use to anybody.
+const ADDED_MAX: usize = 16;
 
 #[derive(Debug)]
 struct SecretSearchers {
@@ -40,6 +54,49 @@ struct SecretSearchers {
 
 impl Mask {
     pub(crate) fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Mask {
+        let fixed: Vec<String> = secrets.into_iter().map(str::to_owned).collect();
+        let searchers = SecretSearchers::new(fixed.iter().map(String::as_str)).map(Arc::new);
+        let secrets = MaskedSecrets { fixed, added: VecDeque::new() };
+        Mask { secrets: Mutex::new(secrets), searchers: RwLock::new(searchers) }
+    }
+
+    /// Masks a further secret from now on.
+    pub(crate) fn add(&self, secret: &str) {
+        let mut secrets = lock(&self.secrets);
+        if secrets.added.iter().any(|known| known == secret) {
+            return;
+        }
+        if secrets.added.len() == ADDED_MAX {
+            secrets.added.pop_front();
+        }
+        secrets.added.push_back(secret.to_owned());
+        let all = secrets.fixed.iter().chain(&secrets.added).map(String::as_str);
+        let searchers = SecretSearchers::new(all).map(Arc::new);
+        *self.searchers.write().unwrap_or_else(PoisonError::into_inner) = searchers;
+    }
+
+    fn searchers(&self) -> Option<Arc<SecretSearchers>> {
+        self.searchers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn text(&self, text: String) -> String {
+        match self.searchers() {
+            Some(searchers) => searchers.mask(text),
+            None => text,
+        }
+    }
+
+    /// Masks every string in the value, names included.
+    pub(crate) fn value(&self, value: &mut Value) {
+        if let Some(searchers) = self.searchers() {
+            searchers.mask_value(value);
+        }
+    }
+}
+
+impl SecretSearchers {
+    /// `None` if there is nothing to search for.
+    fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Option<SecretSearchers> {
         // Keys in several lines are often shown line by line.
         let with_lines = |secret: &'a str| {
             let lines =
@@ -50,20 +107,18 @@ impl Mask {
         secrets.sort_unstable();
         secrets.dedup();
         if secrets.is_empty() {
-            return Mask { searchers: None };
+            return None;
         }
         let hex = secrets.iter().flat_map(|secret| HEX_SEPARATORS.map(|separator| hex(secret, separator)));
-        Mask {
-            searchers: Some(SecretSearchers {
-                exact: searcher(secrets.iter().flat_map(|secret| exact_forms(secret)), CaseOf::Text),
-                hex: searcher(hex, CaseOf::Hex),
-                unescaped: searcher(secrets.iter().flat_map(|secret| unescaped_forms(secret)), CaseOf::Text),
-            }),
-        }
+        Some(SecretSearchers {
+            exact: searcher(secrets.iter().flat_map(|secret| exact_forms(secret)), CaseOf::Text),
+            hex: searcher(hex, CaseOf::Hex),
+            unescaped: searcher(secrets.iter().flat_map(|secret| unescaped_forms(secret)), CaseOf::Text),
+        })
     }
 
-    pub(crate) fn text(&self, text: String) -> String {
-        let ranges = self.searchers.as_ref().map(|searchers| searchers.find(&text)).unwrap_or_default();
+    fn mask(&self, text: String) -> String {
+        let ranges = self.find(&text);
         if ranges.is_empty() {
             return text;
         }
@@ -78,27 +133,21 @@ impl Mask {
         masked
     }
 
-    /// Masks every string in the value, names included.
-    pub(crate) fn value(&self, value: &mut Value) {
-        if self.searchers.is_none() {
-            return;
-        }
+    fn mask_value(&self, value: &mut Value) {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
-            Value::String(text) => *text = self.text(std::mem::take(text)),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
+            Value::String(text) => *text = self.mask(std::mem::take(text)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_value(item)),
             Value::Object(fields) => {
                 let masked = std::mem::take(fields).into_iter().map(|(name, mut value)| {
-                    self.value(&mut value);
-                    (self.text(name), value)
+                    self.mask_value(&mut value);
+                    (self.mask(name), value)
                 });
                 *fields = masked.collect::<Map<_, _>>();
             }
         }
     }
-}
 
-impl SecretSearchers {
     /// Where secrets are, in order, without overlaps, and in whole characters.
     fn find(&self, text: &str) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = self.exact.find_iter(text).map(|found| found.range()).collect();

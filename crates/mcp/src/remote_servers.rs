@@ -7,7 +7,8 @@ use dacapo_runner::{RemoteServer, ServerConnector, ToolServers};
 use crate::fleet::{Fleet, FleetOptions};
 use crate::servers_file::ServersFile;
 
-/// Connects to servers over HTTP. Nothing of what they list is cached on disk.
+/// Connects to servers over HTTP. Nothing of what they list is cached on disk, and logins of this machine are not for them:
+/// whoever names a server brings the token for it.
 #[derive(Debug, Clone, Default)]
 pub struct RemoteServers {
     options: FleetOptions,
@@ -16,7 +17,7 @@ pub struct RemoteServers {
 impl RemoteServers {
     /// With these timeouts and limits.
     pub fn new(options: FleetOptions) -> RemoteServers {
-        RemoteServers { options: FleetOptions { cache_dir: None, ..options } }
+        RemoteServers { options: FleetOptions { cache_dir: None, tokens_dir: None, ..options } }
     }
 }
 

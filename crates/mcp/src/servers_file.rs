@@ -26,7 +26,9 @@ use secrets::{ConfigField, secrets};
 pub const ENVIRONMENT_MINIMUM: [&str; 10] =
     ["HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
 
-const SERVER_KEYS: [&str; 8] = ["type", "command", "args", "env", "cwd", "url", "headers", "disabled"];
+const SERVER_KEYS: [&str; 9] = ["type", "command", "args", "env", "cwd", "url", "headers", "oauth", "disabled"];
+
+const OAUTH_KEYS: [&str; 4] = ["clientId", "clientSecret", "scopes", "callbackPort"];
 
 /// The servers that a file names, in its order.
 #[derive(Debug, Clone)]
@@ -61,7 +63,18 @@ pub struct ServerSpec {
 #[derive(Clone)]
 pub(crate) enum ServerEndpoint {
     Stdio { command: String, args: Vec<String>, env: BTreeMap<String, String>, cwd: Option<PathBuf> },
-    Http { url: String, headers: Vec<(String, String)> },
+    Http { url: String, headers: Vec<(String, String)>, oauth: OAuthClient },
+}
+
+/// How we are known to the authorization server of a server, if we do not register ourselves.
+#[derive(Clone, Default)]
+pub(crate) struct OAuthClient {
+    pub(crate) id: Option<String>,
+    pub(crate) secret: Option<String>,
+    /// Empty: those that the server asks for.
+    pub(crate) scopes: Vec<String>,
+    /// Where the browser comes back to. `None`: any port.
+    pub(crate) callback_port: Option<u16>,
 }
 
 impl fmt::Debug for ServerSpec {
@@ -169,7 +182,8 @@ impl ServersFile {
     /// A single server at an address, whose headers only it may see.
     pub(crate) fn remote(server: &RemoteServer) -> ServersFile {
         let RemoteServer { name, url, headers, reach } = server;
-        let endpoint = Some(ServerEndpoint::Http { url: url.clone(), headers: headers.clone() });
+        let endpoint =
+            Some(ServerEndpoint::Http { url: url.clone(), headers: headers.clone(), oauth: OAuthClient::default() });
         let fingerprint = fingerprint(endpoint.as_ref(), None, None);
         // The scheme of a token is no secret, and stands in error messages.
         let secret = |value: &String| value.strip_prefix("Bearer ").unwrap_or(value).to_owned();
@@ -270,7 +284,40 @@ impl ServerReader<'_> {
             return Err(invalid(&path, "expected a URL that begins with http:// or https://"));
         }
         let headers = self.texts(&format!("{at}.headers"), present(fields, "headers"), |_| ConfigField::Header)?;
-        Ok(ServerEndpoint::Http { url, headers })
+        let oauth = self.oauth(&format!("{at}.oauth"), present(fields, "oauth"))?;
+        Ok(ServerEndpoint::Http { url, headers, oauth })
+    }
+
+    fn oauth(&mut self, at: &str, value: Option<&Value>) -> Result<OAuthClient, InvalidServer> {
+        let fields = match value {
+            None => return Ok(OAuthClient::default()),
+            Some(Value::Object(fields)) => fields,
+            Some(other) => return Err(unexpected(at, "an object", other)),
+        };
+        let unknown = fields.keys().filter(|key| !OAUTH_KEYS.contains(&key.as_str()));
+        self.ignored_keys.extend(unknown.map(|key| IgnoredKey { path: at.to_owned(), key: key.clone() }));
+        let mut text = |key: &str, field| {
+            present(fields, key).map(|value| self.text(&format!("{at}.{key}"), value, field)).transpose()
+        };
+        let id = text("clientId", ConfigField::Command)?;
+        let secret = text("clientSecret", ConfigField::Header)?;
+        let scopes = match present(fields, "scopes") {
+            None => Vec::new(),
+            Some(Value::Array(scopes)) => {
+                let scope = |(index, scope)| self.text(&format!("{at}.scopes[{index}]"), scope, ConfigField::Command);
+                scopes.iter().enumerate().map(scope).collect::<Result<_, _>>()?
+            }
+            Some(other) => return Err(unexpected(&format!("{at}.scopes"), "an array of strings", other)),
+        };
+        let port = |value: &Value| {
+            let port = value.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
+            port.ok_or_else(|| unexpected(&format!("{at}.callbackPort"), "a port from 1 to 65535", value))
+        };
+        let callback_port = present(fields, "callbackPort").map(port).transpose()?;
+        if secret.is_some() && id.is_none() {
+            return Err(invalid(at, "has a `clientSecret` and no `clientId`"));
+        }
+        Ok(OAuthClient { id, secret, scopes, callback_port })
     }
 
     /// The values of `env` or `headers`.
@@ -349,7 +396,7 @@ fn fingerprint(endpoint: Option<&ServerEndpoint>, base: Option<&Path>, given: Op
                 base.map(Path::to_string_lossy)
             ])
         }
-        Some(ServerEndpoint::Http { url, headers }) => {
+        Some(ServerEndpoint::Http { url, headers, .. }) => {
             let headers: BTreeMap<_, _> = headers.iter().map(|(name, value)| (name, value)).collect();
             json!(["http", url, headers])
         }

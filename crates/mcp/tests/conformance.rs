@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use dacapo_mcp::{Fleet, FleetOptions, ServersFile};
+use dacapo_mcp::{Fleet, FleetOptions, Login, ServerEntry, ServerPhase, ServersFile};
 use dacapo_runner::{ToolCall, ToolHost};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -97,7 +97,7 @@ fn failures(results: &Path) -> String {
 
 const CLIENT: &str = "the_client_that_the_suite_starts";
 
-/// Connects to the server whose URL is the last argument and calls every tool that it lists.
+/// Connects to the server whose URL is the last argument, logs in if it wants that, and calls every tool that it lists.
 #[test]
 #[ignore = "the suite starts it"]
 #[expect(clippy::print_stdout, reason = "the suite keeps it beside its verdict")]
@@ -105,11 +105,31 @@ fn the_client_that_the_suite_starts() {
     let url = std::env::args().next_back().expect("a URL");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let servers = json!({ "mcpServers": { "suite": { "url": url } } }).to_string();
+        let context = context();
+        let mut server = json!({ "url": url });
+        if context["client_id"].is_string() {
+            server["oauth"] = json!({ "clientId": context["client_id"], "clientSecret": context["client_secret"] });
+        } else if std::env::var("MCP_CONFORMANCE_SCENARIO").is_ok_and(|scenario| scenario == "auth/basic-cimd") {
+            server["oauth"] = json!({ "clientId": "https://conformance-test.local/client-metadata.json" });
+        }
+        let servers = json!({ "mcpServers": { "suite": server } }).to_string();
         let servers = ServersFile::parse(&servers, &std::env::vars().collect()).expect("a servers file");
-        let fleet = Fleet::start(servers, FleetOptions::default());
+        let tokens = tempfile::tempdir().expect("a directory");
+        let options = FleetOptions { tokens_dir: Some(tokens.path().to_owned()), ..FleetOptions::default() };
+        let entry = servers.servers[0].clone();
+        let mut fleet = Fleet::start(servers.clone(), options.clone());
         fleet.settled(Duration::from_secs(20)).await;
         println!("{:?}", fleet.states());
+        if matches!(&fleet.states()[0].phase, ServerPhase::Failed { reason, .. } if reason.contains("--login")) {
+            fleet.shutdown().await;
+            if let Err(error) = log_in(&entry, tokens.path()).await {
+                println!("the login failed: {error}");
+                return;
+            }
+            fleet = Fleet::start(servers, options);
+            fleet.settled(Duration::from_secs(20)).await;
+            println!("{:?}", fleet.states());
+        }
         for (tool, args) in calls(&fleet) {
             let call = ToolCall {
                 server: "suite".to_owned(),
@@ -125,10 +145,26 @@ fn the_client_that_the_suite_starts() {
     });
 }
 
+/// What the suite says to the client it starts.
+fn context() -> Value {
+    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
+    serde_json::from_str(&context).unwrap_or_default()
+}
+
+/// The suite's authorization servers let everybody in, so a request is as good as a browser.
+async fn log_in(server: &ServerEntry, tokens: &Path) -> Result<(), String> {
+    let login = Login::start(server, tokens).await.map_err(|error| error.to_string())?;
+    let address = login.authorization_url().to_owned();
+    let (_nobody_pastes, pasted) = tokio::sync::mpsc::channel(1);
+    let browser = async { reqwest::get(address).await.map_err(|error| error.to_string()) };
+    let (finished, page) = tokio::join!(tokio::time::timeout(Duration::from_secs(10), login.finish(pasted)), browser);
+    drop(page);
+    finished.map_err(|_elapsed| "nobody came back".to_owned())?.map_err(|error| error.to_string())
+}
+
 /// The calls that a scenario names, and one of each tool that it does not name.
 fn calls(fleet: &Fleet) -> Vec<(String, Map<String, Value>)> {
-    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
-    let context: Value = serde_json::from_str(&context).unwrap_or_default();
+    let context = context();
     let named: Vec<(String, Map<String, Value>)> = (context["toolCalls"].as_array().into_iter().flatten())
         .map(|call| (call["name"].as_str().expect("a name").to_owned(), object(&call["arguments"])))
         .collect();

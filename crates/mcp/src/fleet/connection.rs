@@ -32,6 +32,7 @@ use super::content::CallContent;
 use super::http_client::HttpClient;
 use super::resources::{self, ResourceFunction};
 use super::server::ServerNotices;
+use super::server_auth::ServerAuth;
 use super::server_process::ServerProcess;
 use super::stderr_tail::StderrTail;
 use super::stdio::StdioTransport;
@@ -151,15 +152,16 @@ impl ServerConnection {
                 let calls = transport.calls();
                 (serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stopped).await, Some(calls))
             }
-            ServerEndpoint::Http { url, headers } => {
+            ServerEndpoint::Http { url, headers, .. } => {
                 let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .custom_headers(header_map(headers)?)
                     .max_concurrent_requests(options.calls_per_server_max)
                     // In a new session, rmcp would repeat whatever request was answered with 404, also calls that the server
                     // may have executed.
                     .reinit_on_expired_session(false);
-                let transport =
-                    StreamableHttpClientTransport::with_client(HttpClient::new(bytes_max, options.reach)?, config);
+                let auth = ServerAuth::new(&notices.server, url, headers, Arc::clone(&notices.context))?;
+                let client_of_server = HttpClient::new(bytes_max, options.reach, auth)?;
+                let transport = StreamableHttpClientTransport::with_client(client_of_server, config);
                 (serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stopped).await, None)
             }
         };

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use rmcp::ServiceError;
 use rmcp::service::ClientInitializeError;
-use rmcp::transport::streamable_http_client::StreamableHttpError;
+use rmcp::transport::streamable_http_client::{AuthRequiredError, StreamableHttpError};
 
 /// Why a connection could not be opened.
 pub(super) struct ConnectError {
@@ -33,8 +33,10 @@ impl ConnectError {
             ClientInitializeError::LegacyFallbackFailed { fallback, .. } => fallback.as_ref(),
             other => other,
         };
-        if error.is_authorization_required() {
-            return "it wants authorization; put its token into `headers` as `Authorization`".to_owned().into();
+        if let ClientInitializeError::TransportError { error, .. } = error
+            && let Some(reason) = authorization_required(error.error.as_ref())
+        {
+            return reason.to_owned().into();
         }
         let reason = match (error, end.get()) {
             (_, Some(end)) => end.clone(),
@@ -50,7 +52,10 @@ impl ConnectError {
 pub(super) fn describe(error: &ServiceError) -> String {
     match error {
         ServiceError::McpError(error) => error.message.to_string(),
-        ServiceError::TransportSend(error) => chain(error.error.as_ref()),
+        ServiceError::TransportSend(error) => {
+            let error = error.error.as_ref();
+            authorization_required(error).map_or_else(|| chain(error), str::to_owned)
+        }
         ServiceError::Timeout { timeout } => format!("no answer within {} s", timeout.as_secs_f64()),
         other => other.to_string(),
     }
@@ -59,6 +64,7 @@ pub(super) fn describe(error: &ServiceError) -> String {
 /// `false` if the request was certainly not sent.
 pub(super) fn was_sent(error: &ServiceError) -> bool {
     match error {
+        ServiceError::TransportSend(error) if authorization_required(error.error.as_ref()).is_some() => false,
         ServiceError::TransportSend(error) => {
             http_error(error.error.as_ref()).is_none_or(|error| !error.is_connect() && !error.is_builder())
         }
@@ -71,6 +77,18 @@ pub(super) fn is_session_expired(error: &ServiceError) -> bool {
     let ServiceError::TransportSend(error) = error else { return false };
     let error: Option<&StreamableHttpError<reqwest::Error>> = error.error.downcast_ref();
     matches!(error, Some(StreamableHttpError::SessionExpired))
+}
+
+/// What a person has to do so that the server accepts our requests, if that is what is wrong.
+fn authorization_required<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(required) = error.downcast_ref::<AuthRequiredError>() {
+            return Some(&required.www_authenticate_header);
+        }
+        cause = error.source();
+    }
+    None
 }
 
 /// rmcp's error does not have it as its `source`.

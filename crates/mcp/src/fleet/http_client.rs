@@ -18,13 +18,13 @@ use reqwest::{Client, Response, StatusCode};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::common::http_header::{EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE};
 use rmcp::transport::streamable_http_client::{
-    AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient, StreamableHttpError,
-    StreamableHttpPostResponse,
+    HttpStatusError, SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
 use sse_stream::{Sse, SseStream};
 
 use super::public_addresses::PublicResolver;
 use super::rejected_response::{invalid, too_long};
+use super::server_auth::ServerAuth;
 
 const REDIRECTS_MAX: usize = 10;
 /// Shorter than servers keep idle connections. A request on a connection that the server is closing is lost, and it is
@@ -43,10 +43,11 @@ type PostResult = Result<StreamableHttpPostResponse, StreamableHttpError<reqwest
 pub(super) struct HttpClient {
     client: Client,
     bytes_max: usize,
+    auth: Arc<ServerAuth>,
 }
 
 impl HttpClient {
-    pub(super) fn new(bytes_max: usize, reach: AddressReach) -> Result<HttpClient, String> {
+    pub(super) fn new(bytes_max: usize, reach: AddressReach, auth: ServerAuth) -> Result<HttpClient, String> {
         // Only these redirects keep the body, and no other host may get our headers.
         let policy = Policy::custom(|attempt| {
             let keeps_body =
@@ -64,21 +65,23 @@ impl HttpClient {
             // A proxy would resolve names by itself.
             client = client.redirect(Policy::none()).no_proxy().dns_resolver(PublicResolver);
         }
-        let client = client.build();
-        Ok(HttpClient { client: client.map_err(|error| format!("cannot prepare for HTTP: {error}"))?, bytes_max })
+        let client = client.build().map_err(|error| format!("cannot prepare for HTTP: {error}"))?;
+        Ok(HttpClient { client, bytes_max, auth: Arc::new(auth) })
     }
 
     /// Reads the response to a request, or the acknowledgement of a notification.
-    async fn read_response(&self, response: Response, message: &ClientJsonRpcMessage, has_session: bool) -> PostResult {
+    async fn read_response(
+        &self,
+        response: Response,
+        message: &ClientJsonRpcMessage,
+        has_session: bool,
+        token: Option<&str>,
+    ) -> PostResult {
         let status = response.status();
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         match (status, header(WWW_AUTHENTICATE.as_str())) {
-            (StatusCode::UNAUTHORIZED, Some(challenge)) => {
-                return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge)));
-            }
-            (StatusCode::FORBIDDEN, Some(challenge)) => {
-                return Err(StreamableHttpError::InsufficientScope(InsufficientScopeError::new(challenge, None)));
-            }
+            (StatusCode::UNAUTHORIZED, _) => return Err(self.auth.refused(token)),
+            (StatusCode::FORBIDDEN, Some(challenge)) => return Err(self.auth.lacks_scope(&challenge)),
             (StatusCode::ACCEPTED | StatusCode::NO_CONTENT, _) => return Ok(StreamableHttpPostResponse::Accepted),
             (StatusCode::NOT_FOUND, _) if has_session => return Err(StreamableHttpError::SessionExpired),
             _ => {}
@@ -195,23 +198,40 @@ impl StreamableHttpClient for HttpClient {
         _auth_header: Option<String>,
         custom_headers: Headers,
     ) -> PostResult {
-        let accept = format!("{EVENT_STREAM_MIME_TYPE}, {JSON_MIME_TYPE}");
-        let mut post = self.client.post(&*uri).headers(HeaderMap::from_iter(custom_headers)).header(ACCEPT, accept);
-        if let Some(session) = &session_id {
-            post = post.header(HEADER_SESSION_ID, session.as_ref());
+        let headers = HeaderMap::from_iter(custom_headers);
+        let mut token = self.auth.token().await?;
+        loop {
+            let accept = format!("{EVENT_STREAM_MIME_TYPE}, {JSON_MIME_TYPE}");
+            let mut post = self.client.post(&*uri).headers(headers.clone()).header(ACCEPT, accept);
+            if let Some(session) = &session_id {
+                post = post.header(HEADER_SESSION_ID, session.as_ref());
+            }
+            if let Some(token) = &token {
+                post = post.bearer_auth(token);
+            }
+            let response = post.json(&message).send().await.map_err(reqwest::Error::without_url)?;
+            // A request that is rejected so was not executed, and may be sent again.
+            if response.status() == StatusCode::UNAUTHORIZED
+                && let Some(rejected) = &token
+                && let Some(other) = self.auth.token_instead_of(rejected).await?
+                && other != *rejected
+            {
+                token = Some(other);
+                continue;
+            }
+            return self.read_response(response, &message, session_id.is_some(), token.as_deref()).await;
         }
-        let response = post.json(&message).send().await.map_err(reqwest::Error::without_url)?;
-        self.read_response(response, &message, session_id.is_some()).await
     }
 
     async fn delete_session(
         &self,
         uri: Arc<str>,
         session_id: Arc<str>,
-        auth_header: Option<String>,
+        _auth_header: Option<String>,
         custom_headers: Headers,
     ) -> Result<(), StreamableHttpError<reqwest::Error>> {
-        self.client.delete_session(uri, session_id, auth_header, custom_headers).await.map_err(without_url)
+        let token = self.auth.token().await?;
+        self.client.delete_session(uri, session_id, token, custom_headers).await.map_err(without_url)
     }
 
     async fn get_stream(
@@ -219,10 +239,11 @@ impl StreamableHttpClient for HttpClient {
         uri: Arc<str>,
         session_id: Option<Arc<str>>,
         last_event_id: Option<String>,
-        auth_header: Option<String>,
+        _auth_header: Option<String>,
         custom_headers: Headers,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, StreamableHttpError<reqwest::Error>> {
-        let events = self.client.get_stream(uri, session_id, last_event_id, auth_header, custom_headers).await;
+        let token = self.auth.token().await?;
+        let events = self.client.get_stream(uri, session_id, last_event_id, token, custom_headers).await;
         events.map_err(without_url)
     }
 }

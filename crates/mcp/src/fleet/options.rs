@@ -13,6 +13,8 @@ pub struct FleetOptions {
     pub cache_dir: Option<PathBuf>,
     /// Which machines servers over HTTP may be on. Where these are public ones only, redirects are not followed.
     pub reach: AddressReach,
+    /// Where the tokens of logins are. `None`: nobody is logged in.
+    pub tokens_dir: Option<PathBuf>,
     /// For starting or reaching a server and listing its tools.
     pub connect_timeout: Duration,
     /// For the response to a call, from when it is sent.
@@ -41,6 +43,7 @@ impl Default for FleetOptions {
         FleetOptions {
             cache_dir: None,
             reach: AddressReach::Any,
+            tokens_dir: None,
             connect_timeout: Duration::from_secs(30),
             call_timeout: Duration::from_mins(1),
             calls_per_server_max: 100,

@@ -46,9 +46,9 @@ pub(super) struct FleetContext {
 pub(super) struct ServerNotices {
     /// The list of tools may have changed.
     pub(super) changed: Notify,
-    server: String,
+    pub(super) server: String,
     logs: ServerLogSink,
-    context: Arc<FleetContext>,
+    pub(super) context: Arc<FleetContext>,
 }
 
 impl ServerNotices {
