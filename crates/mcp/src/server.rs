@@ -180,7 +180,8 @@ impl McpServer {
         };
         let servers: Arc<dyn ToolServers> = Arc::clone(&self.shared.servers);
         let (runner, stored, meta) = (Arc::clone(&self.shared.runner), self.session.stored(), context.meta.0.0.clone());
-        let task = ProgramTask::start(runner, servers, program, stored, can_ask, meta);
+        let reuse = self.session.take_record(context);
+        let task = ProgramTask::start(runner, servers, program, stored, reuse, can_ask, meta);
         self.attend(task, permit, context).await
     }
 
@@ -277,8 +278,15 @@ impl McpServer {
             };
             tokio::select! {
                 biased;
-                // Dropping the task cancels the program.
-                () = context.ct.cancelled() => return failure(CANCELLED.to_owned()).into(),
+                () = context.ct.cancelled() => {
+                    let session = Arc::clone(&self.session);
+                    tokio::spawn(async move {
+                        if let Some(execution) = task.cancelled().await {
+                            session.keep_record(execution.record);
+                        }
+                    });
+                    return failure(CANCELLED.to_owned()).into();
+                }
                 ended = &mut task.execution => {
                     let report = task.latest_progress();
                     reporter.report(&report).await;
@@ -333,6 +341,7 @@ impl McpServer {
 }
 
 impl ServerHandler for McpServer {
+    #[expect(deprecated, reason = "clients set levels until the protocol has removed it")]
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_logging().build())
             .with_server_info(Implementation::new("dacapo", env!("CARGO_PKG_VERSION")).with_title("Da Capo"))

@@ -246,6 +246,26 @@ async fn a_session_keeps_what_programs_store_and_tells_what_answers_look_like_on
 }
 
 #[tokio::test]
+async fn calls_that_a_failed_program_completed_are_not_made_again_by_the_next() {
+    for era in ERAS {
+        let desk = Arc::new(Desk::new());
+        let client = connect(era, User::default(), &desk).await;
+        let made = || desk.call_counts().get("echo").copied().unwrap_or_default();
+        let failed = execute(&client, "await desk.echo({value: 1}); await desk.echo({value: 2}); nothing.at.all").await;
+        assert_eq!((failed.is_error, made()), (Some(true), 2));
+        let mended = "return [await desk.echo({value: 1}), await desk.echo({value: 2}, {fresh: true}), await desk.echo({value: 3})]";
+        let second = execute(&client, mended).await;
+        assert_eq!(structured(&second)["data"], json!([1, 2, 3]));
+        assert_eq!(structured(&second)["reused"], json!([{ "call": 0, "tool": "desk.echo", "args": { "value": 1 } }]));
+        assert_eq!(made(), 4, "the second was asked for again, and the third is new");
+        assert!(text(&second).contains("not executed again, unless {fresh: true}"), "{}", text(&second));
+        // It was for the next program only.
+        let third = execute(&client, "return await desk.echo({value: 1})").await;
+        assert_eq!((structured(&third).get("reused"), made()), (None, 5), "{era:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_of_a_kind_that_is_not_known_is_told_to_be_missing() {
     let client = connect(Era::Modern, User::default(), &Arc::new(Desk::new())).await;
     let result = execute(&client, "return [await desk.draw({name: 'odd'}), await desk.draw({name: 'b'})]").await;

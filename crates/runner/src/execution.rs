@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dacapo_replay::{Attachment, LogLine, MadeCall, ProgramFailure, StoredValues, ToolShape};
+use dacapo_replay::{Attachment, CompletedCall, LogLine, MadeCall, ProgramFailure, StoredValues, ToolShape};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -24,6 +24,11 @@ pub struct Execution {
     pub attachments: Vec<Attachment>,
     /// What this and earlier programs keep for later ones.
     pub stored: StoredValues,
+    /// Calls that the record of earlier programs answered: they were not sent.
+    pub reused: Vec<MadeCall>,
+    /// If it failed or was stopped: what it was given to reuse, the calls that it completed, and those of which it is not
+    /// known whether they took effect. The next program may reuse it.
+    pub record: Vec<CompletedCall>,
     /// What the answers of tools without an output schema looked like.
     pub shapes: Vec<ToolShape>,
     /// Wall-clock time of the run, approvals included.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use dacapo_replay::{Attachment, Call, CallIndex, LogLine, MadeCall, handles_in};
+use dacapo_replay::{Answer, Attachment, Call, CallIndex, CompletedCall, JournalEntry, LogLine, MadeCall, handles_in};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -50,6 +50,8 @@ pub(crate) struct CallTracker {
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) attachment_bytes: usize,
     pub(crate) logs: Vec<LogLine>,
+    /// Calls that a record has answered.
+    pub(crate) reused: Vec<MadeCall>,
 }
 
 impl CallTracker {
@@ -60,6 +62,15 @@ impl CallTracker {
 
     pub(crate) fn has_settled(&self, call: CallIndex) -> bool {
         self.made.contains_key(&call) && !self.open.contains(&call)
+    }
+
+    /// Calls that have succeeded, in the order of the journal.
+    pub(crate) fn succeeded(journal: &[JournalEntry]) -> Vec<CompletedCall> {
+        let succeeded = |entry: &JournalEntry| match &entry.answer {
+            Answer::Ok(ok) => Some(CompletedCall::new(entry.tool.as_str(), &entry.args()?, ok.clone())),
+            Answer::Error { .. } => None,
+        };
+        journal.iter().filter_map(succeeded).collect()
     }
 
     pub(crate) fn list<'a>(&self, calls: impl IntoIterator<Item = &'a CallIndex>) -> Vec<MadeCall> {

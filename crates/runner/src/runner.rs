@@ -1,12 +1,13 @@
 //! Runs a program to its end, and executes its calls.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dacapo_replay::{
-    Answer, Call, CallIndex, JournalEntry, Limits, LogLine, MadeCall, Outcome, Program, SandboxError, Step, StepError,
-    StepRequest, Stepper, StoredValues, Tool, ToolShape, Toolbox, WarmPrograms,
+    Answer, Call, CallIndex, CompletedCall, Effect, JournalEntry, Limits, LogLine, MadeCall, Outcome, Program,
+    RecordedOutcome, SandboxError, Step, StepError, StepRequest, Stepper, StoredValues, Tool, ToolShape, Toolbox,
+    WarmPrograms,
 };
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -118,9 +119,11 @@ impl Runner {
         let started = Instant::now();
         let toolbox = host.toolbox();
         let initial_decisions = self.initial_decisions(&toolbox, host);
-        let ProgramStart { code, stored } = program.into();
-        let mut request = StepRequest::new(new_program(code), Arc::clone(&toolbox)).with_stored(stored.clone());
+        let ProgramStart { code, stored, reuse } = program.into();
+        let request = StepRequest::new(new_program(code), Arc::clone(&toolbox)).with_stored(stored.clone());
+        let mut request = request.with_reuse(reuse.clone());
         request.limits = self.limits.program.clone();
+        let mut request = Some(request);
         let cancel_calls = cancel.child_token();
         let context = RunContext {
             runner: self,
@@ -133,7 +136,7 @@ impl Runner {
             cancel: &cancel_calls,
         };
         let mut in_flight = InFlight { futures: FuturesUnordered::new(), tracker: CallTracker::default(), progress };
-        let end = context.drive(request, &mut in_flight).await;
+        let end = context.drive(&mut request, &mut in_flight).await;
         cancel_calls.cancel();
         let InFlight { mut futures, mut tracker, .. } = in_flight;
         let cancelled = async { while futures.next().await.is_some() {} };
@@ -142,7 +145,7 @@ impl Runner {
         drop(futures);
         let sent = std::mem::take(&mut *lock(&context.sent));
         tracker.completed.sort_unstable();
-        let ProgramEnd { result, logs, stored, shapes } = match end {
+        let ProgramEnd { result, logs, stored, reused, mut record, shapes } = match end {
             Ok(mut end) => {
                 if let Err(RunError::Failed(failure)) = &mut end.result {
                     failure.completed = tracker.list(&tracker.completed);
@@ -152,20 +155,28 @@ impl Runner {
             }
             Err(reason) => {
                 let result = Err(RunError::Stopped(Box::new(self.stopped(reason, &tracker))));
-                ProgramEnd { result, logs: std::mem::take(&mut tracker.logs), stored, shapes: Vec::new() }
+                let (logs, reused) = (std::mem::take(&mut tracker.logs), std::mem::take(&mut tracker.reused));
+                let mut record = reuse;
+                record.extend(request.iter().flat_map(|request| CallTracker::succeeded(request.journal.entries())));
+                ProgramEnd { result, logs, stored, reused, record, shapes: Vec::new() }
             }
         };
         let refused = tracker.list(&tracker.refused);
-        let unfinished = tracker.list(tracker.open.intersection(&sent));
+        let unfinished = tracker.list(tracker.open.iter().filter(|call| sent.contains_key(call)));
+        if result.is_ok() {
+            record.clear();
+        } else {
+            record.extend(tracker.open.iter().filter_map(|call| sent.get(call).cloned().flatten()));
+        }
         let mut calls = BTreeMap::new();
-        for tool in sent.iter().filter_map(|call| tracker.made.remove(call)).map(|made| made.tool) {
+        for tool in sent.keys().filter_map(|call| tracker.made.remove(call)).map(|made| made.tool) {
             *calls.entry(tool).or_default() += 1;
         }
         let returned = result.as_ref().map_or("", |data| data.get());
         let shown: String = std::iter::once(returned).chain(logs.iter().flat_map(|line| ["\n", &line.text])).collect();
         let attachments = in_order_of_handles(tracker.attachments, &shown);
         let duration = started.elapsed();
-        Execution { result, logs, calls, refused, unfinished, attachments, stored, shapes, duration }
+        Execution { result, logs, calls, refused, unfinished, attachments, stored, reused, record, shapes, duration }
     }
 
     /// The policy's decision about every tool at the start of a program. A tool may leave its server's list, or lose its
@@ -226,11 +237,13 @@ pub struct ProgramStart<'a> {
     pub code: &'a str,
     /// The [`Execution::stored`] of the program before.
     pub stored: StoredValues,
+    /// The [`Execution::record`] of the program before, if it failed: the same calls are not executed again.
+    pub reuse: Vec<CompletedCall>,
 }
 
 impl<'a> From<&'a str> for ProgramStart<'a> {
     fn from(code: &'a str) -> ProgramStart<'a> {
-        ProgramStart { code, stored: StoredValues::default() }
+        ProgramStart { code, ..ProgramStart::default() }
     }
 }
 
@@ -239,6 +252,8 @@ struct ProgramEnd {
     result: Result<Box<RawValue>, RunError>,
     logs: Vec<LogLine>,
     stored: StoredValues,
+    reused: Vec<MadeCall>,
+    record: Vec<CompletedCall>,
     shapes: Vec<ToolShape>,
 }
 
@@ -250,17 +265,18 @@ struct RunContext<'a> {
     toolbox: &'a Toolbox,
     /// By the tool's number in the catalog.
     initial_decisions: &'a [Decision],
-    /// Calls that were sent to their servers, answered or not.
-    sent: Mutex<BTreeSet<CallIndex>>,
+    /// Calls that were sent to their servers, answered or not; those with effects as the record of a program that does not
+    /// get their answers.
+    sent: Mutex<BTreeMap<CallIndex, Option<CompletedCall>>>,
     stopwatch: Arc<Stopwatch>,
     cancel: &'a CancellationToken,
 }
 
 impl RunContext<'_> {
-    /// Steps the program and executes its calls, until it ends or is stopped.
+    /// Steps the program and executes its calls, until it ends or is stopped. `slot` holds the request, whose journal grows.
     async fn drive<'r>(
         &'r self,
-        mut request: StepRequest,
+        slot: &mut Option<StepRequest>,
         in_flight: &mut InFlight<'r>,
     ) -> Result<ProgramEnd, StopReason> {
         loop {
@@ -271,20 +287,26 @@ impl RunContext<'_> {
                 return Err(StopReason::WallTime);
             }
             let mut completed = Vec::new();
-            let step;
-            (request, step) = self.step(request, in_flight, &mut completed).await?;
+            let Some(request) = slot.take() else {
+                return Err(StopReason::Internal("a step ended without its request".to_owned()));
+            };
+            let (request, step) = self.step(request, in_flight, &mut completed).await?;
+            let request = slot.insert(request);
+            let step = step?;
             match step.outcome {
                 Outcome::Finished { result } => {
                     // The program does not see these answers, but its report lists their calls as completed.
-                    for completed in completed {
-                        drop(self.settle(completed, in_flight));
-                    }
+                    let unseen: Vec<JournalEntry> =
+                        completed.into_iter().map(|completed| self.settle(completed, in_flight)).collect();
                     let result = result.map_err(RunError::Failed);
-                    return Ok(ProgramEnd { result, logs: step.logs, stored: step.stored, shapes: step.shapes });
+                    let Step { logs, stored, reused, mut record, shapes, .. } = step;
+                    record.extend(CallTracker::succeeded(&unseen));
+                    return Ok(ProgramEnd { result, logs, stored, reused, record, shapes });
                 }
                 Outcome::Paused { calls } => self.issue(calls, in_flight),
             }
             in_flight.keep_logs(step.logs);
+            in_flight.tracker.reused = step.reused;
             if completed.is_empty() {
                 tokio::select! {
                     biased;
@@ -309,7 +331,7 @@ impl RunContext<'_> {
         request: StepRequest,
         in_flight: &mut InFlight<'_>,
         completed: &mut Vec<Completed>,
-    ) -> Result<(StepRequest, Step), StopReason> {
+    ) -> Result<(StepRequest, Result<Step, StopReason>), StopReason> {
         let (stepper, stopwatch) = (Arc::clone(&self.runner.stepper), Arc::clone(&self.stopwatch));
         let cancel = self.cancel.clone();
         let first_new_call = in_flight.tracker.next();
@@ -331,12 +353,12 @@ impl RunContext<'_> {
                 }
             }
         };
-        match step {
-            Ok(step) => Ok((request, step)),
-            Err(StepError::Interrupted) if self.cancel.is_cancelled() => Err(StopReason::Cancelled),
-            Err(StepError::Interrupted) => Err(StopReason::WallTime),
-            Err(error) => Err(StopReason::Internal(error.to_string())),
-        }
+        let step = step.map_err(|error| match error {
+            StepError::Interrupted if self.cancel.is_cancelled() => StopReason::Cancelled,
+            StepError::Interrupted => StopReason::WallTime,
+            error => StopReason::Internal(error.to_string()),
+        });
+        Ok((request, step))
     }
 
     /// Starts to execute new calls.
@@ -353,6 +375,9 @@ impl RunContext<'_> {
     async fn execute(&self, mut call: Call) -> Completed {
         let catalog = self.toolbox.catalog();
         let number = catalog.find(&call.tool).map(|tool| tool.0 as usize);
+        let has_effects = number.is_some_and(|number| catalog.tools()[number].effect() == Effect::Write);
+        let unanswered = || CompletedCall::with_outcome(call.tool.as_str(), &call.args, RecordedOutcome::Unknown);
+        let unanswered = has_effects.then(unanswered);
         let (Some(number), Value::Object(args)) = (number, &mut call.args) else {
             let message = format!("`{}` is not a tool that takes an object", call.tool);
             return refused(call, message);
@@ -372,7 +397,7 @@ impl RunContext<'_> {
             Err(CallError(denied)) => Err(denied),
             Ok(()) if self.cancel.is_cancelled() => Err("the program has ended".to_owned()),
             Ok(()) => {
-                lock(&self.sent).insert(call.call);
+                lock(&self.sent).insert(call.call, unanswered);
                 Ok(self.host.call(&tool_call, self.cancel).await)
             }
         };

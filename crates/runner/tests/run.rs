@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use common::Desk;
 use dacapo_replay::{CallIndex, Limit, MadeCall};
 use dacapo_runner::{
-    Approval, ApprovalQuestion, Approver, BoxFuture, CallPhase, DefinitionChange, Execution, Policy, RunError,
-    RunLimits, RunProgress, Runner, StopKind, StoppedRun,
+    Approval, ApprovalQuestion, Approver, BoxFuture, CallPhase, DefinitionChange, Execution, Policy, ProgramStart,
+    RunError, RunLimits, RunProgress, Runner, StopKind, StoppedRun,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -353,6 +353,34 @@ async fn progress_is_reported_for_every_call_and_every_line_before_the_end() {
     ];
     assert_eq!(*reported.lock().expect("free"), expected);
     assert_eq!(*written.lock().expect("free"), ["one", "two", "three"]);
+}
+
+#[tokio::test]
+async fn a_program_that_is_cancelled_leaves_what_it_did_and_what_it_may_have_done() {
+    let (desk, cancel) = (Desk::new(), CancellationToken::new());
+    let on_progress = |progress: RunProgress<'_>| {
+        if matches!(progress, RunProgress::Call(call) if call.tool == "desk.hang") {
+            let cancel = cancel.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                cancel.cancel();
+            });
+        }
+    };
+    let runner = runner(RunLimits::default());
+    // Longer than what is shown of arguments.
+    let program = "await desk.echo({value: 'x'.repeat(500)}); await desk.hang({what: 'y'.repeat(500)})";
+    let stopped = runner.run(program, &desk, &Approval::Unavailable, &on_progress, &cancel).await;
+    assert!(matches!(stopped.result, Err(RunError::Stopped(_))));
+    let again = "
+        const known = await desk.echo({value: 'x'.repeat(500)});
+        return [known.length, await desk.hang({what: 'y'.repeat(500)}).catch(error => error.message)]";
+    let start = ProgramStart { code: again, reuse: stopped.record, ..ProgramStart::default() };
+    let next = runner.run(start, &desk, &Approval::Unavailable, &|_| {}, &CancellationToken::new()).await;
+    let (said, reused) = (data(&next), next.reused.len());
+    assert_eq!((&said[0], reused), (&json!(500), 1), "{said}");
+    assert!(said[1].as_str().is_some_and(|text| text.contains("it is not known whether it took effect")), "{said}");
+    assert_eq!(desk.call_counts()["echo"], 1);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use dacapo_replay::{LogLine, StoredValues};
+use dacapo_replay::{CompletedCall, LogLine, StoredValues};
 use dacapo_runner::{
     Approval, ApprovalQuestion, ApprovalVerdict, Approver, BoxFuture, CallPhase, CallProgress, CancellationToken,
     Execution, ProgramStart, RunProgress, Runner, StandingApprovals, ToolHost, with_trace,
@@ -32,7 +32,8 @@ pub(super) struct ProgramTask {
     /// What the program began with.
     pub(super) stored: StoredValues,
     pub(super) ledger: Arc<CallLedger>,
-    _cancel: DropGuard,
+    /// Cancels the program when it is dropped.
+    cancel: DropGuard,
 }
 
 /// Identifies a program by its code.
@@ -115,6 +116,7 @@ impl ProgramTask {
         host: Arc<dyn ToolHost>,
         program: String,
         stored: StoredValues,
+        reuse: Vec<CompletedCall>,
         can_ask: CanAsk,
         meta: Map<String, Value>,
     ) -> ProgramTask {
@@ -138,7 +140,7 @@ impl ProgramTask {
                 CanAsk::Client => &ChannelApprover(request_sender),
                 CanAsk::Nobody => &Approval::Unavailable,
             };
-            let start = ProgramStart { code: &program, stored: given };
+            let start = ProgramStart { code: &program, stored: given, reuse };
             with_trace(&meta, runner.run(start, &*host, approver, &on_progress, &cancelled)).await
         });
         let (open, standing) = (VecDeque::new(), StandingApprovals::default());
@@ -152,8 +154,14 @@ impl ProgramTask {
             digest,
             stored,
             ledger,
-            _cancel: cancel.drop_guard(),
+            cancel: cancel.drop_guard(),
         }
+    }
+
+    /// Cancels the program, and yields what it leaves.
+    pub(super) async fn cancelled(self) -> Option<Execution> {
+        drop(self.cancel);
+        self.execution.await.ok()
     }
 
     pub(super) fn latest_progress(&mut self) -> ProgressReport {

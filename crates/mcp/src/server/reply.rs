@@ -15,6 +15,8 @@ const LOGS_DIVISOR: usize = 5;
 const UNAVAILABLE_MAX: usize = 5;
 const UNAVAILABLE_CHARS_MAX: usize = 120;
 
+const REUSED: &str =
+    "Completed by the program before and not executed again, unless {fresh: true} is passed as the second argument";
 const NARROW: &str = "Return less: filter, slice, count, or pick the fields that you need in the program.";
 
 /// Structured content, the same as text, and the images and files whose handles are in the data.
@@ -130,7 +132,8 @@ fn write_error(run_error: &RunError, error: &Value, text: &mut String) {
 
 /// Calls that are in neither the data nor the error.
 fn listed_calls(execution: &Execution) -> Vec<(&'static str, &'static str, &[MadeCall])> {
-    let mut listed = vec![("Refused, so not made", "refused", &execution.refused[..])];
+    let mut listed =
+        vec![("Refused, so not made", "refused", &execution.refused[..]), (REUSED, "reused", &execution.reused[..])];
     if execution.result.is_ok() {
         listed.push(("Sent, but not waited for", "unfinished", &execution.unfinished[..]));
     }

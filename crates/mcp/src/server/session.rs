@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use axum::http::request::Parts;
-use dacapo_replay::{LogLevel, LogLine, StoredValues, ToolShape};
+use dacapo_replay::{CompletedCall, LogLevel, LogLine, StoredValues, ToolShape};
 use dacapo_runner::Execution;
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
@@ -19,6 +19,8 @@ pub(super) struct Session(Mutex<SessionMemory>);
 #[derive(Debug, Default)]
 struct SessionMemory {
     stored: StoredValues,
+    /// Calls of programs that failed or were cancelled, for the next program.
+    record: Vec<CompletedCall>,
     /// Functions whose answers the client has been told the shape of.
     told: BTreeSet<String>,
     /// If the client has set a level.
@@ -38,6 +40,16 @@ impl Session {
         lock(&self.0).stored.clone()
     }
 
+    /// What a program that starts now need not execute again. It is the only one that gets it.
+    pub(super) fn take_record(&self, context: &RequestContext<RoleServer>) -> Vec<CompletedCall> {
+        if has_session(context) { std::mem::take(&mut lock(&self.0).record) } else { Vec::new() }
+    }
+
+    /// Keeps the record of a program that failed or was cancelled, for the next one.
+    pub(super) fn keep_record(&self, record: Vec<CompletedCall>) {
+        lock(&self.0).record.extend(record);
+    }
+
     /// Keeps what a program has stored that began with `given`. Programs that ran at the same time keep theirs: of the same
     /// name, what the last one stored.
     pub(super) fn keep(&self, given: &StoredValues, execution: &mut Execution, context: &RequestContext<RoleServer>) {
@@ -47,6 +59,7 @@ impl Session {
             }
             return;
         }
+        self.keep_record(std::mem::take(&mut execution.record));
         let stored = &mut lock(&self.0).stored;
         for name in given.names().filter(|name| execution.stored.get(name).is_none()) {
             stored.remove(name);

@@ -26,7 +26,7 @@ Runs a TypeScript program that calls functions, and answers with what it returns
 - `store(name, value)` keeps a value for your later programs, `load(name)` gives it back.
 - Images and files are objects with a `handle`: return the object to show it.
 - There is no network, file system or import; only the functions and standard JavaScript. `await search(\"...\")` and `await describe(\"server.tool\")` work inside too.
-- If a program fails, the error shows where, and which calls were completed. They have taken effect: do not repeat them blindly.";
+- If a program fails, the error shows where, and which calls were completed. They have taken effect: your next program gets their answers without executing them again; f({...}, {fresh: true}) does.";
 
 const INSTRUCTIONS: &str = "\
 The tools of many MCP servers, as functions for programs. Work in two steps: `search` once for all that the task needs, then `execute` one TypeScript program that does the whole task and returns only what matters. Do not call `execute` once per function: a program with loops and Promise.all is faster and keeps data out of the conversation. Calls that change or delete things may need the user's approval; a declined call rejects with a message that says why.";
@@ -106,6 +106,7 @@ fn execute() -> Tool {
             "shapes": { "type": "array", "items": { "type": "string" }, "description": "What answers looked like, once for each function." },
             "calls": { "type": "object", "additionalProperties": { "type": "integer" }, "description": "How often each function was called." },
             "refused": { "type": "array", "items": { "type": "object" }, "description": "Calls that were not made, as not allowed." },
+            "reused": { "type": "array", "items": { "type": "object" } },
             "unfinished": { "type": "array", "items": { "type": "object" }, "description": "Calls that were sent and not waited for." },
             "missing": { "type": "string", "description": "What was cut or left out." },
             "unavailable": { "type": "array", "items": { "type": "string" } },
