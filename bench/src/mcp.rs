@@ -5,6 +5,7 @@ mod calls;
 mod echo;
 mod sdk;
 mod start;
+mod through_gateway;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +28,8 @@ const NPM: &str = "target/test-tools/node_modules/@modelcontextprotocol";
 pub(crate) fn run(quick: bool) -> anyhow::Result<()> {
     let runtime = runtime()?;
     runtime.block_on(calls::run(if quick { 10 } else { 100 }))?;
+    println!();
+    runtime.block_on(through_gateway::run(if quick { 10 } else { 100 }))?;
     println!();
     runtime.block_on(start::run(quick))
 }

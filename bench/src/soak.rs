@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use random_client::{FailureKind, OnFailure, Played, RandomClient, RandomModels};
 
-use self::processes::{Redis, Replicas};
-pub(crate) use self::processes::{Replica, ReplicaConfig};
+use self::processes::Replicas;
+pub(crate) use self::processes::{Redis, Replica, ReplicaConfig};
 use crate::gateway::client_conversation;
 
 /// Each group of replicas has so many. One of them is killed at a time.

@@ -179,7 +179,7 @@ impl Redis {
         Ok(Redis { child, port, dir })
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/0", self.port)
     }
 
