@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import platform
 import re
 import subprocess
 import tarfile
@@ -18,11 +19,44 @@ import time
 import tomllib
 import uuid
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SUMMARY = "Code mode for any model and any client: a stateless gateway that runs programs of models"
 DOCUMENTS = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a binary is for."""
+
+    name: str
+    """As Rust, Python and the kernel call it."""
+    npm: str
+    """As npm calls it."""
+    needs: str = ""
+    """Besides its glibc."""
+
+    @property
+    def npm_name(self) -> str:
+        """npm has one file for a name and version."""
+        return "dacapo" if self.npm == "x64" else f"dacapo-linux-{self.npm}"
+
+    @staticmethod
+    def of(binary: bytes) -> "Machine":
+        known = {62: Machine("x86_64", "x64", ", and a processor with x86-64-v2 (2009)"), 183: Machine("aarch64", "arm64")}
+        kind = int.from_bytes(binary[18:20], "little")
+        if binary[:4] != b"\x7fELF" or kind not in known:
+            raise SystemExit("package: the binary is not for Linux on x86-64 or arm64")
+        return known[kind]
+
+    def run(self, binary: Path, *arguments: str) -> str:
+        """Runs the binary here, whatever it is for."""
+        emulator = []
+        if platform.machine() != self.name:
+            emulator = [f"qemu-{self.name}", "-L", f"/usr/{self.name}-linux-gnu"]
+        return output(*emulator, str(binary), *arguments)
 
 
 def output(*command: str) -> str:
@@ -69,16 +103,16 @@ def wheel(out: Path, version: str, binary: bytes, platform: str, epoch: int, lev
             packed.writestr(entry, data, zipfile.ZIP_DEFLATED, level)
 
 
-def npm(out: Path, version: str, binary: bytes, epoch: int, level: int) -> None:
+def npm(out: Path, version: str, binary: bytes, machine: Machine, epoch: int, level: int) -> None:
     described = {
-        "name": "dacapo",
+        "name": machine.npm_name,
         "version": version,
         "description": SUMMARY,
         "license": "MIT OR Apache-2.0",
         "bin": {"dacapo": "bin/dacapo"},
         "files": ["bin"],
         "os": ["linux"],
-        "cpu": ["x64"],
+        "cpu": [machine.npm],
         "libc": ["glibc"],
     }
     files = {
@@ -86,18 +120,17 @@ def npm(out: Path, version: str, binary: bytes, epoch: int, level: int) -> None:
         "package/bin/dacapo": (binary, 0o755),
     }
     files |= {f"package/{name}": ((ROOT / name).read_bytes(), 0o644) for name in DOCUMENTS}
-    tar_gz(out / f"dacapo-{version}.tgz", files, epoch, level)
+    tar_gz(out / f"{machine.npm_name}-{version}.tgz", files, epoch, level)
 
 
 def glibc(binary: Path) -> tuple[int, int]:
     """The oldest glibc that has every symbol which the binary needs."""
-    needed = re.findall(r"GLIBC_(\d+)\.(\d+)", output("objdump", "-T", str(binary)))
+    needed = re.findall(r"GLIBC_(\d+)\.(\d+)", output("readelf", "--version-info", "--wide", str(binary)))
     return max((int(major), int(minor)) for major, minor in needed)
 
 
-def compiled_in() -> list[dict]:
+def compiled_in(target: str) -> list[dict]:
     """The packages that the command is made of: not those for tests, benchmarks or other machines."""
-    target = re.search(r"^host: (.+)$", output("rustc", "-vV"), re.M)[1]
     metadata = json.loads(
         output("cargo", "metadata", "--format-version", "1", "--locked", "--offline", "--filter-platform", target)
     )
@@ -116,13 +149,13 @@ def compiled_in() -> list[dict]:
     return sorted((packages[id] for id in found), key=lambda package: (package["name"], package["version"]))
 
 
-def sbom(out: Path, version: str, digest: str, epoch: int) -> None:
+def sbom(out: Path, version: str, machine: Machine, digest: str, epoch: int) -> None:
     lock = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
     checksums = {(package["name"], package["version"]): package.get("checksum") for package in lock}
     # The guest is compiled from the QuickJS sources in this crate, which is no dependency that cargo builds.
     guest = next(package for package in lock if package["name"] == "rquickjs-sys")
     components = []
-    for package in [*compiled_in(), {"license": "MIT", **guest}]:
+    for package in [*compiled_in(f"{machine.name}-unknown-linux-gnu"), {"license": "MIT", **guest}]:
         name, its_version = package["name"], package["version"]
         component = {
             "type": "library",
@@ -152,12 +185,12 @@ def sbom(out: Path, version: str, digest: str, epoch: int) -> None:
         },
         "components": components,
     }
-    (out / f"dacapo-{version}.cdx.json").write_text(json.dumps(document, indent=1) + "\n")
+    (out / f"dacapo-{version}-{machine.name}.cdx.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binary", type=Path, required=True, help="a dacapo that was built for Linux on x86-64")
+    parser.add_argument("--binary", type=Path, required=True, help="a dacapo that was built for Linux")
     parser.add_argument("--out", type=Path, required=True, help="a folder; what is in it is replaced")
     parser.add_argument("--compression", type=int, default=9, choices=range(1, 10), help="1 is fast, 9 is small")
     args = parser.parse_args()
@@ -169,26 +202,27 @@ def main() -> None:
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or output("git", "log", "-1", "--format=%ct"))
     major, minor = glibc(binary)
     data = binary.read_bytes()
-    name = f"dacapo-{version}-x86_64-linux"
+    machine = Machine.of(data)
+    name = f"dacapo-{version}-{machine.name}-linux"
     files = {f"{name}/bin/dacapo": (data, 0o755)}
     files |= {f"{name}/{document}": ((ROOT / document).read_bytes(), 0o644) for document in DOCUMENTS}
     shells = {"bash": "dacapo", "zsh": "_dacapo", "fish": "dacapo.fish"}
     for shell, file in shells.items():
-        files[f"{name}/completions/{shell}/{file}"] = (output(str(binary), "completions", shell).encode(), 0o644)
+        files[f"{name}/completions/{shell}/{file}"] = (machine.run(binary, "completions", shell).encode(), 0o644)
     man = out / "man"
-    output(str(binary), "man", str(man))
+    machine.run(binary, "man", str(man))
     for page in sorted(man.iterdir()):
         files[f"{name}/man/man1/{page.name}"] = (page.read_bytes(), 0o644)
         page.unlink()
     man.rmdir()
     tar_gz(out / f"{name}.tar.gz", files, epoch, args.compression)
-    wheel(out, version, data, f"manylinux_{major}_{minor}_x86_64", epoch, args.compression)
-    npm(out, version, data, epoch, args.compression)
-    sbom(out, version, hashlib.sha256(data).hexdigest(), epoch)
+    wheel(out, version, data, f"manylinux_{major}_{minor}_{machine.name}", epoch, args.compression)
+    npm(out, version, data, machine, epoch, args.compression)
+    sbom(out, version, machine, hashlib.sha256(data).hexdigest(), epoch)
     made = sorted(path for path in out.iterdir())
     sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in made)
     (out / "SHA256SUMS").write_text(sums)
-    print(f"release: {out}: needs glibc {major}.{minor} or newer, and a processor with x86-64-v2 (2009)")
+    print(f"release: {out}: needs glibc {major}.{minor} or newer{machine.needs}")
     print(sums, end="")
 
 
