@@ -108,5 +108,6 @@ fn a_replica_says_in_its_log_that_it_cannot_open_a_state() {
     let (_, log) = logged("the secret of this replica", &body);
     assert_eq!(log, "");
     let (_, log) = logged("a secret of another one", &body);
-    assert!(log.lines().count() == 1 && log.contains("WARN") && log.contains("foreign=1 damaged=0 missing=0"), "{log}");
+    let counts = "foreign=1 damaged=0 expired=0 missing=0";
+    assert!(log.lines().count() == 1 && log.contains("WARN") && log.contains(counts), "{log}");
 }
