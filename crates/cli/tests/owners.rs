@@ -311,6 +311,46 @@ fn what_the_policy_asks_for_is_denied_with_its_reason_and_denied_servers_are_not
     assert!(said.contains("client[0].servers: there is no server `github`; there are ledger"), "{said}");
 }
 
+/// The Responses API has questions and answers for that, which explicit clients know.
+#[test]
+fn an_explicit_client_of_responses_is_asked_about_what_the_policy_asks_for() {
+    let office = Office::new();
+    let gateway = office.gateway(&[]);
+    for (is_streamed, is_approved) in [(false, true), (true, true), (false, false)] {
+        let mut talk = talk(Wire::Responses, true, is_streamed);
+        talk.explicit = true;
+        talk.user("close");
+        let response = ask(&gateway.url, &mut talk);
+        assert!(response.calls.is_empty() && response.text.is_empty(), "{response:?}");
+        let question = talk.history.last().expect("a question").clone();
+        let id = question["id"].as_str().expect("an id");
+        let expected = json!({
+            "id": id,
+            "type": "mcp_approval_request",
+            "arguments": r#"{"of":"ann"}"#,
+            "name": "close_account",
+            "server_label": "ledger",
+        });
+        assert_eq!(question, expected);
+        // Asked once more without an answer, it is the same question.
+        assert!(ask(&gateway.url, &mut talk.clone()).text.is_empty());
+        assert!(office.executed().is_empty());
+        let answer = json!({"type": "mcp_approval_response", "approval_request_id": id, "approve": is_approved});
+        talk.history.push(answer);
+        let text = ask(&gateway.url, &mut talk).text;
+        let call = talk.history.iter().find(|item| item["type"] == "mcp_call").expect("a call");
+        assert_eq!(call["approval_request_id"], id);
+        if is_approved {
+            assert_eq!((text.as_str(), &call["status"]), (r#"{"closed":"ann"}"#, &json!("completed")));
+            assert_eq!(office.executed().values().sum::<usize>(), 1);
+            office.forget();
+        } else {
+            assert!(text.contains("the user"), "{text}");
+            assert!(office.executed().is_empty());
+        }
+    }
+}
+
 #[test]
 fn a_server_that_is_down_costs_its_own_tools_and_the_model_is_told() {
     let office = Office::new();
@@ -439,40 +479,31 @@ fn a_first_turn_whose_gateway_was_killed_is_gone_on_with_when_the_request_is_rep
         vec![("DACAPO_STORE_KIND", "file"), ("DACAPO_STORE_PATH", file.to_str().expect("UTF-8"))],
     ];
     for (number, wire) in Wire::ALL.into_iter().enumerate() {
-        for is_explicit in [false, true] {
-            let environment = &environments[number % 2];
-            let mut talk = talk(wire, true, is_explicit);
-            talk.explicit = is_explicit;
-            talk.user("at first");
-            let gateway = office.gateway(environment);
-            // One payment is made, the balance is read, and another payment is being made.
-            let connection = send(&gateway.url, &talk);
-            let started = Instant::now();
-            while !office.executed().contains_key(r#"get_balance {"of":"gus"}"#) {
-                assert!(started.elapsed() < Duration::from_mins(1), "{wire} {is_explicit}: {:?}", office.executed());
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            std::thread::sleep(Duration::from_secs(2));
-            drop((connection, gateway));
-            let gateway = office.gateway(environment);
-            let response = ask(&gateway.url, &mut talk);
-            let [call] = &response.calls[..] else { panic!("{wire} {is_explicit}: {response:?}") };
-            assert_eq!(call.args["part"], "1 to gus, then 1: not known", "{wire} {is_explicit}");
-            let call = call.clone();
-            talk.answer(&call, "3", false);
-            assert_eq!(
-                ask(&gateway.url, &mut talk).text,
-                "At first: 3 <nothing at error/message>",
-                "{wire} {is_explicit}"
-            );
-            let executed = office.executed();
-            assert_eq!(executed[r#"pay {"to":"gus","amount":1}"#], 1, "{executed:?}");
-            assert_eq!(
-                executed[r#"get_balance {"of":"gus"}"#], 1,
-                "not read again, because a payment followed from it"
-            );
-            office.forget();
+        let (environment, is_explicit) = (&environments[number % 2], number == 1);
+        let mut talk = talk(wire, true, is_explicit);
+        talk.explicit = is_explicit;
+        talk.user("at first");
+        let gateway = office.gateway(environment);
+        // One payment is made, the balance is read, and another payment is being made.
+        let connection = send(&gateway.url, &talk);
+        let started = Instant::now();
+        while !office.executed().contains_key(r#"get_balance {"of":"gus"}"#) {
+            assert!(started.elapsed() < Duration::from_mins(1), "{wire} {is_explicit}: {:?}", office.executed());
+            std::thread::sleep(Duration::from_millis(50));
         }
+        std::thread::sleep(Duration::from_secs(2));
+        drop((connection, gateway));
+        let gateway = office.gateway(environment);
+        let response = ask(&gateway.url, &mut talk);
+        let [call] = &response.calls[..] else { panic!("{wire} {is_explicit}: {response:?}") };
+        assert_eq!(call.args["part"], "1 to gus, then 1: not known", "{wire} {is_explicit}");
+        let call = call.clone();
+        talk.answer(&call, "3", false);
+        assert_eq!(ask(&gateway.url, &mut talk).text, "At first: 3 <nothing at error/message>", "{wire} {is_explicit}");
+        let executed = office.executed();
+        assert_eq!(executed[r#"pay {"to":"gus","amount":1}"#], 1, "{executed:?}");
+        assert_eq!(executed[r#"get_balance {"of":"gus"}"#], 1, "not read again, because a payment followed from it");
+        office.forget();
     }
 }
 

@@ -92,11 +92,11 @@ impl DeployedServers {
         offered
     }
 
-    /// Executes a call, if the policy allows it. Nobody can be asked.
-    async fn call(&self, call: &mut ToolCall, earlier: Decision) -> Result<ToolOutput, CallError> {
+    /// Executes a call, if the policy allows it, or asks and has this answer.
+    async fn call(&self, call: &mut ToolCall, earlier: Decision, approval: Approval) -> Result<ToolOutput, CallError> {
         // Whoever drops this future cancels the call.
         let cancel = CancellationToken::new();
-        let allowed = self.gate.authorise(call, earlier, &*self.host, &Approval::Unavailable, &cancel).await;
+        let allowed = self.gate.authorise(call, earlier, &*self.host, &approval, &cancel).await;
         match allowed {
             Ok(()) => self.host.call(call, &cancel).await,
             Err(CallError(message)) => Ok(refused(message)),
@@ -122,8 +122,20 @@ impl DeployedServers {
 }
 
 impl OfferedTools {
-    /// Executes a call of a tool that was offered.
-    pub(crate) async fn call(&self, deployed: Option<&DeployedServers>, tool: &Tool, call: &Call) -> ToolOutput {
+    /// Whether a person has to be asked before a call of the tool.
+    pub(crate) fn asks(&self, tool: &Tool) -> bool {
+        let server = tool.server.clone().unwrap_or_default();
+        self.decisions.get(&(server, tool.name.clone())) == Some(&Decision::Ask)
+    }
+
+    /// Executes a call of a tool that was offered; `approval` is what a person said about it.
+    pub(crate) async fn call(
+        &self,
+        deployed: Option<&DeployedServers>,
+        tool: &Tool,
+        call: &Call,
+        approval: Approval,
+    ) -> ToolOutput {
         let Value::Object(args) = &call.args else {
             return refused(format!("`{}` takes an object", call.tool));
         };
@@ -137,12 +149,17 @@ impl OfferedTools {
             approved: None,
         };
         let output = match (self.of_request.get(&call.server), deployed) {
-            (Some(host), _) if earlier == Decision::Allow => host.call(&call, &CancellationToken::new()).await,
+            (Some(host), _) if earlier == Decision::Allow || approval == Approval::Given => {
+                host.call(&call, &CancellationToken::new()).await
+            }
+            (Some(_), _) if approval == Approval::Declined => {
+                Ok(refused(format!("not allowed: the user declined `{}.{}`", call.server, call.tool)))
+            }
             (Some(_), _) => Ok(refused(format!(
                 "not allowed: the request wants to approve calls of `{}.{}` (`require_approval`), and cannot be asked here",
                 call.server, call.tool
             ))),
-            (None, Some(deployed)) => deployed.call(&mut call, earlier).await,
+            (None, Some(deployed)) => deployed.call(&mut call, earlier, approval).await,
             (None, None) => Ok(refused(format!("there is no server `{}`", call.server))),
         };
         output.unwrap_or_else(|CallError(message)| without_attachments(Answer::error(message)))

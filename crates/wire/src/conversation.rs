@@ -24,6 +24,8 @@ use crate::tool_answer::ToolAnswer;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conversation {
     pub items: Vec<ConversationItem>,
+    /// The client's answers to questions whether calls may be made, by the names of the questions.
+    pub approvals: BTreeMap<String, bool>,
     /// Names of the lists of servers' tools that the client has.
     pub tool_lists: BTreeSet<String>,
     /// Images and files in answers to calls that the gateway executed, by their handles, in blocks of the client's wire.

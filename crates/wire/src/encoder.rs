@@ -114,12 +114,27 @@ pub struct ServerCall<'a> {
     /// The tool's name, as the server knows it.
     pub tool: &'a str,
     pub call: &'a Call,
+    pub approval: ServerCallApproval,
+}
+
+/// Whether a person was asked about a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerCallApproval {
+    NotAsked,
+    /// The client has answered the question.
+    Asked,
 }
 
 impl ServerCall<'_> {
     /// Names the call for the client. The same call has the same name whenever it is shown.
     pub(crate) fn id(&self) -> String {
         short_id(&self.call.key, &self.call.tool, 0)
+    }
+
+    /// Names the question whether the call may be made. Another call has another one, also if it takes the same place in
+    /// its program.
+    pub fn approval_id(&self) -> String {
+        short_id(&self.call.key, &format!("{} {}", self.call.tool, self.call.args), 1)
     }
 }
 
@@ -235,6 +250,11 @@ pub trait ResponseEncoder: Send + Sync + std::fmt::Debug {
 
     /// The gateway sends a call of a program to a server. Only for explicit clients.
     fn server_call_started(&mut self, call: &ServerCall<'_>) -> Vec<SseEvent>;
+
+    /// The client is asked whether a call may be made. Only for explicit clients whose wire has such questions.
+    fn approval_requested(&mut self, _: &ServerCall<'_>) -> Vec<SseEvent> {
+        Vec::new()
+    }
 
     /// The call has ended. Several may be open at the same time.
     fn server_call_ended(&mut self, call: &ServerCall<'_>, end: ServerCallEnd<'_>) -> Vec<SseEvent>;

@@ -60,7 +60,7 @@ pub use decoder::{
 };
 pub use encoder::{
     AnswerParts, ApiError, CallDeltas, CallsIssued, EncoderOptions, ItemIds, ProgramFinished, ProgramName,
-    ProgramProgress, ProgramStarted, ResponseEncoder, ServerCall, ServerCallEnd, ToolsSearched,
+    ProgramProgress, ProgramStarted, ResponseEncoder, ServerCall, ServerCallApproval, ServerCallEnd, ToolsSearched,
 };
 pub use error_texts::ErrorTexts;
 pub use ids::{BASE62, GivenRecord, RunId};

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use axum::http::HeaderValue;
 use dacapo_replay::{Answer, Call, CallIndex, JournalEntry, StepRequest, Tool};
-use dacapo_runner::{StoreError, ToolOutput, with_trace};
+use dacapo_runner::{Approval, StoreError, ToolOutput, with_trace};
 use dacapo_wire::{
     ModelResponse, OwnedAnswers, ProgramMode, ProgramProgress, ResponseMeta, RoundHeader, RunState, ServerCall,
-    ServerCallEnd, ServerToolList,
+    ServerCallApproval, ServerCallEnd, ServerToolList, Wire,
 };
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
@@ -71,16 +71,30 @@ struct AnswersPlace {
     before: Vec<JournalEntry>,
 }
 
+/// Whether it is known what a person says about a call.
+enum CallApproval {
+    Known(Approval),
+    /// The client has to be asked.
+    Missing,
+}
+
 /// A call that is being executed.
+#[derive(Clone)]
 struct OpenCall {
     call: Call,
     tool: Tool,
+    /// What a person said about it.
+    approval: Approval,
 }
 
 impl OpenCall {
     fn shown(&self) -> ServerCall<'_> {
         let server = self.tool.server.as_deref().unwrap_or_default();
-        ServerCall { server, tool: &self.tool.name, call: &self.call }
+        let approval = match self.approval {
+            Approval::Unavailable => ServerCallApproval::NotAsked,
+            _ => ServerCallApproval::Asked,
+        };
+        ServerCall { server, tool: &self.tool.name, call: &self.call, approval }
     }
 }
 
@@ -121,11 +135,20 @@ impl TurnRunner {
                     let Some(tool) = self.owned_tool(&call.tool).filter(|_| !sent.contains(&call.call)) else {
                         continue;
                     };
-                    let new = OpenCall { call: call.clone(), tool: tool.clone() };
-                    if self.turn.mode == ProgramMode::Explicit {
-                        if sent.is_empty() {
-                            Box::pin(self.show_program(origin)).await?;
+                    let approval = Approval::Unavailable;
+                    let mut new = OpenCall { call: call.clone(), tool: tool.clone(), approval };
+                    if self.turn.mode == ProgramMode::Explicit && sent.is_empty() {
+                        Box::pin(self.show_program(origin)).await?;
+                    }
+                    sent.insert(call.call);
+                    match self.approval(&new) {
+                        CallApproval::Missing => {
+                            self.sink.approval_requested(&new.shown()).await?;
+                            continue;
                         }
+                        CallApproval::Known(approval) => new.approval = approval,
+                    }
+                    if self.turn.mode == ProgramMode::Explicit {
                         Box::pin(self.show_call(&new)).await?;
                     }
                     if is_write(&new.tool)
@@ -134,9 +157,8 @@ impl TurnRunner {
                         tracing::warn!(%error, "a call was not sent, because what led to it could not be recorded");
                         running.spawn(std::future::ready(not_recorded(call)));
                     } else {
-                        running.spawn(self.execute(new.tool.clone(), call.clone(), origin)?);
+                        running.spawn(self.execute(&new, origin)?);
                     }
-                    sent.insert(call.call);
                     open.insert(call.call, new);
                 }
             }
@@ -318,12 +340,27 @@ impl TurnRunner {
         catalog.tools().get(index)
     }
 
+    /// What a person has said about a call that needs to be asked for. Only the Responses API has such questions, in explicit
+    /// mode; elsewhere nobody can be asked.
+    fn approval(&self, open: &OpenCall) -> CallApproval {
+        let can_ask = self.turn.mode == ProgramMode::Explicit && self.turn.client.wire() == Wire::Responses;
+        let asks = self.tenant.offered.as_ref().is_some_and(|offered| offered.asks(&open.tool));
+        if !(can_ask && asks) {
+            return CallApproval::Known(Approval::Unavailable);
+        }
+        match self.turn.conversation.approvals.get(&open.shown().approval_id()) {
+            Some(true) => CallApproval::Known(Approval::Given),
+            Some(false) => CallApproval::Known(Approval::Declined),
+            None => CallApproval::Missing,
+        }
+    }
+
     fn execute(
         &self,
-        tool: Tool,
-        call: Call,
+        open: &OpenCall,
         origin: ProgramOrigin<'_>,
     ) -> Result<impl Future<Output = ExecutedCall> + Send + use<>, TurnError> {
+        let OpenCall { call, tool, approval } = open.clone();
         let (gateway, offered) = (Arc::clone(&self.gateway), self.tenant.offered.clone());
         let (Some(offered), Some(store)) = (offered, &gateway.answer_store) else {
             return Err(TurnError::bug("a tool of a server that nobody has"));
@@ -332,7 +369,7 @@ impl TurnRunner {
         let record = CallRecord::new(store, &tenant, &call);
         let turn = self.record.clone().filter(|_| matches!(origin, ProgramOrigin::ThisTurn(_)));
         let trace = self.trace();
-        let execution = CallExecution { gateway, tenant, offered, tool, call, record, trace };
+        let execution = CallExecution { gateway, tenant, offered, tool, call, approval, record, trace };
         Ok(async move {
             let started = Instant::now();
             let index = execution.call.call;
@@ -426,6 +463,7 @@ struct CallExecution {
     offered: Arc<OfferedTools>,
     tool: Tool,
     call: Call,
+    approval: Approval,
     record: CallRecord,
     /// The trace that it belongs to, as `_meta` has it.
     trace: Map<String, Value>,
@@ -438,7 +476,7 @@ impl CallExecution {
     /// Sends the call. What it brings beside text is stored, because no id could carry it.
     async fn send(&self) -> ToolOutput {
         let deployed = self.gateway.servers.as_deref();
-        let output = with_trace(&self.trace, self.offered.call(deployed, &self.tool, &self.call)).await;
+        let output = with_trace(&self.trace, self.offered.call(deployed, &self.tool, &self.call, self.approval)).await;
         if let Some(store) = self.gateway.answer_store.as_ref().filter(|_| !output.attachments.is_empty())
             && let Err(error) = attachments::keep(store, &self.tenant, &output.attachments).await
         {

@@ -210,6 +210,8 @@ impl TurnRunner {
         direct: &[ModelCall],
     ) -> Result<(), TurnError> {
         let WaitingProgram { program, state, packed, round, mut calls } = waiting;
+        // Calls of servers that the client has to approve have been shown to it.
+        calls.retain(|call| self.owned_tool(&call.tool).is_none());
         if self.turn.prefs.calls == CallsPerMessage::One {
             calls.truncate(1);
         }

@@ -146,6 +146,11 @@ impl ResponseSink {
         self.send(events).await
     }
 
+    pub(crate) async fn approval_requested(&mut self, call: &ServerCall<'_>) -> Result<(), TurnError> {
+        let events = self.encoder.approval_requested(call);
+        self.send(events).await
+    }
+
     pub(crate) async fn server_call_ended(
         &mut self,
         call: &ServerCall<'_>,

@@ -112,12 +112,14 @@ impl ClientWire for Responses {
             _ => Vec::new(),
         };
         let tool_lists = items.iter().filter_map(|item| item_ids::tool_list(item).map(str::to_owned)).collect();
+        let approvals = items.iter().filter_map(item_ids::approval_answer);
+        let approvals = approvals.map(|(name, is_approved)| (name.to_owned(), is_approved)).collect();
         let items = references::resolve(items)?;
         let conversation = match reading {
             HistoryReading::Explicit(opener) => programs::read(items, opener)?,
             reading => history::read(items.into_iter().map(|(_, item)| item), reading.opener()),
         };
-        Ok(Conversation { tool_lists, ..conversation })
+        Ok(Conversation { approvals, tool_lists, ..conversation })
     }
 
     fn call_ids(&self, body: &Value) -> Vec<Vec<String>> {

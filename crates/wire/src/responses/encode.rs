@@ -328,6 +328,12 @@ impl ResponseEncoder for ResponsesEncoder {
         self.out.take_events()
     }
 
+    fn approval_requested(&mut self, call: &ServerCall<'_>) -> Vec<SseEvent> {
+        self.close(None);
+        self.out.item(server_calls::approval_item(call));
+        self.out.take_events()
+    }
+
     fn server_call_ended(&mut self, call: &ServerCall<'_>, end: ServerCallEnd<'_>) -> Vec<SseEvent> {
         let id = item_ids::server_call_item(&call.id());
         let open = self.server_calls.iter_mut().find(|open| fields::text_of(&open.item, "id") == id);

@@ -29,6 +29,8 @@ const FOUND: &str = "tso_dc_";
 const TOOL_LIST: &str = "mcpl_dc_";
 /// A call that the gateway executed.
 const SERVER_CALL: &str = "mcp_dc_";
+/// A question whether a call may be made. Its name follows.
+const APPROVAL: &str = "mcpr_dc_";
 const PROGRAM: &str = "prog_";
 const RESULT: &str = "prog_out_";
 const PROGRAM_CALL: &str = "call_prog_";
@@ -131,11 +133,22 @@ pub(super) fn server_call_item(name: &str) -> String {
     format!("{SERVER_CALL}{name}")
 }
 
+pub(super) fn approval_item(name: &str) -> String {
+    format!("{APPROVAL}{name}")
+}
+
+/// The client's answer to a question whether a call may be made, with the name of the question.
+pub(super) fn approval_answer(item: &Value) -> Option<(&str, bool)> {
+    let id = fields::text_of(item, "approval_request_id").strip_prefix(APPROVAL)?;
+    (fields::kind(item) == "mcp_approval_response").then(|| (id, item["approve"] == true))
+}
+
 /// Whether it only shows the client what the gateway did, or refers to such an item: a search, the tools of a server, or a
 /// call that the gateway executed. States and stores hold what is needed of it.
 pub(super) fn is_shown_only(item: &Value) -> bool {
     let id = fields::text_of(item, "id");
-    [SEARCH, FOUND, TOOL_LIST, SERVER_CALL].iter().any(|prefix| id.starts_with(prefix))
+    [SEARCH, FOUND, TOOL_LIST, SERVER_CALL, APPROVAL].iter().any(|prefix| id.starts_with(prefix))
+        || approval_answer(item).is_some()
 }
 
 pub(super) fn program_call(run: RunId) -> String {

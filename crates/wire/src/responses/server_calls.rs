@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::events::{self, ItemEvent};
 use super::{fields, item_ids};
-use crate::encoder::{ServerCall, ServerCallEnd};
+use crate::encoder::{ServerCall, ServerCallApproval, ServerCallEnd};
 use crate::server_tools::ServerToolList;
 
 const IN_PROGRESS: &str = "in_progress";
@@ -46,15 +46,27 @@ pub(super) fn list_events(at: usize, item: &Value) -> Vec<ItemEvent> {
 
 /// A call that is being executed.
 pub(super) fn call_item(call: &ServerCall<'_>) -> Value {
+    let approval = (call.approval == ServerCallApproval::Asked).then(|| item_ids::approval_item(&call.approval_id()));
     json!({
         "id": item_ids::server_call_item(&call.id()),
         "type": "mcp_call",
         "status": IN_PROGRESS,
-        "approval_request_id": null,
+        "approval_request_id": approval,
         "arguments": call.call.args.to_string(),
         "error": null,
         "name": call.tool,
         "output": null,
+        "server_label": call.server,
+    })
+}
+
+/// A call that the client is to approve.
+pub(super) fn approval_item(call: &ServerCall<'_>) -> Value {
+    json!({
+        "id": item_ids::approval_item(&call.approval_id()),
+        "type": "mcp_approval_request",
+        "arguments": call.call.args.to_string(),
+        "name": call.tool,
         "server_label": call.server,
     })
 }
