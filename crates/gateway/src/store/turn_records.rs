@@ -74,6 +74,15 @@ struct EndedTurn {
     response: RecordedResponse,
 }
 
+/// What is recorded of a turn that does not run any more.
+enum TurnOutcome {
+    Ended(EndedTurn),
+    /// It was cut off, and a later one has taken its place.
+    Superseded,
+}
+
+const SUPERSEDED: &str = r#"{"superseded":true}"#;
+
 impl TurnRecord {
     /// The client's own key names the request, or else all that it says.
     pub(crate) fn new(
@@ -107,27 +116,43 @@ impl TurnRecord {
 
     /// Whether an earlier turn has sent calls with effects, and may still run.
     pub(crate) async fn may_run(&self) -> Result<bool, StoreError> {
-        Ok(matches!(self.attempt(0).look(read).await?, Some(Look::Running(_))))
+        let found = self.attempt(0).look(read).await?;
+        Ok(matches!(found, Some(Look::Running(_) | Look::Ended(TurnOutcome::Superseded))))
     }
 
     /// What came of an earlier turn; waits for one that still runs. If it was cut off, nobody but this one goes on.
     pub(crate) async fn earlier(&self) -> Result<EarlierTurn, StoreError> {
+        let mut cut_off = Vec::new();
         for number in 0..ATTEMPTS_MAX {
             let attempt = self.attempt(number);
             match attempt.outcome(read).await? {
-                Some(Outcome::Known(ended)) if self.is_current(&ended) => {
+                Some(Outcome::Known(TurnOutcome::Ended(ended))) if self.is_current(&ended) => {
                     return Ok(EarlierTurn::Ended(ended.response));
                 }
-                Some(Outcome::Known(_)) => return Ok(EarlierTurn::None),
+                // That was long ago, and the request is a new one.
+                Some(Outcome::Known(TurnOutcome::Ended(ended))) if cut_off.is_empty() => {
+                    let text = serde_json::to_string(&ended).unwrap_or_default();
+                    self.attempt(0).put(&text).await?;
+                    return Ok(EarlierTurn::None);
+                }
                 None if number == 0 => return Ok(EarlierTurn::None),
-                Some(Outcome::Unknown) => {}
-                None => {
-                    if attempt.claim().await?.is_some() {
+                Some(Outcome::Known(TurnOutcome::Superseded)) => {}
+                Some(Outcome::Unknown) => cut_off.push(attempt),
+                ended => {
+                    if ended.is_some() {
+                        attempt.put_running().await?;
+                    } else if attempt.claim().await?.is_some() {
                         // Another repetition was faster.
                         match attempt.outcome(read).await? {
-                            Some(Outcome::Known(ended)) => return Ok(EarlierTurn::Ended(ended.response)),
-                            Some(Outcome::Unknown) | None => continue,
+                            Some(Outcome::Known(TurnOutcome::Ended(ended))) => {
+                                return Ok(EarlierTurn::Ended(ended.response));
+                            }
+                            Some(Outcome::Known(TurnOutcome::Superseded) | Outcome::Unknown) | None => continue,
                         }
+                    }
+                    // Whoever comes after us need not wait until it is known that these are gone.
+                    for before in cut_off {
+                        before.put(SUPERSEDED).await?;
                     }
                     // Nobody else sets them: a turn looks for earlier ones before it does anything else.
                     self.record.get_or_init(|| attempt);
@@ -159,8 +184,9 @@ impl TurnRecord {
     pub(crate) async fn begin(&self) -> Result<Begun, StoreError> {
         let begin = || async {
             let Some(known) = self.record().claim().await? else { return Ok(Begun::Yes) };
-            if read(&known).is_none_or(|ended| self.is_current(&ended)) {
-                return Ok(Begun::ByAnother);
+            match read(&known) {
+                Some(TurnOutcome::Ended(ended)) if !self.is_current(&ended) => {}
+                _ => return Ok(Begun::ByAnother),
             }
             self.record().put_running().await?;
             Ok(Begun::Yes)
@@ -191,6 +217,10 @@ impl TurnRecord {
     }
 }
 
-fn read(text: &str) -> Option<EndedTurn> {
-    serde_json::from_str(text).ok()
+/// `None` if the turn runs, or did.
+fn read(text: &str) -> Option<TurnOutcome> {
+    if text == SUPERSEDED {
+        return Some(TurnOutcome::Superseded);
+    }
+    serde_json::from_str(text).ok().map(TurnOutcome::Ended)
 }
