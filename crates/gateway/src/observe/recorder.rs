@@ -255,7 +255,7 @@ impl RecordedConversation {
     }
 
     fn summary(&self, number: u64) -> Value {
-        json!({"id": number, "title": self.title, "wire": self.wire.name(), "model": self.model, "client": self.client,
+        json!({"id": number, "title": self.title, "wire": self.wire.name(), "model": self.model, "client": &*self.client,
                "requests": self.requests.len(), "state": self.state, "running": self.is_running, "updated": self.updated_ms,
                "bytes": self.bytes()})
     }
