@@ -145,7 +145,7 @@ fn every_sdk_starts_dacapo_and_asks_its_user_before_something_is_destroyed() {
             // TypeScript's SDK handles a response before the notifications that it read together with it, and then drops
             // them: whether a quick program shows progress depends on how fast the client reads.
             let is_in_order = client.name.starts_with("Python");
-            if progress > 0 || !is_in_order { Ok(()) } else { Err("no progress was told".to_owned()) }
+            if progress > 0 || !is_in_order { Ok(()) } else { Err("no progress was reported".to_owned()) }
         };
         right().map_err(|reason| format!("{} {}: {reason}", client.name, client.era))
     });

@@ -184,7 +184,7 @@ impl Seen {
         self.failed.lock().expect("nobody panics").push(format!("conversation {number} has no end"));
     }
 
-    /// Like the SDKs of providers it sends a request again, as often as it is told, if it could not be answered.
+    /// Like the SDKs of providers it repeats a request that could not be answered, up to a number of times.
     fn post(&self, url: &str, body: &Value, retries_max: usize) -> Option<Value> {
         let mut failure = String::new();
         for attempt in 0..=retries_max {

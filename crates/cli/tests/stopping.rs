@@ -59,7 +59,7 @@ fn an_interrupt_ends_a_gateway_without_waiting_and_so_does_a_second_signal() {
 
 /// A gateway with this file, and its log, which begins when it listens.
 fn start_with(file: &Path) -> (Child, String, impl Iterator<Item = String> + use<>) {
-    // Whoever runs the tests may have told them to ignore hangups, as `nohup` does, and a gateway would inherit that.
+    // Under `nohup` the tests ignore hangups, and a gateway would inherit that.
     let mut child = Command::new("env")
         .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_dacapo"), "serve", "--listen", "127.0.0.1:0", "--config"])
         .arg(file)

@@ -30,7 +30,7 @@ pub(crate) struct RateCounters {
     shared: Option<RedisConnection>,
 }
 
-/// Nobody is told to wait for longer, whatever the rate.
+/// The longest `retry-after`, whatever the rate.
 const WAIT_SECONDS_MAX: u64 = 3_600;
 
 /// Takes one request out of the bucket of a client. Returns 0, or the milliseconds to wait. The key holds the time at which

@@ -48,7 +48,7 @@ pub enum Likeness {
 pub enum SearchPart {
     /// Words that are alike in this way match.
     Alike(Likeness),
-    /// Addresses, paths, file names and quoted text are told from words.
+    /// Addresses, paths, file names and quoted text are recognised for what they are.
     Data,
     /// A query that asks for several things is split into them.
     Needs,

@@ -166,21 +166,26 @@ fn question(user: &str) -> Value {
     json!({"model": "m-1", "messages": [{"role": "user", "content": user}], "tools": [tool("get_sky", &["city"])]})
 }
 
+/// A gateway that exports every trace to this collector.
+async fn start_exporting(model: &Model, endpoint: &str, more: &[(&str, &str)]) -> TracedGateway {
+    let mut variables = vec![
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-key=secret%20key"),
+        ("OTEL_SERVICE_NAME", "gate"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "team=blue%20sky"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "10"),
+    ];
+    variables.extend_from_slice(more);
+    TracedGateway::start(options(model), &variables).await
+}
+
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_is_one_trace_with_its_model_calls_programs_and_tool_calls() {
     let model = Model::start(SCRIPT).await;
     let collector = Collector::default();
-    let variables = [
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.start().await),
-        ("OTEL_EXPORTER_OTLP_HEADERS", "x-key=secret%20key".to_owned()),
-        ("OTEL_SERVICE_NAME", "gate".to_owned()),
-        ("OTEL_RESOURCE_ATTRIBUTES", "team=blue%20sky".to_owned()),
-        ("OTEL_BSP_SCHEDULE_DELAY", "10".to_owned()),
-    ];
-    let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let gateway = TracedGateway::start(options(&model), &variables).await;
+    let gateway = start_exporting(&model, &collector.start().await, &[]).await;
     let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
     let headers = [("traceparent", parent.as_str()), ("tracestate", "other=1"), ("authorization", "Bearer MARK-key")];
 
@@ -268,16 +273,8 @@ async fn a_request_is_one_trace_with_its_model_calls_programs_and_tool_calls() {
 async fn traces_reach_a_collector_that_speaks_grpc() {
     let model = Model::start(SCRIPT).await;
     let collector = Collector::default();
-    let variables = [
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.start_grpc().await),
-        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc".to_owned()),
-        ("OTEL_EXPORTER_OTLP_HEADERS", "x-key=secret%20key".to_owned()),
-        ("OTEL_SERVICE_NAME", "gate".to_owned()),
-        ("OTEL_RESOURCE_ATTRIBUTES", "team=blue%20sky".to_owned()),
-        ("OTEL_BSP_SCHEDULE_DELAY", "10".to_owned()),
-    ];
-    let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let gateway = TracedGateway::start(options(&model), &variables).await;
+    let gateway =
+        start_exporting(&model, &collector.start_grpc().await, &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]).await;
     post_with(&gateway.url, &question("weather"), &[]).await;
     // It tries again while the gateway runs on.
     while collector.bodies.lock().unwrap().len() < 2 {
