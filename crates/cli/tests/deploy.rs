@@ -12,10 +12,12 @@ fn manifests_are_valid() {
     let output = Command::new(root().join("target/test-tools/python-deploy/bin/python"))
         .arg(root().join("tests-tools/deploy/validate.py"))
         .arg(root().join("deploy"))
+        .arg(root().join("target/test-tools/kubectl/kubectl"))
         .output()
         .expect("run scripts/test-tools first");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("; rendered: 7 and 7 objects"), "{said}");
     for kind in ["Deployment", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget", "Secret", "Service"] {
         assert!(said.contains(kind), "{said}");
     }
