@@ -6,6 +6,7 @@
 //! - `cargo run --release -p dacapo-bench -- mcp`: programs over MCP servers, beside the MCP SDK alone
 //! - `cargo run --release -p dacapo-bench -- soak --minutes 10`: replicas that are killed under honest and hostile clients
 //! - `cargo run --release -p dacapo-bench -- streams`: memory of 2,000 conversations that stream at the same moment
+//! - `cargo run --release -p dacapo-bench -- tools`: time and memory of `dacapo search` with 50,000 tools
 //! - `cargo run --release -p dacapo-bench -- types`: schemas as TypeScript, beside npm packages
 //!
 //! Programs and the gateway are compared with `bench/baseline.json`, and what got worse is printed; `--update` writes what
@@ -23,6 +24,7 @@ mod ours;
 mod sample;
 mod soak;
 mod streams;
+mod tools;
 mod types;
 
 use std::process::ExitCode;
@@ -76,6 +78,7 @@ const USAGE: &str =
        dacapo-bench soak --minutes N    honest and hostile clients, over replicas that are killed
        dacapo-bench soak --conversations N   honest clients alone
        dacapo-bench streams             memory of 2,000 conversations that stream at the same moment
+       dacapo-bench tools               time and memory of `dacapo search` with 50,000 tools
        dacapo-bench types               schemas as TypeScript, beside npm packages";
 
 #[expect(clippy::print_stderr, reason = "wrong arguments are told on standard error")]
@@ -98,6 +101,7 @@ fn main() -> anyhow::Result<ExitCode> {
         ["soak", "--minutes", minutes] => return soak::run(minutes.parse()?),
         ["soak", "--conversations", count] => return soak::conversations(count.parse()?),
         ["streams"] => return streams::run(),
+        ["tools"] => return tools::run().map(|()| ExitCode::SUCCESS),
         ["types"] => return types::run().map(|()| ExitCode::SUCCESS),
         _ => {
             eprintln!("dacapo-bench does not know `{}`\n{USAGE}", arguments.join(" "));

@@ -165,7 +165,7 @@ fn theirs(peers: &Path, schemas: &[Value], lists: &BTreeMap<String, Vec<Tool>>) 
     let entry = |tool: &Tool| {
         let mut entry = json!({"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema});
         if let Some(schema) = &tool.output_schema {
-            entry["outputSchema"] = schema.clone();
+            entry["outputSchema"] = json!(schema);
         }
         entry
     };

@@ -25,7 +25,8 @@ const KINDS_STEPS_MAX: u32 = 1_000;
 /// A schema of a tool, compiled when first needed.
 #[derive(Debug, Default)]
 pub(crate) struct Schema {
-    compiled: OnceLock<Result<CompiledSchema, String>>,
+    /// Boxed, because of many tools few are called.
+    compiled: OnceLock<Box<Result<CompiledSchema, String>>>,
 }
 
 #[derive(Debug)]
@@ -51,8 +52,8 @@ pub(crate) enum SchemaVerdict<'i> {
 impl Schema {
     /// The error says why the schema cannot be used. `json` is always the same for one schema.
     pub(crate) fn compiled(&self, json: &Value) -> Result<&CompiledSchema, &str> {
-        let compiled = self.compiled.get_or_init(|| CompiledSchema::new(json));
-        compiled.as_ref().map_err(String::as_str)
+        let compiled = self.compiled.get_or_init(|| Box::new(CompiledSchema::new(json)));
+        (**compiled).as_ref().map_err(String::as_str)
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::effect::Effect;
+use crate::tool_schema::ToolSchema;
 
 /// A function the program may call, as its owner described it.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,9 +16,9 @@ pub struct Tool {
     /// What it does, in words for a model.
     pub description: Option<String>,
     /// JSON Schema of its arguments.
-    pub input_schema: Value,
+    pub input_schema: ToolSchema,
     /// JSON Schema of its answers, if its owner gave one.
-    pub output_schema: Option<Value>,
+    pub output_schema: Option<ToolSchema>,
     /// What its answers looked like, as a TypeScript type without values, for a tool without a schema of them.
     pub observed_answer: Option<String>,
     /// The namespace the tool lives in; `None` for the client's own tools.
@@ -97,15 +98,22 @@ pub fn read_tools(json: &Value) -> Result<Vec<Tool>, ToolsError> {
     let Value::Array(entries) = list else {
         return Err(ToolsError { path: None, problem: ToolsProblem::NotAList { found: json_type_name(list) } });
     };
-    read_tool_list(entries)
+    read_each(entries, |schema| ToolSchema::from(schema.clone()))
 }
 
-/// Like [`read_tools`], for entries that come one by one: of a long list, only the tools have to be held.
-pub fn read_tool_list<V: Borrow<Value>>(entries: impl IntoIterator<Item = V>) -> Result<Vec<Tool>, ToolsError> {
+/// Like [`read_tools`], for a long list whose entries come one by one: only the tools are held, and their schemas as text.
+pub fn read_tool_list(entries: impl IntoIterator<Item = Value>) -> Result<Vec<Tool>, ToolsError> {
+    read_each(entries, ToolSchema::as_text)
+}
+
+fn read_each<V: Borrow<Value>>(
+    entries: impl IntoIterator<Item = V>,
+    hold: fn(&Value) -> ToolSchema,
+) -> Result<Vec<Tool>, ToolsError> {
     let mut first_places = BTreeMap::new();
     let mut tools = Vec::new();
     for (index, entry) in entries.into_iter().enumerate() {
-        let (tool, name_at) = read_tool(index, entry.borrow())?;
+        let (tool, name_at) = read_tool(index, entry.borrow(), hold)?;
         let key = (tool.server.clone(), tool.name.clone());
         if let Some(&first) = first_places.get(&key) {
             let problem = ToolsProblem::Duplicate { name: tool.name, first };
@@ -117,7 +125,7 @@ pub fn read_tool_list<V: Borrow<Value>>(entries: impl IntoIterator<Item = V>) ->
     Ok(tools)
 }
 
-fn read_tool(index: usize, entry: &Value) -> Result<(Tool, String), ToolsError> {
+fn read_tool(index: usize, entry: &Value, hold: fn(&Value) -> ToolSchema) -> Result<(Tool, String), ToolsError> {
     let place = format!("tools[{index}]");
     let Value::Object(outer) = entry else {
         return Err(unexpected(place, "an object", Some(entry)));
@@ -136,13 +144,13 @@ fn read_tool(index: usize, entry: &Value) -> Result<(Tool, String), ToolsError> 
     let Some(name) = inner.text("name")? else {
         return Err(unexpected(inner.path("name"), "a string", None));
     };
-    let input_schema =
-        inner.schema(&["parameters", "input_schema", "inputSchema"])?.unwrap_or_else(|| Value::Object(Map::new()));
+    let input_schema = inner.schema(&["parameters", "input_schema", "inputSchema"])?;
+    let output_schema = inner.schema(&["output_schema", "outputSchema"])?.or_else(|| outer.output_of_function());
     let tool = Tool {
         name,
         description: inner.description()?,
-        input_schema,
-        output_schema: inner.schema(&["output_schema", "outputSchema"])?.or_else(|| outer.output_of_function()),
+        input_schema: input_schema.map_or_else(|| Value::Object(Map::new()).into(), hold),
+        output_schema: output_schema.map(hold),
         observed_answer: None,
         server: outer.text("server")?,
         effect: outer.fields.get("annotations").and_then(Effect::of_annotations),
@@ -183,17 +191,17 @@ impl ToolObject<'_> {
     }
 
     /// The output schema of a Chat tool as `function.output`. Anything else under this key is a provider's own.
-    fn output_of_function(&self) -> Option<Value> {
+    fn output_of_function(&self) -> Option<&Value> {
         let function = self.fields.get("function").filter(|_| !self.fields.contains_key("name"))?;
-        function.get("output").filter(|output| output.is_object()).cloned()
+        function.get("output").filter(|output| output.is_object())
     }
 
-    fn schema(&self, keys: &[&str]) -> Result<Option<Value>, ToolsError> {
+    fn schema(&self, keys: &[&str]) -> Result<Option<&Value>, ToolsError> {
         for key in keys {
             match self.fields.get(*key) {
                 None | Some(Value::Null) => {}
                 Some(schema @ (Value::Object(_) | Value::Bool(_))) => {
-                    return Ok(Some(schema.clone()));
+                    return Ok(Some(schema));
                 }
                 Some(other) => {
                     return Err(unexpected(self.path(key), "a JSON Schema", Some(other)));

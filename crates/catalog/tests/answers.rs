@@ -1,14 +1,14 @@
 //! What a program gets when a tool answers with text.
 
-use dacapo_catalog::{Catalog, Decoded, Tool, ToolIndex};
+use dacapo_catalog::{Catalog, Decoded, Tool, ToolIndex, ToolSchema};
 use serde_json::{Value, json};
 
 fn decode(output_schema: Option<Value>, text: &str) -> Decoded {
     let tool = Tool {
         name: "a".to_owned(),
         description: None,
-        input_schema: json!({}),
-        output_schema,
+        input_schema: json!({}).into(),
+        output_schema: output_schema.map(ToolSchema::from),
         observed_answer: None,
         server: None,
         effect: None,

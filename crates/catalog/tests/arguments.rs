@@ -7,7 +7,7 @@ fn catalog(input_schema: Value) -> Catalog {
     let tool = Tool {
         name: "webSearch".to_owned(),
         description: None,
-        input_schema,
+        input_schema: input_schema.into(),
         output_schema: None,
         observed_answer: None,
         server: None,

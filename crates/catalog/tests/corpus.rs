@@ -50,7 +50,7 @@ fn the_tools_of_every_provider_are_read_as_they_were_written() {
             let expected = Tool {
                 name: tool.name.clone(),
                 description: Some(text(&written["description"]).to_owned()),
-                input_schema: written["input_schema"].clone(),
+                input_schema: written["input_schema"].clone().into(),
                 output_schema: None,
                 observed_answer: None,
                 server: Some(list.server.clone()),
@@ -72,7 +72,7 @@ fn labelled_arguments_get_the_verdict_of_their_label() {
             let catalog = Catalog::new(vec![Tool {
                 name: labelled.id.clone(),
                 description: None,
-                input_schema: labelled.schema,
+                input_schema: labelled.schema.into(),
                 output_schema: None,
                 observed_answer: None,
                 server: None,

@@ -4,7 +4,7 @@ mod support;
 
 use std::fmt::Write;
 
-use dacapo_catalog::{Catalog, Tool, ToolIndex, type_of};
+use dacapo_catalog::{Catalog, Tool, ToolIndex, ToolSchema, type_of};
 use oxc::allocator::Allocator;
 use oxc::ast::ast::{Statement, TSNamespaceDeclarationBody};
 use oxc::parser::Parser;
@@ -169,8 +169,8 @@ fn tool() -> impl Strategy<Value = Tool> {
         |(name, description, input_schema, output_schema, server)| Tool {
             name,
             description,
-            input_schema,
-            output_schema,
+            input_schema: input_schema.into(),
+            output_schema: output_schema.map(ToolSchema::from),
             observed_answer: None,
             server,
             effect: None,

@@ -10,7 +10,7 @@ fn tool(server: Option<&str>, name: &str) -> Tool {
     Tool {
         name: name.to_owned(),
         description: None,
-        input_schema: json!({}),
+        input_schema: json!({}).into(),
         output_schema: None,
         observed_answer: None,
         server: server.map(str::to_owned),

@@ -8,7 +8,7 @@ fn tool(name: &str, description: &str) -> Tool {
     Tool {
         name: name.to_owned(),
         description: Some(description.to_owned()),
-        input_schema: json!({"type": "object"}),
+        input_schema: json!({"type": "object"}).into(),
         output_schema: None,
         observed_answer: None,
         server: None,
@@ -20,7 +20,7 @@ fn tool(name: &str, description: &str) -> Tool {
 fn office() -> Vec<Tool> {
     let city = json!({"type": "object", "properties": {"city": {"type": "string", "description": "Where to look"}}});
     vec![
-        Tool { input_schema: city, ..tool("get_current_weather", "Tells how it is outside at the moment.") },
+        Tool { input_schema: city.into(), ..tool("get_current_weather", "Tells how it is outside at the moment.") },
         tool("send_email", "Delivers an email to its recipients."),
         tool("listFiles", "Lists the files of a directory."),
         tool("delete_file", "Removes a file for good."),
@@ -63,7 +63,7 @@ fn parameters_and_answers_are_searched_too() {
 
     let mut tools = office();
     let humidity = json!({"type": "object", "properties": {"humidity": {"type": "number"}}});
-    tools[0].output_schema = Some(humidity);
+    tools[0].output_schema = Some(humidity.into());
     assert_eq!(names(&tools, &search(&tools, "humidity", 1)), ["get_current_weather"]);
 }
 
@@ -247,9 +247,13 @@ fn a_schema_of_any_depth_is_read_as_far_as_it_goes() {
     let wide: Value =
         (0..5_000).map(|number| (format!("p{number}x"), json!({}))).collect::<serde_json::Map<_, _>>().into();
     let tools = [
-        Tool { input_schema: deep, ..tool("deep", "Digs") },
-        Tool { input_schema: json!({"properties": wide}), ..tool("wide", "Spreads") },
-        Tool { input_schema: json!(true), output_schema: Some(json!(false)), ..tool("any", "Takes anything") },
+        Tool { input_schema: deep.into(), ..tool("deep", "Digs") },
+        Tool { input_schema: json!({"properties": wide}).into(), ..tool("wide", "Spreads") },
+        Tool {
+            input_schema: json!(true).into(),
+            output_schema: Some(json!(false).into()),
+            ..tool("any", "Takes anything")
+        },
     ];
     assert_eq!(names(&tools, &search(&tools, "level", 5)), ["deep"]);
     assert_eq!(names(&tools, &search(&tools, "p7x", 5)), ["wide"]);
@@ -308,7 +312,7 @@ fn any_tool() -> impl Strategy<Value = Tool> {
         Tool {
             name,
             description,
-            input_schema: json!({"properties": {parameter.clone(): {"description": parameter}}}),
+            input_schema: json!({"properties": {parameter.clone(): {"description": parameter}}}).into(),
             output_schema: None,
             observed_answer: None,
             server,

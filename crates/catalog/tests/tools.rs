@@ -1,13 +1,13 @@
 //! Tool lists as clients and servers send them.
 
-use dacapo_catalog::{Tool, read_tools};
+use dacapo_catalog::{Tool, ToolSchema, read_tool_list, read_tools};
 use serde_json::{Value, json};
 
 fn tool(name: &str) -> Tool {
     Tool {
         name: name.to_owned(),
         description: Some("Finds pages".to_owned()),
-        input_schema: json!({"type": "object"}),
+        input_schema: json!({"type": "object"}).into(),
         output_schema: None,
         observed_answer: None,
         server: None,
@@ -29,7 +29,7 @@ fn every_shape_in_use_means_the_same_tool() {
         {"name": "mcp", "title": "Search", "description": "Finds pages", "inputSchema": schema, "outputSchema": {"type": "array"}, "annotations": {}},
         {"name": "ours", "description": "Finds pages", "inputSchema": schema, "server": "web"},
     ]);
-    let output_schema = Some(json!({"type": "array"}));
+    let output_schema = Some(json!({"type": "array"}).into());
     let expected = vec![
         tool("chat"),
         Tool { output_schema: output_schema.clone(), ..tool("responses") },
@@ -49,8 +49,26 @@ fn a_tool_without_a_schema_takes_any_object() {
     let tools =
         read_tools(&json!([{"name": "a"}, {"name": "b", "parameters": null}, {"name": "c", "inputSchema": true}]));
 
-    let schemas: Vec<Value> = tools.unwrap().into_iter().map(|tool| tool.input_schema).collect();
-    assert_eq!(schemas, [json!({}), json!({}), json!(true)]);
+    let schemas: Vec<ToolSchema> = tools.unwrap().into_iter().map(|tool| tool.input_schema).collect();
+    assert_eq!(schemas, [json!({}), json!({}), json!(true)].map(ToolSchema::from));
+}
+
+#[test]
+fn a_long_list_holds_schemas_as_text_and_they_are_the_same() {
+    let deep = (0..300).fold(json!(true), |inner, _| json!({"not": inner}));
+    let list = json!([
+        {"name": "a", "inputSchema": {"required": ["b"], "type": "object", "minProperties": 1.50, "title": "\u{1f3bc} \"a\""}},
+        {"name": "b", "inputSchema": {"not": deep}, "outputSchema": {"type": "array"}},
+    ]);
+
+    let held = read_tool_list(list.as_array().unwrap().clone()).unwrap();
+
+    let tools = read_tools(&list).unwrap();
+    assert_eq!(held, tools);
+    for (held, tool) in held.iter().zip(&tools) {
+        assert_eq!(held.input_schema.to_string(), tool.input_schema.to_string());
+        assert_eq!(*held.input_schema, *tool.input_schema);
+    }
 }
 
 #[test]

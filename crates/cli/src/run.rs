@@ -209,7 +209,7 @@ fn implied_tools(program: &Program, answers: &AnswerSource) -> Vec<Tool> {
     let untyped = |name| Tool {
         name,
         description: None,
-        input_schema: json!({ "type": "object" }),
+        input_schema: json!({ "type": "object" }).into(),
         output_schema: None,
         observed_answer: None,
         server: None,

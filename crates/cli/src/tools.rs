@@ -1,33 +1,50 @@
 //! Tool lists in files, and from servers.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs, iter};
 
 use anyhow::Context;
 use dacapo_replay::{Tool, read_tool_list, read_tools};
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use crate::servers::{CacheOptions, ConfiguredServers};
 
 /// Reads tools in any provider's shape.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Tool>> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read the tools in {}", path.display()))?;
-    if let Ok(entries) = serde_json::from_str::<Vec<&RawValue>>(&text) {
-        // Fifty thousand tools take half the room if their JSON is not held all at once.
-        let mut is_json = true;
-        let values = entries.iter().map_while(|entry| {
-            let value = serde_json::from_str::<Value>(entry.get()).ok();
-            is_json &= value.is_some();
-            value
-        });
-        let tools = read_tool_list(values);
-        if is_json {
-            return tools.with_context(|| path.display().to_string());
-        }
+    let mut reader = serde_json::Deserializer::from_str(&text);
+    if let Ok(tools) = reader.deserialize_seq(ToolArray)
+        && reader.end().is_ok()
+    {
+        return Ok(tools);
     }
+    // Another shape, or a mistake, which is told best of the whole.
     let json: Value = serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))?;
     read_tools(&json).with_context(|| path.display().to_string())
+}
+
+/// Reads an array of tools one by one: fifty thousand take a third of the room if their JSON is not held all at once.
+struct ToolArray;
+
+impl<'de> Visitor<'de> for ToolArray {
+    type Value = Vec<Tool>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of tools")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Vec<Tool>, A::Error> {
+        let mut failure = None;
+        let values = iter::from_fn(|| {
+            entries.next_element::<Value>().unwrap_or_else(|error| {
+                failure = Some(error);
+                None
+            })
+        });
+        let tools = read_tool_list(values).map_err(A::Error::custom);
+        failure.map_or(tools, Err)
+    }
 }
 
 /// The options that name the tools of a command.

@@ -56,7 +56,7 @@ pub(crate) fn types(options: &TypesOptions) -> anyhow::Result<ExitCode> {
 pub(crate) fn tool_json(tool: &Tool) -> String {
     let mut json = json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema });
     if let Some(schema) = &tool.output_schema {
-        json["output_schema"] = schema.clone();
+        json["output_schema"] = json!(schema);
     }
     json.to_string()
 }

@@ -242,6 +242,22 @@ fn tools_can_be_read_as_a_model_reads_them() {
 }
 
 #[test]
+fn a_mistake_in_a_file_of_tools_is_told_with_its_place() {
+    let mistakes = [
+        (r#"[{"name": "a"}] b"#, "dacapo: tools.json is not JSON: trailing characters at line 1 column 17\n"),
+        (
+            r#"[{"name": "a"}, {"name""#,
+            "dacapo: tools.json is not JSON: EOF while parsing an object at line 1 column 23\n",
+        ),
+        (r#"[{"name": "a"}, 3]"#, "dacapo: tools.json: tools[1]: expected an object, found a number\n"),
+    ];
+    for (file, told) in mistakes {
+        let output = Desk::with(&[("tools.json", file)]).dacapo(&["search", "x", "--tools", "tools.json"], "");
+        assert_eq!((text(&output.stderr), output.status.success()), (told, false));
+    }
+}
+
+#[test]
 fn tools_can_be_found_by_what_they_are_for() {
     let desk = Desk::with(&[("tools.json", TWO_TOOLS)]);
     let search = |arguments: &[&str]| desk.dacapo(&[&["search", "--tools", "tools.json"], arguments].concat(), "");

@@ -177,7 +177,7 @@ fn calls(fleet: &Fleet) -> Vec<(String, Map<String, Value>)> {
     // One scenario wants to see what we took for the schema of another tool.
     let schema = tools.iter().find(|tool| tool.name == "json_schema_2020_12_tool").map(|tool| &tool.input_schema);
     if let Some((_, echo)) = calls.iter_mut().find(|(name, _)| name == "json_schema_echo") {
-        echo.insert("schema".to_owned(), schema.cloned().unwrap_or_default());
+        echo.insert("schema".to_owned(), json!(schema));
     }
     calls
 }

@@ -98,7 +98,7 @@ impl Toolbox {
                 Some((server, name)) => (Some(server.to_owned()), name),
                 None => (None, qualified),
             };
-            let input_schema = Value::Object(serde_json::Map::new());
+            let input_schema = Value::Object(serde_json::Map::new()).into();
             Tool {
                 name: name.to_owned(),
                 description: None,

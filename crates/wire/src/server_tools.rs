@@ -102,9 +102,9 @@ fn entry(tool: &Tool) -> Value {
     if let Some(description) = &tool.description {
         entry.insert("description".to_owned(), json!(description));
     }
-    entry.insert("inputSchema".to_owned(), tool.input_schema.clone());
+    entry.insert("inputSchema".to_owned(), json!(tool.input_schema));
     if let Some(output) = &tool.output_schema {
-        entry.insert("outputSchema".to_owned(), output.clone());
+        entry.insert("outputSchema".to_owned(), json!(output));
     }
     let annotations = tool.effect.map(|effect| match effect {
         Effect::Read => json!({"readOnlyHint": true}),

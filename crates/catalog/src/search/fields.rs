@@ -52,11 +52,11 @@ pub(super) fn for_each_word_of(tool: &Tool, each: &mut impl FnMut(ToolField, &st
     }
     let mut walk =
         Walk { nodes_left: SCHEMA_NODES_MAX, names: ToolField::Parameter, texts: ToolField::ParameterText, each };
-    walk.schema(&tool.input_schema, 0);
+    walk.schema(&tool.input_schema.passing(), 0);
     if let Some(schema) = &tool.output_schema {
         let mut walk =
             Walk { nodes_left: SCHEMA_NODES_MAX, names: ToolField::Output, texts: ToolField::Output, each: walk.each };
-        walk.schema(schema, 0);
+        walk.schema(&schema.passing(), 0);
     }
 }
 

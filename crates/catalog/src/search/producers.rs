@@ -38,7 +38,7 @@ impl SearchIndex {
     pub fn producers(&self, tools: &[Tool], of: ToolIndex) -> Vec<Producer> {
         let consumer = &tools[of.0 as usize];
         let mut producers: Vec<Producer> = Vec::new();
-        for input in required_handles(&consumer.input_schema).take(INPUTS_MAX) {
+        for input in required_handles(&consumer.input_schema.passing()).take(INPUTS_MAX) {
             let words = words_of(input);
             let best = self.candidates(&words).into_iter().filter(|tool| *tool != of).filter_map(|tool| {
                 let producer = &tools[tool.0 as usize];
@@ -119,7 +119,8 @@ fn fit(tool: &Tool, input: &[String]) -> Option<i32> {
 
 /// Whether the tool asks for the input itself.
 fn requires(tool: &Tool, input: &[String]) -> bool {
-    let required = tool.input_schema.get("required").and_then(Value::as_array);
+    let schema = tool.input_schema.passing();
+    let required = schema.get("required").and_then(Value::as_array);
     required.into_iter().flatten().filter_map(Value::as_str).any(|name| words_of(name) == input)
 }
 
@@ -133,7 +134,7 @@ fn answers(tool: &Tool, input: &[String]) -> bool {
             && (fields.get("properties").and_then(Value::as_object).is_some_and(named)
                 || fields.values().any(|inner| has(inner, input, depth + 1)))
     }
-    tool.output_schema.as_ref().is_some_and(|schema| has(schema, input, 0))
+    tool.output_schema.as_ref().is_some_and(|schema| has(&schema.passing(), input, 0))
 }
 
 fn words_of(name: &str) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::comment::{cut, one_line};
 use super::keywords::Keywords;
@@ -173,12 +173,23 @@ fn is_nothing(value: &Value) -> bool {
 
 /// Does the description name this value and call it the default?
 fn tells_default(described: &str, value: &Value) -> bool {
+    // Shorter texts, and numbers, may stand there for something else.
+    const TELLING_BYTES_MIN: usize = 4;
     let text = match value {
         Value::String(text) => text.to_lowercase(),
-        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Number(number) => written(number),
+        Value::Bool(_) => value.to_string(),
         Value::Null | Value::Array(_) | Value::Object(_) => return false,
     };
-    !text.is_empty() && described.find("default").is_some_and(|at| described[at..].contains(&text))
+    let is_after = |at: usize| described[at..].contains(&text);
+    let is_anywhere = || value.is_string() && text.len() >= TELLING_BYTES_MIN && described.contains(&text);
+    !text.is_empty() && described.find("default").is_some_and(|at| is_after(at) || is_anywhere())
+}
+
+/// The number as JavaScript writes it: `10` for `10.0`.
+fn written(number: &Number) -> String {
+    let text = number.to_string();
+    text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
 }
 
 /// Longer defaults are left out: a part of a value would be of no use.
@@ -193,6 +204,7 @@ fn default(value: &Value) -> Option<String> {
         Value::String(word) if word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)) => {
             word.clone()
         }
+        Value::Number(number) => written(number),
         _ => value.to_string(),
     };
     (text.len() <= VALUE_BYTES_MAX).then(|| format!("default {}", one_line(&text)))

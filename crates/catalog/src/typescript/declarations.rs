@@ -238,8 +238,8 @@ struct FunctionDeclaration<'a> {
 impl<'a> DeclarationList<'a> {
     fn new(tools: &[(&'a Function, &'a Tool, DescriptionLength)]) -> DeclarationList<'a> {
         let schemas = tools.iter().map(|(_, tool, _)| {
-            let answers = tool.output_schema.as_ref().map(|schema| (schema, Kinds::ALL));
-            std::iter::once((&tool.input_schema, Kinds::OBJECT)).chain(answers)
+            let answers = tool.output_schema.as_ref().map(|schema| (&**schema, Kinds::ALL));
+            std::iter::once((&*tool.input_schema, Kinds::OBJECT)).chain(answers)
         });
         let mut expressions = Expressions::of(schemas, VALUES_MAX);
         let types = std::mem::take(&mut expressions.definitions);

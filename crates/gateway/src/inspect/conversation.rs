@@ -341,7 +341,7 @@ pub(super) fn tools(toolbox: &Toolbox) -> Vec<Value> {
             json[key] = json!(text);
         }
         if let Some(schema) = &tool.output_schema {
-            json["outputSchema"] = schema.clone();
+            json["outputSchema"] = json!(schema);
         }
         json
     };
