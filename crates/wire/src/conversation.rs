@@ -8,7 +8,7 @@ use dacapo_replay::{
     RecordedOutcome,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::call_digests::CallDigests;
 use crate::ids::{CarriedRound, RunId};
@@ -16,6 +16,7 @@ use crate::model_message::ModelMessage;
 use crate::neutral::ToolStatus;
 use crate::owned_answers::OwnedAnswers;
 use crate::placeholder;
+use crate::remarks;
 use crate::seal::PackedState;
 use crate::state::{CallRef, RunState};
 use crate::tool_answer::ToolAnswer;
@@ -60,6 +61,8 @@ pub struct ProgramBlock {
     pub status: BlockStatus,
     /// Entries that the client sent together with its answers. The model reads them after the result.
     pub remarks: Vec<Value>,
+    /// Messages of the user that an agent appended to answers. They end the program; the model reads them last.
+    pub words: Vec<Value>,
     /// Answers to calls that the gateway executed itself after the last round.
     pub owned_after: Vec<JournalEntry>,
     /// Those of earlier programs of the same turn, by the number of their message, if a store had to keep them.
@@ -224,6 +227,7 @@ impl ProgramBlock {
             result: None,
             status: BlockStatus::Open,
             remarks: Vec::new(),
+            words: Vec::new(),
             owned_after: Vec::new(),
             stored_earlier: BTreeMap::new(),
         }
@@ -232,6 +236,23 @@ impl ProgramBlock {
     /// Whether the client has seen the end of the program.
     pub fn is_closed(&self) -> bool {
         self.status == BlockStatus::Closed
+    }
+
+    /// Whether the user wrote something that an agent appended to an answer. The program makes no further call.
+    pub fn is_interrupted(&self) -> bool {
+        let direct = self.direct.iter().filter_map(|call| call.answer.as_ref());
+        !self.words.is_empty() || direct.into_iter().any(has_user_words)
+    }
+
+    /// Adds what an agent appended to answers, once for each text.
+    pub(crate) fn add_appended(&mut self, appended: impl IntoIterator<Item = String>) {
+        for text in appended {
+            let list = if remarks::are_user_words(&text) { &mut self.words } else { &mut self.remarks };
+            let entry = json!({"role": "user", "content": text});
+            if !list.contains(&entry) {
+                list.push(entry);
+            }
+        }
     }
 
     /// The answers, in the order in which the program was given them.
@@ -548,13 +569,21 @@ impl IssuedCall {
         IssuedCall { id, tool, expected, arguments, answer: None, attachments: Vec::new() }
     }
 
-    /// Reads an answer, unless the call has one.
-    pub(crate) fn set_answer(&mut self, run: RunId, place: usize, read: impl FnOnce(&str) -> ToolAnswer) {
-        if self.answer.is_none() {
-            let ToolAnswer { answer, attachments } = read(&format!("{run}-{}", self.expected.index().0));
-            self.answer = Some((place, answer));
-            self.attachments = attachments;
+    /// Reads an answer, unless the call has one. Returns what an agent appended to it.
+    #[must_use = "it may be words of the user, which end the program"]
+    pub(crate) fn set_answer(
+        &mut self,
+        run: RunId,
+        place: usize,
+        read: impl FnOnce(&str) -> ToolAnswer,
+    ) -> Option<String> {
+        if self.answer.is_some() {
+            return None;
         }
+        let ToolAnswer { answer, attachments, appended } = read(&format!("{run}-{}", self.expected.index().0));
+        self.answer = Some((place, answer));
+        self.attachments = attachments;
+        appended
     }
 
     fn entry(&self, answer: Answer) -> JournalEntry {
@@ -565,6 +594,14 @@ impl IssuedCall {
             ExpectedCall::Args(index, args) => JournalEntry::new(*index, &self.tool, Some(args), answer),
         }
     }
+}
+
+/// Whether an agent appended words of the user to the result of a tool, on any wire.
+fn has_user_words(result: &Value) -> bool {
+    let content = result.get("content").or_else(|| result.get("output"));
+    let last = content.and_then(Value::as_array).and_then(|parts| parts.last()).and_then(|part| part.get("text"));
+    let text = last.or(content).and_then(Value::as_str).unwrap_or_default();
+    remarks::take_reminders(&mut text.to_owned()).is_some_and(|reminders| remarks::are_user_words(&reminders))
 }
 
 /// The text of a message or a tool result. Content that is not only text is rendered as JSON.

@@ -4,14 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dacapo_replay::{Answer, Catalog, JsonText};
-use serde_json::{Value, json};
+use dacapo_replay::Catalog;
+use serde_json::Value;
 
 use crate::conversation::{
-    BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, IssuedCall, LostCalls, ProgramBlock, WireCall,
+    CallRound, Conversation, ConversationItem, ExpectedCall, IssuedCall, LostCalls, ProgramBlock, WireCall,
 };
 use crate::ids::{CarriedRound, RunId};
-use crate::remarks::{self, Attachments, Beside};
 use crate::seal::{LastState, PackedState, RoundHeader, Sealer, Unsealed};
 use crate::sealing_key::UnsealError;
 use crate::state::{CallRef, RunState};
@@ -169,54 +168,32 @@ impl CallExchange {
     }
 }
 
-/// Adds an answer that is not next to its call. It is dropped if the client removed the call from the history.
+/// Adds an answer that is not next to its call.
 pub(crate) fn add_late_answer(conversation: &mut Conversation, id: &str, native: &Value, read: ReadAnswer) {
-    for block in conversation.programs_from_end() {
-        let mut calls = block.rounds.iter_mut().flat_map(|round| &mut round.calls);
-        if let Some(call) = calls.find(|call| call.id == id && call.answer.is_none()) {
-            // Its reminders are late as well.
-            return call.set_answer(block.run, usize::MAX, |key| without_reminders(read(native, key), &mut Vec::new()));
-        }
+    let (owner, appended) = set_late_answer(conversation, id, native, read);
+    // It was appended now, so it is for the program that goes on now.
+    if let Some(live) = conversation.live_mut() {
+        live.add_appended(appended);
+    } else if let Some(block) = conversation.programs_from_end().find(|block| Some(block.run) == owner) {
+        block.add_appended(appended);
     }
 }
 
-/// The answer of the tool itself. What an agent has appended to it becomes a remark, once for each text.
-fn without_reminders(of_tool: ToolAnswer, known: &mut Vec<Value>) -> ToolAnswer {
-    let split = |text: &str| {
-        let (result, reminders) = remarks::split_reminders(text);
-        (!reminders.is_empty()).then(|| (result.to_owned(), json!({"role": "user", "content": reminders})))
-    };
-    let (answer, remark) = match of_tool.answer {
-        Answer::Ok(json) if json.as_str().contains(remarks::REMINDER.1) => {
-            let split_value = |value: Value| match value {
-                Value::String(text) => split(&text).map(|(result, remark)| (Value::from(result), remark)),
-                // Text beside an image.
-                Value::Array(mut parts) => {
-                    let text = parts.last_mut()?.get_mut("text")?;
-                    let (result, remark) = split(text.as_str()?)?;
-                    *text = Value::from(result);
-                    if *text == "" {
-                        parts.pop();
-                    }
-                    Some((Value::Array(parts), remark))
-                }
-                _ => None,
-            };
-            match serde_json::from_str(json.as_str()).ok().and_then(split_value) {
-                Some((result, remark)) => (Answer::Ok(JsonText::from(&result)), Some(remark)),
-                None => (Answer::Ok(json), None),
-            }
+/// Sets the answer to its call, if the client has not removed the call from the history. Returns the call's program, and
+/// what an agent appended to the answer.
+fn set_late_answer(
+    conversation: &mut Conversation,
+    id: &str,
+    native: &Value,
+    read: ReadAnswer,
+) -> (Option<RunId>, Option<String>) {
+    for block in conversation.programs_from_end() {
+        let mut calls = block.rounds.iter_mut().flat_map(|round| &mut round.calls);
+        if let Some(call) = calls.find(|call| call.id == id && call.answer.is_none()) {
+            return (Some(block.run), call.set_answer(block.run, usize::MAX, |key| read(native, key)));
         }
-        Answer::Error { message, data } => match split(&message) {
-            Some((message, remark)) => (Answer::Error { message, data }, Some(remark)),
-            None => (Answer::Error { message, data }, None),
-        },
-        other @ Answer::Ok(_) => (other, None),
-    };
-    if let Some(remark) = remark.filter(|remark| !known.contains(remark)) {
-        known.push(remark);
     }
-    ToolAnswer { answer, ..of_tool }
+    (None, read(native, id).appended)
 }
 
 /// The tool's name in journals, for any name that programs may call it by.
@@ -297,13 +274,14 @@ impl<'a> RoundState<'a> {
         answers: &[HistoryAnswer],
         remarks: Vec<Value>,
     ) {
+        let mut appended = Vec::new();
         for answer in answers.iter().filter(|answer| !calls.iter().any(|call| call.id == answer.id)) {
-            add_late_answer(conversation, &answer.id, &answer.native, answer.read);
+            appended.extend(set_late_answer(conversation, &answer.id, &answer.native, answer.read).1);
         }
         let run = self.packed.run();
         let RoundHeader { number, answered, before, owned } = self.header;
         let mut round = CallRound { number, answered: Some(answered), before, owned, calls: Vec::new() };
-        let (mut direct, mut reminders) = (Vec::new(), Vec::new());
+        let mut direct = Vec::new();
         for (call, expected) in calls.into_iter().zip(self.expected) {
             let Some(expected) = expected else {
                 direct.push(call.into_wire_call(answers));
@@ -312,13 +290,10 @@ impl<'a> RoundState<'a> {
             let (tool, expected) = (tool_name(&call.name, self.catalog), ExpectedCall::Digest(expected));
             let mut issued = IssuedCall::unanswered(call.id, tool, expected, call.arguments);
             if let Some((at, answer)) = answers.iter().enumerate().find(|(_, answer)| answer.id == issued.id) {
-                let read = |key: &str| without_reminders((answer.read)(&answer.native, key), &mut reminders);
-                issued.set_answer(run, at, read);
+                appended.extend(issued.set_answer(run, at, |key| (answer.read)(&answer.native, key)));
             }
             round.calls.push(issued);
         }
-        // An agent may append what the user wrote meanwhile, and that ends the program.
-        let words: Vec<Value> = reminders.extract_if(.., |reminder| is_user_words(reminder)).collect();
         if let Some(ConversationItem::Program(block)) = conversation.items.last_mut()
             && block.run == run
             && !block.is_closed()
@@ -329,33 +304,17 @@ impl<'a> RoundState<'a> {
                     block.direct.push(call);
                 }
             }
-            reminders.retain(|reminder| !block.remarks.contains(reminder));
-            block.remarks.extend(reminders.into_iter().chain(remarks));
-            conversation.items.extend(words.into_iter().map(ConversationItem::Entry));
+            block.add_appended(appended);
+            block.remarks.extend(remarks);
             return;
         }
-        reminders.extend(remarks);
-        conversation.items.push(ConversationItem::Program(Box::new(ProgramBlock {
-            run,
-            id: run.to_string(),
-            state: Arc::unwrap_or_clone(self.state),
-            packed: Some(self.packed),
-            rounds: vec![round],
-            direct,
-            result: None,
-            status: BlockStatus::Open,
-            remarks: reminders,
-            owned_after: Vec::new(),
-            stored_earlier: BTreeMap::new(),
-        })));
-        conversation.items.extend(words.into_iter().map(ConversationItem::Entry));
+        let block = ProgramBlock::new(&run.to_string(), Arc::unwrap_or_clone(self.state));
+        let packed = Some(self.packed);
+        let mut block = ProgramBlock { run, packed, rounds: vec![round], direct, ..block };
+        block.add_appended(appended);
+        block.remarks.extend(remarks);
+        conversation.items.push(ConversationItem::Program(Box::new(block)));
     }
-}
-
-/// Whether what was appended to a result holds words of the user.
-fn is_user_words(reminder: &Value) -> bool {
-    let text = reminder["content"].as_str().unwrap_or_default();
-    remarks::classify([text], Attachments::None) == Beside::UserWords
 }
 
 impl ProgramBlock {

@@ -5,11 +5,15 @@ use serde_json::{Map, Value, json};
 
 use crate::conversation;
 use crate::neutral::{Media, MediaKind, MediaSource, MessagePart, ToolStatus};
+use crate::remarks;
 
-/// An answer, and the images and files that it has handles for. Their blocks are in the format of the client's wire.
+/// The answer of the tool itself, and the images and files that it has handles for. Their blocks are in the format of
+/// the client's wire.
 pub(crate) struct ToolAnswer {
     pub answer: Answer,
     pub attachments: Vec<Attachment>,
+    /// What an agent has appended to the tool's result: reminders, or what the user wrote meanwhile.
+    pub appended: Option<String>,
 }
 
 /// Content blocks of a wire, to the neutral form and back.
@@ -22,19 +26,28 @@ impl ToolAnswer {
     /// Reads the content of a tool result. `key` identifies the call.
     pub(crate) fn read(content: Option<&Value>, status: ToolStatus, format: &BlockFormat, key: &str) -> ToolAnswer {
         let mut attachments = Attachments { key, found: Vec::new() };
+        let mut appended = None;
         let answer = match content {
             Some(Value::Array(blocks)) if blocks.iter().any(|block| kind(block).is_some()) => {
-                answer_of_parts(blocks.iter().map(|block| attachments.part(block, format)).collect(), status)
+                let mut parts: Vec<Value> = blocks.iter().map(|block| attachments.part(block, format)).collect();
+                if let Some(Value::String(text)) = parts.last_mut().and_then(|part| part.get_mut("text")) {
+                    appended = remarks::take_reminders(text);
+                    if appended.is_some() && text.is_empty() {
+                        parts.pop();
+                    }
+                }
+                answer_of_parts(parts, status)
             }
             other => {
-                let text = conversation::text(other);
+                let mut text = conversation::text(other);
+                appended = remarks::take_reminders(&mut text);
                 match parts_in_text(&text).filter(|_| status == ToolStatus::Ok) {
                     Some(written) => Answer::Ok(JsonText::from(&attachments.written(written, format))),
                     None => conversation::answer(text, status),
                 }
             }
         };
-        ToolAnswer { answer, attachments: attachments.found }
+        ToolAnswer { answer, attachments: attachments.found, appended }
     }
 }
 

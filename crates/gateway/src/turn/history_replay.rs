@@ -169,13 +169,13 @@ impl HistoryReplay<'_> {
         is_client && self.client.entry_author(entry) == EntryAuthor::ModelText
     }
 
-    /// Whether the user's words ended a program.
+    /// Whether the user's words ended a program: appended to an answer, or after it.
     fn is_interrupted(&self, block: &ProgramBlock, next: Option<&ConversationItem>) -> bool {
         let is_client = |next: &ConversationItem| match next {
             ConversationItem::Entry(entry) => self.client.entry_author(entry) == EntryAuthor::Client,
             _ => false,
         };
-        !block.is_closed() && next.is_some_and(is_client)
+        block.is_interrupted() || !block.is_closed() && next.is_some_and(is_client)
     }
 
     fn write_program(
@@ -242,26 +242,17 @@ impl HistoryReplay<'_> {
             ),
             (None, Err(gap)) => self.abandoned(block, given, &gap_reason(gap, &state.code)),
             (None, Ok(journal)) => match (self.run_with(&tools, state.waiting(), &journal, &given, &stored), position) {
-                (Ok(ProgramRun::Paused { calls, stored: kept }), Position::Last) if tools.has_withdrawn(&calls) => {
-                    stored = kept;
-                    self.abandoned(block, given, "the client took a tool away whose answer it waits for")
-                }
-                (Ok(ProgramRun::Paused { calls, .. }), Position::Last)
-                    if self.client_calls == ClientCalls::Taken || calls.iter().any(|call| self.owns(&call.tool)) =>
-                {
-                    let before = CallDigests::of(&self.record_of_abandoned(block, Vec::new()), self.catalog());
-                    let (number, answered) = (block.next_round(), journal.fingerprint());
-                    let round = RoundHeader { before, ..RoundHeader::new(number, answered) };
-                    let request = self.request(&tools, state.waiting(), &given, &stored).with_journal(journal);
-                    return Ok(HistoryEnd::Waiting { round, calls, request: Box::new(request) });
-                }
-                (Ok(ProgramRun::Paused { stored: kept, .. }), Position::Last) => {
-                    stored = kept;
-                    self.abandoned(block, given, "the client takes no more calls")
-                }
-                (Ok(ProgramRun::Paused { stored: kept, .. }), Position::Earlier) => {
-                    stored = kept;
-                    self.abandoned(block, given, "the conversation went on before all its calls were answered")
+                (Ok(ProgramRun::Paused { calls, stored: kept }), _) => {
+                    if let Some(reason) = self.stop_reason(block, position, &tools, &calls) {
+                        stored = kept;
+                        self.abandoned(block, given, reason)
+                    } else {
+                        let before = CallDigests::of(&self.record_of_abandoned(block, Vec::new()), self.catalog());
+                        let (number, answered) = (block.next_round(), journal.fingerprint());
+                        let round = RoundHeader { before, ..RoundHeader::new(number, answered) };
+                        let request = self.request(&tools, state.waiting(), &given, &stored).with_journal(journal);
+                        return Ok(HistoryEnd::Waiting { round, calls, request: Box::new(request) });
+                    }
                 }
                 (Ok(ProgramRun::Finished { shown, end, record, stored: kept, shapes }), _) => {
                     stored = kept;
@@ -282,11 +273,33 @@ impl HistoryReplay<'_> {
             *result = self.result(&shown);
         }
         history.push_model_message(waiting, &replies, &block.direct);
-        for remark in &block.remarks {
-            history.push_entry(remark.clone());
+        for beside in block.remarks.iter().chain(&block.words) {
+            history.push_entry(beside.clone());
         }
         let finished = (position == Position::Last).then_some(FinishedProgram { shown, answer_bytes });
         Ok(HistoryEnd::Model(Inherited { finished, record, stored, shapes: shown_shapes }))
+    }
+
+    /// Why a program that waits for these calls does not go on; `None` if it does.
+    fn stop_reason(
+        &self,
+        block: &ProgramBlock,
+        position: Position,
+        tools: &ReplayTools,
+        calls: &[Call],
+    ) -> Option<&'static str> {
+        let is_executed = || self.client_calls == ClientCalls::Taken || calls.iter().any(|call| self.owns(&call.tool));
+        if block.is_interrupted() {
+            Some("the user wrote something before its next call")
+        } else if position == Position::Earlier {
+            Some("the conversation went on before all its calls were answered")
+        } else if tools.has_withdrawn(calls) {
+            Some("the client took a tool away whose answer it waits for")
+        } else if is_executed() {
+            None
+        } else {
+            Some("the client takes no more calls")
+        }
     }
 
     /// The record after a program of the history. One that failed leaves all that it did, however far it gets when it is

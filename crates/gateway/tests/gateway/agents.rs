@@ -284,9 +284,11 @@ program = "const a = await web_search({ query: 'a' }); await web_search({ query:
 [[turn]]
 text = "Stopped."
 "#;
+    let titles = ["The user sent a new message while you were working:", "The user sent the following message:"];
     on_every_pair(script, async |pair| {
-        for title in ["The user sent a new message while you were working:", "The user sent the following message:"] {
+        for (title, explicit) in [(titles[0], false), (titles[1], false), (titles[0], true)] {
             let mut conversation = pair.conversation(&SEARCH);
+            conversation.explicit = explicit;
             conversation.user("Please look.");
             let response = pair.send(&mut conversation).await;
             let words = format!("<system-reminder>\n{title}\nNo more of it.\n</system-reminder>\n\n<system-reminder>9 left</system-reminder>");
@@ -308,6 +310,99 @@ text = "Stopped."
         }
     })
     .await;
+}
+
+/// An answer may come late: to an earlier round of the program, or to a program before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_user_wrote_meanwhile_ends_a_program_also_inside_of_a_late_result() {
+    let script = r#"
+[[turn]]
+when = { user = "look", after = "user" }
+program = """
+const late = web_search({ query: 'late' });
+await web_search({ query: 'a' });
+await web_search({ query: 'b' });
+await web_search({ query: 'c' });
+return await late;"""
+
+[[turn]]
+when = { user = "elsewhere", after = "user" }
+program = "await web_search({ query: 'b' }); await web_search({ query: 'c' });"
+
+[[turn]]
+text = "Stopped."
+"#;
+    let words = "<system-reminder>\nThe user sent a new message while you were working:\nNo more.\n</system-reminder>";
+    let reminder = "<system-reminder>9 left</system-reminder>";
+    on_every_pair(script, async |pair| {
+        for (explicit, of_program_before, goes_on) in [
+            (false, false, false),
+            (true, false, false),
+            (false, true, false),
+            (false, false, true),
+            (true, false, true),
+        ] {
+            let case = format!("{pair}, explicit {explicit}, of the program before {of_program_before}");
+            let mut conversation = pair.conversation(&SEARCH);
+            conversation.explicit = explicit;
+            conversation.user("Please look.");
+            let first = pair.send(&mut conversation).await;
+            conversation.answer(first.call("a"), "found a", false);
+            if of_program_before {
+                conversation.user("Rather elsewhere.");
+            }
+            let second = pair.send(&mut conversation).await;
+            conversation.answer(second.call("b"), "found b", false);
+            let (appended, text) = if goes_on { (reminder, "9 left") } else { (words, "No more.") };
+            conversation.answer(first.call("late"), &format!("found late\n\n{appended}"), false);
+            let mut third = pair.send(&mut conversation).await;
+            if goes_on {
+                conversation.answer(third.call("c"), "found c", false);
+                third = pair.send(&mut conversation).await;
+            }
+            assert_eq!((third.text.as_str(), third.calls.len()), ("Stopped.", 0), "{case}");
+            let shown = pair.shown();
+            assert_eq!(shown.matches(text).count(), 1, "{case}: {shown}");
+            conversation.user("Thanks.");
+            pair.send(&mut conversation).await;
+            let again = pair.shown();
+            assert!(again.starts_with(shown.trim_end_matches(']')), "{case}: {again}\n{shown}");
+        }
+    })
+    .await;
+}
+
+/// A tool that the model calls itself may be answered beside those of a program.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_user_wrote_meanwhile_ends_a_program_also_in_the_result_of_a_direct_call() {
+    let script = r#"
+[[turn]]
+when = { user = "look", after = "user" }
+program = "await web_search({ query: 'a' }); return await web_search({ query: 'b' });"
+calls = [{ name = "ask_person", arguments = { query = "Which?" } }]
+
+[[turn]]
+text = "Stopped."
+"#;
+    let words = "<system-reminder>\nThe user sent a new message while you were working:\nNo more.\n</system-reminder>";
+    for upstream in Wire::ALL {
+        let model = Model::start(script).await;
+        let mut options = options(&model);
+        options.upstreams[0].wires = Some(vec![upstream.name().to_owned()]);
+        options.code_mode.direct_tools = vec!["ask_*".to_owned()];
+        let gateway = RunningGateway::start(options).await;
+        for client in Wire::ALL {
+            let pair = Pair { client, upstream, stream: false, url: &gateway.url, model: &model };
+            let mut conversation = pair.conversation(&[SEARCH[0], ("ask_person", &["query"])]);
+            conversation.user("Please look.");
+            let first = pair.send(&mut conversation).await;
+            conversation.answer(first.call("a"), "found a", false);
+            conversation.answer(first.call("Which?"), &format!("This one.\n\n{words}"), false);
+            let ended = pair.send(&mut conversation).await;
+            assert_eq!((ended.text.as_str(), ended.calls.len()), ("Stopped.", 0), "{pair}");
+            assert!(pair.shown().contains("found a"), "{pair}");
+        }
+    }
 }
 
 /// Clients that edit their context replace old tool results by a placeholder.

@@ -41,6 +41,14 @@ pub(crate) struct Call {
     caller: Option<Value>,
 }
 
+impl ClientResponse {
+    /// The call with this query.
+    pub(crate) fn call(&self, query: &str) -> &Call {
+        let call = self.calls.iter().find(|call| call.args["query"] == query);
+        call.unwrap_or_else(|| panic!("no call of {query}: {self:?}"))
+    }
+}
+
 impl ClientConversation {
     /// With tools of this name and these string parameters.
     pub(crate) fn new(wire: Wire, tools: &[(&str, &[&str])]) -> ClientConversation {

@@ -228,7 +228,8 @@ impl OpenProgram {
             return Err(wrong(at, "tool_call_id", &message));
         };
         self.answers += 1;
-        call.set_answer(run, self.answers, |key| fields::answer(&message, key));
+        let appended = call.set_answer(run, self.answers, |key| fields::answer(&message, key));
+        block.add_appended(appended);
         Ok(())
     }
 

@@ -39,7 +39,8 @@ pub(super) fn add_round(
         let tool = tool_name(fields::name(call), catalog);
         let mut issued = IssuedCall::unanswered(id.to_owned(), tool, ExpectedCall::Args(index, args), String::new());
         if let Some((at, answer)) = answers.iter().enumerate().find(|(_, answer)| answer.id == id) {
-            issued.set_answer(block.run, at, |key| fields::answer(&answer.native, key));
+            let appended = issued.set_answer(block.run, at, |key| fields::answer(&answer.native, key));
+            block.add_appended(appended);
         }
         round.calls.push(issued);
     }
@@ -48,10 +49,13 @@ pub(super) fn add_round(
     }
 }
 
-/// Whether the history has all calls of the program, and their answers.
+/// Whether the history has all that the program's result follows from: its calls, and their answers as far as it waited
+/// for them.
 pub(super) fn is_complete(block: &ProgramBlock) -> bool {
+    let is_interrupted = block.is_interrupted();
+    let has_answers = |round: &CallRound| is_interrupted || round.calls.iter().all(|call| call.answer.is_some());
     let mut numbers = block.rounds.iter().zip(0..);
-    numbers.all(|(round, number)| round.number == number && round.calls.iter().all(|call| call.answer.is_some()))
+    numbers.all(|(round, number)| round.number == number && has_answers(round))
 }
 
 /// The result for the model, from the block that the client has.

@@ -238,7 +238,7 @@ impl<'a> MessagesHistoryReader<'a> {
             programs::add_round(&mut block, segment, &client_answers.answers, self.opener.catalog);
         }
         keep_cache_breakpoint(&mut block, segment, &client_answers.answers);
-        block.remarks = client_answers.remarks;
+        block.remarks.extend(client_answers.remarks);
         self.conversation.items.push(ConversationItem::Program(Box::new(block)));
     }
 

@@ -149,7 +149,8 @@ impl OpenProgramItem {
             CallPosition::Round(round, at) => {
                 self.answers += 1;
                 let call = &mut self.block.rounds[round].calls[at];
-                call.set_answer(self.block.run, self.answers, |key| fields::answer(&item, key));
+                let appended = call.set_answer(self.block.run, self.answers, |key| fields::answer(&item, key));
+                self.block.add_appended(appended);
             }
         }
     }
