@@ -36,13 +36,12 @@ fn build() -> Result<(), Box<dyn Error>> {
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let sources = quickjs_sources(&here)?;
     fs::write(out.join("engine.c"), engine(&fs::read_to_string(sources.join("quickjs/quickjs.c"))?)?)?;
-    for name in ["prelude", "intl"] {
-        let text = fs::read(here.join(format!("guest/{name}.js")))?;
-        fs::write(out.join(format!("{name}.inc")), c_array(&text))?;
-    }
     let wasm = compile(&Toolchain::find()?, &here, &sources, &out)?;
-    let booted = preinit::boot(&wasm)?;
-    fs::write(out.join("inbox.in"), format!("{:#06x}_{:04x}", booted.inbox >> 16, booted.inbox & 0xffff))?;
+    let script = |name: &str| fs::read(here.join(format!("guest/{name}.js")));
+    let booted = preinit::boot(&wasm, &script("prelude")?, &script("intl")?)?;
+    for (name, address) in [("inbox", usize::try_from(booted.inbox)?), ("stack_start", booted.stack_start)] {
+        fs::write(out.join(format!("{name}.in")), format!("{:#06x}_{:04x}", address >> 16, address & 0xffff))?;
+    }
     for (name, space) in [("guest", AddressSpace::Ample), ("guest_scarce", AddressSpace::Scarce)] {
         fs::write(out.join(format!("{name}.cwasm")), machine_code(&booted.module, space)?)?;
     }
@@ -92,11 +91,6 @@ fn engine(source: &str) -> Result<String, Box<dyn Error>> {
     })
 }
 
-fn c_array(text: &[u8]) -> String {
-    let bytes: Vec<String> = text.iter().map(u8::to_string).collect();
-    bytes.join(",")
-}
-
 fn compile(tools: &Toolchain, here: &Path, sources: &Path, out: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
     let quickjs = sources.join("quickjs");
     let libc = sources.join("vendor/wasi-libc");
@@ -117,6 +111,7 @@ fn compile(tools: &Toolchain, here: &Path, sources: &Path, out: &Path) -> Result
             .args(["-mbulk-memory", "-mnontrapping-fptoint", "-msign-ext"])
             // The engine's portable paths: no direct dispatch, no atomics, no host stack.
             .args(["-D_GNU_SOURCE", "-DNDEBUG", "-DEMSCRIPTEN=1", "-DFE_DOWNWARD=0", "-DFE_UPWARD=0"])
+            .arg(format!("-DBOOT_STACK_BYTES={}", preinit::BOOT_STACK_BYTES))
             .arg("-isystem")
             .arg(libc.join("include"))
             .arg("-isystem")
@@ -143,7 +138,7 @@ fn compile(tools: &Toolchain, here: &Path, sources: &Path, out: &Path) -> Result
             "--no-entry",
             "--stack-first",
             "-z",
-            "stack-size=1048576",
+            &format!("stack-size={}", preinit::BOOT_STACK_BYTES),
             "--export=__stack_pointer",
             "--export=inbox",
             "--strip-all",

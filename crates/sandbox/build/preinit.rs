@@ -3,15 +3,22 @@
 
 use std::error::Error;
 
-use wasmtime::{Caller, Engine, Extern, ExternType, Linker, Module, Store, Val};
+use wasmtime::{Caller, Engine, Extern, ExternType, Instance, Linker, Memory, Module, Store, Val};
 
 use crate::config;
 
 const PAGE: usize = 4096;
 const WASM_PAGE: usize = 65536;
 
+/// Stack of the guest while it boots.
+pub(crate) const BOOT_STACK_BYTES: usize = 64 << 10;
+/// Stack of the guest while it runs a program. It comes last in memory: what comes before it is reset as a whole after each
+/// program, and most programs use little of their stack.
+const STACK_BYTES: usize = 1 << 20;
+
 const SECTION_CUSTOM: u8 = 0;
 const SECTION_MEMORY: u8 = 5;
+const SECTION_GLOBAL: u8 = 6;
 const SECTION_DATA: u8 = 11;
 const SECTION_DATA_COUNT: u8 = 12;
 
@@ -19,10 +26,14 @@ pub(crate) struct Booted {
     pub(crate) module: Vec<u8>,
     /// Where the guest expects small messages.
     pub(crate) inbox: i32,
+    /// Where its stack begins, and what programs write to most ends.
+    pub(crate) stack_start: usize,
 }
 
-pub(crate) fn boot(wasm: &[u8]) -> Result<Booted, Box<dyn Error>> {
-    let (memory, inbox) = memory_after_boot(wasm)?;
+/// The two scripts are part of what programs find.
+pub(crate) fn boot(wasm: &[u8], prelude: &[u8], intl: &[u8]) -> Result<Booted, Box<dyn Error>> {
+    let BootedMemory { memory, boot_stack_top, inbox } = memory_after_boot(wasm, [prelude, intl])?;
+    let stack_start = memory.len();
     let segments = touched(&memory);
     let mut baked = wasm[..8].to_vec();
     let mut rest = &wasm[8..];
@@ -33,7 +44,8 @@ pub(crate) fn boot(wasm: &[u8]) -> Result<Booted, Box<dyn Error>> {
         rest = after;
         let body = match id {
             SECTION_CUSTOM => continue,
-            SECTION_MEMORY => memory_section(body, memory.len())?,
+            SECTION_MEMORY => memory_section(body, stack_start + STACK_BYTES)?,
+            SECTION_GLOBAL => global_section(body, boot_stack_top, stack_start + STACK_BYTES)?,
             SECTION_DATA => data_section(&memory, &segments),
             SECTION_DATA_COUNT => unsigned(segments.len()),
             _ => body.to_vec(),
@@ -42,49 +54,103 @@ pub(crate) fn boot(wasm: &[u8]) -> Result<Booted, Box<dyn Error>> {
         baked.extend(unsigned(body.len()));
         baked.extend(body);
     }
-    Ok(Booted { module: baked, inbox })
+    Ok(Booted { module: baked, inbox, stack_start })
 }
 
-fn memory_after_boot(wasm: &[u8]) -> Result<(Vec<u8>, i32), Box<dyn Error>> {
+struct BootedMemory {
+    memory: Vec<u8>,
+    boot_stack_top: usize,
+    inbox: i32,
+}
+
+fn memory_after_boot(wasm: &[u8], scripts: [&[u8]; 2]) -> Result<BootedMemory, Box<dyn Error>> {
     let mut config = config::shared(config::AddressSpace::Ample);
     config.consume_fuel(false);
     let engine = Engine::new(&config)?;
     let module = Module::new(&engine, wasm)?;
-    let mut linker: Linker<Vec<String>> = Linker::new(&engine);
-    for import in module.imports() {
-        let ExternType::Func(signature) = import.ty() else { continue };
-        let name = import.name().to_owned();
-        linker.func_new(
-            import.module(),
-            import.name(),
-            signature,
-            move |mut caller: Caller<'_, Vec<String>>, args, _| {
-                let said = match args {
-                    [_, Val::I32(at), Val::I32(length)] if name == "log" => text(&mut caller, *at, *length),
-                    _ => format!("boot asked the host for `{name}`"),
-                };
-                caller.data_mut().push(said);
-                Ok(())
-            },
-        )?;
+    let mut boot = Guest::new(&engine, &module)?;
+    let mut params = Vec::new();
+    for script in scripts {
+        let compiled = Guest::new(&engine, &module)?.compile(script)?;
+        params.push(Val::I32(boot.write(&compiled)?));
+        params.push(Val::I32(i32::try_from(compiled.len())?));
     }
-    let mut store = Store::new(&engine, Vec::new());
-    let instance = linker.instantiate(&mut store, &module)?;
-    let boot = instance.get_typed_func::<(), i32>(&mut store, "boot")?;
-    let outcome = boot.call(&mut store, ());
-    if !matches!(outcome, Ok(0)) || !store.data().is_empty() {
-        return Err(format!("booting the guest gave {outcome:?}: {}", store.data().join("; ")).into());
+    let outcome = boot.call("boot", &params)?;
+    if outcome != 0 {
+        return Err(format!("booting the guest gave {outcome}").into());
     }
-    let mut address = |name| match instance.get_global(&mut store, name).map(|global| global.get(&mut store)) {
-        Some(Val::I32(address)) => Ok(address),
-        _ => Err(format!("the guest does not tell its {name}")),
-    };
-    let (stack_top, inbox) = (address("__stack_pointer")?, address("inbox")?);
-    let memory = instance.get_memory(&mut store, "memory").ok_or("no memory")?;
-    let mut memory = memory.data(&store).to_vec();
-    // The stack comes first in memory, and all of it is dead between two entries.
-    memory[..usize::try_from(stack_top)?].fill(0);
-    Ok((memory, inbox))
+    let (boot_stack_top, inbox) = (usize::try_from(boot.address("__stack_pointer")?)?, boot.address("inbox")?);
+    let mut memory = boot.memory.data(&boot.store).to_vec();
+    // The stack of the boot comes first in memory, and nobody reads it again.
+    memory[..boot_stack_top].fill(0);
+    Ok(BootedMemory { memory, boot_stack_top, inbox })
+}
+
+/// A guest that has no host: what it logs is an error.
+struct Guest {
+    store: Store<Vec<String>>,
+    instance: Instance,
+    memory: Memory,
+}
+
+impl Guest {
+    fn new(engine: &Engine, module: &Module) -> Result<Guest, Box<dyn Error>> {
+        let mut linker: Linker<Vec<String>> = Linker::new(engine);
+        for import in module.imports() {
+            let ExternType::Func(signature) = import.ty() else { continue };
+            let name = import.name().to_owned();
+            linker.func_new(
+                import.module(),
+                import.name(),
+                signature,
+                move |mut caller: Caller<'_, Vec<String>>, args, _| {
+                    let said = match args {
+                        [_, Val::I32(at), Val::I32(length)] if name == "log" => text(&mut caller, *at, *length),
+                        _ => format!("it asked the host for `{name}`"),
+                    };
+                    caller.data_mut().push(said);
+                    Ok(())
+                },
+            )?;
+        }
+        let mut store = Store::new(engine, Vec::new());
+        let instance = linker.instantiate(&mut store, module)?;
+        let memory = instance.get_memory(&mut store, "memory").ok_or("the guest has no memory")?;
+        Ok(Guest { store, instance, memory })
+    }
+
+    fn call(&mut self, export: &str, params: &[Val]) -> Result<i32, Box<dyn Error>> {
+        let function = self.instance.get_func(&mut self.store, export).ok_or("the guest lacks an export")?;
+        let mut results = [Val::I32(0)];
+        let outcome = function.call(&mut self.store, params, &mut results);
+        match (outcome, &results) {
+            (Ok(()), [Val::I32(result)]) if self.store.data().is_empty() => Ok(*result),
+            (outcome, _) => Err(format!("`{export}` gave {outcome:?}: {}", self.store.data().join("; ")).into()),
+        }
+    }
+
+    fn address(&mut self, global: &str) -> Result<i32, Box<dyn Error>> {
+        match self.instance.get_global(&mut self.store, global).map(|global| global.get(&mut self.store)) {
+            Some(Val::I32(address)) => Ok(address),
+            _ => Err(format!("the guest does not tell its {global}").into()),
+        }
+    }
+
+    /// Copies bytes into memory that the guest allocates, with a zero behind them, which the engine expects of scripts.
+    fn write(&mut self, bytes: &[u8]) -> Result<i32, Box<dyn Error>> {
+        let at = self.call("room", &[Val::I32(i32::try_from(bytes.len() + 1)?)])?;
+        self.memory.write(&mut self.store, usize::try_from(at)?, &[bytes, &[0]].concat())?;
+        Ok(at)
+    }
+
+    fn compile(mut self, script: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
+        let source = self.write(script)?;
+        let at = self.call("compile", &[Val::I32(source), Val::I32(i32::try_from(script.len())?)])?;
+        let length = self.call("compiled_len", &[])?;
+        let mut compiled = vec![0; usize::try_from(length)?];
+        self.memory.read(&self.store, usize::try_from(at)?, &mut compiled)?;
+        Ok(compiled)
+    }
 }
 
 fn text(caller: &mut Caller<'_, Vec<String>>, at: i32, length: i32) -> String {
@@ -115,6 +181,20 @@ fn memory_section(body: &[u8], bytes: usize) -> Result<Vec<u8>, Box<dyn Error>> 
     read_unsigned(&mut rest)?;
     let mut section = vec![count, flags];
     section.extend(unsigned(bytes / WASM_PAGE));
+    section.extend(rest);
+    Ok(section)
+}
+
+/// The first global is the stack pointer, and points to another stack now.
+fn global_section(body: &[u8], old_top: usize, new_top: usize) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut rest = body;
+    let count = read_unsigned(&mut rest)?;
+    let mut expected = vec![0x7f, 1, 0x41]; // a mutable i32 that is a constant first
+    expected.extend(signed(old_top));
+    let rest = rest.strip_prefix(&expected[..]).ok_or("the first global is not the stack pointer")?;
+    let mut section = unsigned(count);
+    section.extend([0x7f, 1, 0x41]);
+    section.extend(signed(new_top));
     section.extend(rest);
     Ok(section)
 }

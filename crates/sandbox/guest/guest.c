@@ -742,19 +742,12 @@ static void on_rejection(JSContext *c, JSValueConst promise, JSValueConst reason
   }
 }
 
-static const char prelude_source[] = {
-#include "prelude.inc"
-  , 0};
-static const char intl_source[] = {
-#include "intl.inc"
-  , 0};
-
-static JSValue eval_function(const char *source, size_t len, const char *name, JSValueConst arg) {
-  JSValue function = JS_Eval(ctx, source, len, name, JS_EVAL_TYPE_GLOBAL);
-  if (JS_IsException(function)) return function;
-  JSValue result = JS_Call(ctx, function, JS_UNDEFINED, 1, &arg);
-  JS_FreeValue(ctx, function);
-  return result;
+static int new_engine(void) {
+  rt = JS_NewRuntime();
+  if (!rt) return -1;
+  JS_SetMaxStackSize(rt, BOOT_STACK_BYTES / 2);
+  ctx = JS_NewContext(rt);
+  return ctx ? 0 : -1;
 }
 static int boot_failed(void) {
   JSValue error = JS_GetException(ctx), stack = JS_GetPropertyStr(ctx, error, "stack");
@@ -764,12 +757,37 @@ static int boot_failed(void) {
   return -1;
 }
 
-int EXPORT(boot)(void) {
+static uint32_t compiled_bytes;
+
+// Compiles a script, in an engine of its own: the memory that this takes would lie between what programs use. The text of
+// functions is left out; it would be a third of the memory that is reset after each program.
+uint8_t *EXPORT(compile)(char *source, uint32_t len) {
+  if (new_engine()) return NULL;
+  JSValue script = JS_Eval(ctx, source, len, "prelude", JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_COMPILE_ONLY);
+  size_t bytes = 0;
+  uint8_t *compiled = JS_IsException(script) ? NULL : JS_WriteObject(ctx, &bytes, script, JS_WRITE_OBJ_BYTECODE | JS_WRITE_OBJ_STRIP_SOURCE);
+  compiled_bytes = bytes;
+  if (!compiled) boot_failed();
+  return compiled;
+}
+uint32_t EXPORT(compiled_len)(void) { return compiled_bytes; }
+
+// Calls the function that is the value of a compiled script.
+static JSValue call_compiled(uint8_t *bytes, uint32_t len, JSValueConst arg) {
+  JSValue script = JS_ReadObject(ctx, bytes, len, JS_READ_OBJ_BYTECODE);
+  free(bytes);
+  if (JS_IsException(script)) return script;
+  JSValue function = JS_EvalFunction(ctx, script);
+  if (JS_IsException(function)) return function;
+  JSValue result = JS_Call(ctx, function, JS_UNDEFINED, 1, &arg);
+  JS_FreeValue(ctx, function);
+  return result;
+}
+
+// Both scripts are compiled, and in memory of `room`.
+int EXPORT(boot)(uint8_t *prelude, uint32_t prelude_len, uint8_t *intl, uint32_t intl_len) {
   now_ms = 1e12;
-  rt = JS_NewRuntime();
-  if (!rt) return -1;
-  JS_SetMaxStackSize(rt, 512 << 10);
-  if (!(ctx = JS_NewContext(rt))) return -1;
+  if (new_engine()) return -1;
   JS_NewClassID(rt, &names_class);
   if (JS_NewClass(rt, names_class, &names_def)) return -1;
   JS_NewClassID(rt, &promise_guard_class);
@@ -790,11 +808,11 @@ int EXPORT(boot)(void) {
   JS_SetPropertyStr(ctx, native, "tools", js_dup(tools_object));
   for (size_t i = 0; i < sizeof natives / sizeof natives[0]; i++)
     JS_SetPropertyStr(ctx, native, natives[i].name, JS_NewCFunction(ctx, natives[i].function, natives[i].name, natives[i].length));
-  JSValue hooks = eval_function(prelude_source, sizeof prelude_source - 1, "prelude", native);
+  JSValue hooks = call_compiled(prelude, prelude_len, native);
   JS_FreeValue(ctx, native);
   if (JS_IsException(hooks)) return boot_failed();
   JSValue intl_host = JS_GetPropertyStr(ctx, hooks, "intl");
-  JSValue installed = eval_function(intl_source, sizeof intl_source - 1, "intl", intl_host);
+  JSValue installed = call_compiled(intl, intl_len, intl_host);
   JS_FreeValue(ctx, intl_host);
   if (JS_IsException(installed)) return boot_failed();
   JS_FreeValue(ctx, installed);

@@ -7,16 +7,18 @@ use wasmtime::{Engine, InstanceAllocationStrategy, InstancePre, Linker, PoolingA
 use crate::config::{self, AddressSpace};
 use crate::guest_code;
 use crate::imports::{self, Host, HostState};
+use crate::vm::STACK_START;
 
 /// Largest memory a program may be given.
 pub const MEMORY_BYTES_CAP: usize = 256 << 20;
 
 /// Bytes of a memory in the quick pool that are reset in place when its program has ended, which saves the next one the
-/// page faults. Most programs take no more.
-const KEEP_RESIDENT_BYTES: usize = (2 << 20) + (128 << 10);
+/// page faults: all but the stack. Most programs take no more.
+const KEEP_RESIDENT_BYTES: usize = STACK_START;
 /// What the quick pool may take when none of its memories is in use.
-const IDLE_BYTES_MAX: usize = 36 << 20;
-const QUICK_PLACES: u32 = (IDLE_BYTES_MAX / KEEP_RESIDENT_BYTES) as u32;
+const IDLE_BYTES_MAX: usize = 44 << 20;
+/// So many memories are reset when their program has ended. Others are given back.
+pub const QUICK_PLACES: u32 = (IDLE_BYTES_MAX / KEEP_RESIDENT_BYTES) as u32;
 
 /// With room for fewer programs a service is of no use.
 const PROGRAMS_MIN: u32 = 4;
@@ -193,6 +195,8 @@ fn engine_keeping(resident_bytes: usize, programs_max: u32, space: AddressSpace)
         .linear_memory_keep_resident(resident_bytes);
     let mut config = config::shared(space);
     guest_code::allow_in_place(&mut config);
+    // Else every stack that was ever used keeps its pages, however many there are.
+    config.async_stack_zeroing(resident_bytes == 0);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     Engine::new(&config).map_err(|source| SandboxError::Pool { programs: programs_max, source })
 }

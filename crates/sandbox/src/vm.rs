@@ -94,6 +94,9 @@ const HEADER_BYTES: usize = 64;
 const INBOX: u32 = include!(concat!(env!("OUT_DIR"), "/inbox.in"));
 const INBOX_BYTES: usize = 65536;
 
+/// Where the guest's stack begins. Before it lies what most programs write to.
+pub(crate) const STACK_START: usize = include!(concat!(env!("OUT_DIR"), "/stack_start.in"));
+
 /// Fuel that is burnt between two calls of [`ShouldContinue`]: a few milliseconds of work.
 pub(crate) const FUEL_PER_CHECK: u64 = 20_000_000;
 /// Fuel for finding out where a program was when its own fuel was used up.
@@ -392,5 +395,70 @@ fn rest(status: i32) -> IdleState {
         1 => IdleState::WaitingForTimer,
         2 => IdleState::Fulfilled,
         _ => IdleState::Rejected,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::*;
+    use crate::{CallArguments, CallDecision, Freshness, FuelMeter, LogLevel};
+
+    struct NoTools;
+
+    impl Host for NoTools {
+        fn call(&mut self, _: u32, _: CallArguments<'_>, _: Freshness, _: &mut FuelMeter) -> CallDecision {
+            CallDecision::Stop
+        }
+
+        fn log(&mut self, _: LogLevel, _: &str) -> ControlFlow<()> {
+            ControlFlow::Continue(())
+        }
+    }
+
+    /// Ways to recurse through the engine's own functions, whose frames are larger than those of programs.
+    const RECURSIONS: [&str; 13] = [
+        "const f = n => f(n + 1) + 1; f(0)",
+        "const f = () => [2, 1].sort(f); f()",
+        "const f = () => 'a'.replace(/a/, f); f()",
+        "const f = () => JSON.stringify({ toJSON: f }); f()",
+        "const f = () => JSON.parse('[1]', f); f()",
+        "const f = () => Reflect.apply(f, null, [...'abcdefgh']); f()",
+        "const f = () => String({ toString: f }); f()",
+        "const o = new Proxy({}, { get: (t, key) => o[key] }); o.x",
+        "class A { constructor() { new A() } } new A()",
+        "function* g() { yield* g() } [...g()]",
+        "const f = () => Array.from({ length: 1 }, f); f()",
+        "eval('['.repeat(100000))",
+        "new RegExp('('.repeat(100000) + ')'.repeat(100000)).test('a')",
+    ];
+
+    /// Below its stack the guest has its heap, and nothing would stop it from writing there.
+    #[test]
+    fn no_recursion_reaches_the_end_of_the_stack() {
+        let config = VmConfig {
+            entropy: [7; 40],
+            started_at_ms: 0.0,
+            fuel: 1 << 34,
+            memory_bytes: 128 << 20,
+            stack_bytes: 768 << 10,
+        };
+        let sandbox = Sandbox::new(1).expect("a sandbox");
+        for recursion in RECURSIONS {
+            let mut vm = sandbox.new_vm(&config, NoTools).expect("a memory");
+            let code = format!("(async () => {{ try {{ {recursion} }} catch (error) {{ return error.name }} }})()");
+            let started = vm.start(&config, &[], &code, &|| true);
+            started.unwrap_or_else(|stop| panic!("{recursion}: {stop:?}"));
+            let report = vm.finish(&|| true).expect("it has ended");
+            let error = report.outcome.expect("the name of the error");
+            assert!(
+                ["\"RangeError\"", "\"InternalError\"", "\"SyntaxError\""].contains(&&*error),
+                "{recursion}: {error}"
+            );
+            let stack = &vm.memory.data(&vm.store)[STACK_START..];
+            let unused = stack.iter().take_while(|byte| **byte == 0).count();
+            assert!(unused > 64 << 10, "{recursion}: only {unused} bytes were left");
+        }
     }
 }

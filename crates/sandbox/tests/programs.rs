@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use dacapo_sandbox::{
     AnswerKind, CallArguments, CallDecision, FinalReport, Freshness, FuelMeter, Host, IdleState, JsPosition, LogLevel,
-    NameMeaning, NamePlace, Names, OutOfFuel, Refusal, Sandbox, SandboxError, ShouldContinue, Stop, Vm, VmConfig,
+    NameMeaning, NamePlace, Names, OutOfFuel, QUICK_PLACES, Refusal, Sandbox, SandboxError, ShouldContinue, Stop, Vm,
+    VmConfig,
 };
 use serde_json::{Value, json};
 
@@ -197,21 +198,27 @@ fn the_caller_can_interrupt_a_program_that_still_has_fuel() {
 
 #[test]
 fn nothing_survives_from_one_program_to_the_next() {
-    // With room for one program, the second one gets the memory of the first.
-    let sandbox = sandbox(1);
-    let mut first = sandbox.new_vm(&config(), Recorder::default()).unwrap();
-    let body = "globalThis.secret = 'left behind'.repeat(100000);\nArray.prototype.map = null;\nMath.random = () => 4;\n\
-        Object.freeze(Object.prototype);\nprice({});\nreturn 1";
-    assert_eq!(start(&mut first, &config(), body), Ok(IdleState::Fulfilled));
-    let full = sandbox.new_vm(&config(), Recorder::default());
-    assert!(matches!(full, Err(SandboxError::Full(1))), "{full:?}");
-    drop(first);
+    // Some memories are reset when their program has ended, the others are given back.
+    for programs_max in [1, QUICK_PLACES + 1] {
+        let sandbox = sandbox(programs_max);
+        let new_vm = |_| sandbox.new_vm(&config(), Recorder::default());
+        // With room for one program more, the second one gets the memory of the first.
+        let others: Vec<_> = (1..programs_max).map(new_vm).collect();
+        let mut first = new_vm(0).unwrap();
+        let body = "globalThis.secret = 'left behind'.repeat(100000);\nArray.prototype.map = null;\nMath.random = () => 4;\n\
+            Object.freeze(Object.prototype);\nprice({});\nreturn 1";
+        assert_eq!(start(&mut first, &config(), body), Ok(IdleState::Fulfilled));
+        let full = new_vm(0);
+        assert!(matches!(full, Err(SandboxError::Full(max)) if max == programs_max), "{full:?}");
+        drop(first);
 
-    let body = "return [typeof secret, typeof [].map, Math.random() === 4, Object.isFrozen(Object.prototype)]";
-    let mut second = sandbox.new_vm(&config(), Recorder::default()).unwrap();
-    assert_eq!(start(&mut second, &config(), body), Ok(IdleState::Fulfilled));
-    assert_eq!(value(second.finish(NEVER_INTERRUPT).unwrap()), json!(["undefined", "function", false, false]));
-    assert_eq!(second.host().calls, []);
+        let body = "return [typeof secret, typeof [].map, Math.random() === 4, Object.isFrozen(Object.prototype)]";
+        let mut second = new_vm(0).unwrap();
+        assert_eq!(start(&mut second, &config(), body), Ok(IdleState::Fulfilled));
+        assert_eq!(value(second.finish(NEVER_INTERRUPT).unwrap()), json!(["undefined", "function", false, false]));
+        assert_eq!(second.host().calls, []);
+        drop(others);
+    }
 }
 
 #[test]
