@@ -45,7 +45,7 @@ const RESERVED: &[&str] = &[
 /// let schema = serde_json::json!({"properties": {"n": {"type": "integer"}}, "required": ["n"]});
 /// let tools = read_tools(&serde_json::json!([{"name": "roll", "input_schema": schema}])).unwrap();
 /// let declarations = Catalog::new(tools).declarations();
-/// assert!(declarations.of(ToolIndex(0)).contains("/** integer */\n  n: number;"));
+/// assert!(declarations.of(ToolIndex(0)).contains("/** integer */\n n: number;"));
 /// ```
 #[derive(Debug)]
 pub struct Declarations {
@@ -316,7 +316,7 @@ impl<'a> DeclarationList<'a> {
             Some(namespace) => {
                 let functions: String = group.iter().map(|declared| declared.member()).collect();
                 let members = format!("{types}{functions}");
-                format!("declare namespace {namespace} {{\n  {}\n}}\n", indented(members.trim_end()))
+                format!("declare namespace {namespace} {{\n {}\n}}\n", indented(members.trim_end()))
             }
         }
     }

@@ -311,14 +311,15 @@ impl Printer<'_> {
     }
 }
 
+/// One space for each level: tokenizers take it together with the word after it.
 fn line(out: &mut String, indent: usize) {
     out.push('\n');
-    (0..indent).for_each(|_| out.push_str("  "));
+    (0..indent).for_each(|_| out.push(' '));
 }
 
 /// The text as it stands inside braces.
 pub(super) fn indented(text: &str) -> String {
-    text.replace('\n', "\n  ")
+    text.replace('\n', "\n ")
 }
 
 /// Types that are one word, or a literal.

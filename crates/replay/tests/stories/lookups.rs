@@ -31,7 +31,7 @@ fn create_issue() -> Value {
     json!({
         "name": "github.create_issue",
         "description": "Opens an issue.",
-        "declaration": "declare namespace github {\n  /** Opens an issue. */\n  function create_issue(args?: Record<string, unknown>): Promise<unknown>;\n}",
+        "declaration": "declare namespace github {\n /** Opens an issue. */\n function create_issue(args?: Record<string, unknown>): Promise<unknown>;\n}",
     })
 }
 
