@@ -1,5 +1,7 @@
 //! What all requests share. Nothing in it is needed by a later request.
 
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -18,10 +20,14 @@ use crate::observe::{EventConsumer, Log, Metrics, MetricsEvents, Recorder, Recor
 use crate::quota::SharedQuota;
 use crate::rate_limit::RateCounters;
 use crate::request_servers::RequestServers;
-use crate::step_slots::{StepSlots, Tenancy};
+use crate::step_slots::{StepSlot, StepSlots, Tenancy};
 use crate::store::{FileStoreError, Store, StoreConfig};
 use crate::tool_servers::DeployedServers;
 use crate::upstream::Upstreams;
+
+/// Programs that take less time are run by the thread that serves their request: to hand them to another one and to wait
+/// for it takes about as long as most of them do. The thread serves nobody else meanwhile, so this must be short.
+const AT_ONCE_MAX: Duration = Duration::from_millis(2);
 
 /// A running gateway.
 #[derive(Debug)]
@@ -226,14 +232,56 @@ impl Gateway {
         self.recorder.as_ref()?.token()
     }
 
-    /// Runs programs of a client on a thread that may block, when it is the client's turn. They are interrupted when
-    /// they take too long, and when the future is dropped, because the client has disconnected.
+    /// Runs programs of a client, when it is the client's turn: on this thread if they take little time, else from the
+    /// start on one that may block. `work` must not block.
+    pub(crate) async fn run_short_programs<I: Send + 'static, T: Send + 'static>(
+        self: &Arc<Self>,
+        client: &Arc<str>,
+        input: I,
+        work: impl Fn(&Gateway, ShouldContinue<'_>, &I) -> T + Send + 'static,
+    ) -> Result<(I, T), TurnError> {
+        let slot = self.steps.acquire(client).await;
+        if let Some(done) = self.run_at_once(|should_continue| work(self, should_continue, &input))? {
+            return Ok((input, done));
+        }
+        let work = move |gateway: &Gateway, should_continue: ShouldContinue<'_>| {
+            let done = work(gateway, should_continue, &input);
+            (input, done)
+        };
+        self.run_in_slot(slot, work).await
+    }
+
+    /// `None` if it took too long, and was interrupted.
+    fn run_at_once<T>(&self, work: impl FnOnce(ShouldContinue<'_>) -> T) -> Result<Option<T>, TurnError> {
+        let deadline = Instant::now() + AT_ONCE_MAX.min(self.config.step_timeout);
+        let is_over = Cell::new(false);
+        let should_continue = || {
+            is_over.set(is_over.get() || Instant::now() >= deadline);
+            !is_over.get()
+        };
+        match panic::catch_unwind(AssertUnwindSafe(|| work(&should_continue))) {
+            Ok(done) => Ok((!is_over.get()).then_some(done)),
+            // The panic itself was written to the log.
+            Err(_) => Err(TurnError::Internal("a program could not be run: it panicked".to_owned())),
+        }
+    }
+
+    /// Runs programs of a client on a thread that may block, when it is the client's turn.
     pub(crate) async fn run_programs<T: Send + 'static>(
         self: &Arc<Self>,
         client: &Arc<str>,
         work: impl FnOnce(&Gateway, ShouldContinue<'_>) -> T + Send + 'static,
     ) -> Result<T, TurnError> {
         let slot = self.steps.acquire(client).await;
+        self.run_in_slot(slot, work).await
+    }
+
+    /// They are interrupted when they take too long, and when the future is dropped, because the client has disconnected.
+    async fn run_in_slot<T: Send + 'static>(
+        self: &Arc<Self>,
+        slot: StepSlot,
+        work: impl FnOnce(&Gateway, ShouldContinue<'_>) -> T + Send + 'static,
+    ) -> Result<T, TurnError> {
         let gateway = Arc::clone(self);
         let cancel = CancelOnDrop::default();
         let is_cancelled = Arc::clone(&cancel.0);

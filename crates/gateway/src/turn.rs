@@ -424,7 +424,7 @@ impl TurnRunner {
         };
         // Without programs, entries are only copied.
         let (end, history, missing) = if has_programs {
-            self.blocking(write).await?
+            self.run_programs((), move |replay, ()| write(replay)).await?.1
         } else {
             write(&history_replay(&self.gateway, &self.tenant.name, &self.turn, &|| true)).map_err(TurnError::from)?
         };
@@ -550,7 +550,31 @@ impl TurnRunner {
         self.sink.answer(response, parts).await
     }
 
-    /// Runs programs of this turn.
+    /// Runs programs of this turn, in this thread if that takes little time.
+    async fn run_programs<I: Send + 'static, T: Send + 'static>(
+        &self,
+        input: I,
+        work: impl Fn(&HistoryReplay<'_>, &I) -> Result<T, StepError> + Send + 'static,
+    ) -> Result<(I, T), TurnError> {
+        let is_large = self.turn.conversation.items.len() > AT_ONCE_ITEMS_MAX
+            || self.turn.toolbox().catalog().tools().len() > AT_ONCE_TOOLS_MAX;
+        // Searches wait for a model that makes embeddings.
+        if is_large || self.gateway.embeddings.is_some() {
+            let work = move |replay: &HistoryReplay<'_>| {
+                let done = work(replay, &input)?;
+                Ok((input, done))
+            };
+            return self.blocking(work).await;
+        }
+        let (turn, tenant) = (Arc::clone(&self.turn), Arc::clone(&self.tenant.name));
+        let work = move |gateway: &Gateway, should_continue: ShouldContinue<'_>, input: &I| {
+            work(&history_replay(gateway, &tenant, &turn, should_continue), input)
+        };
+        let (input, done) = self.gateway.run_short_programs(&self.tenant.name, input, work).await?;
+        Ok((input, done?))
+    }
+
+    /// Runs programs of this turn, or searches, on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&HistoryReplay<'_>) -> Result<T, StepError> + Send + 'static,
@@ -588,6 +612,10 @@ fn history_replay<'a>(
         missing: RefCell::default(),
     }
 }
+
+/// Conversations and tool lists of more entries take time that cannot be interrupted: to copy, and to search.
+const AT_ONCE_ITEMS_MAX: usize = 256;
+const AT_ONCE_TOOLS_MAX: usize = 1_000;
 
 /// How long the last event of a turn that failed waits for a slow client.
 const LAST_EVENT_TIMEOUT: Duration = Duration::from_secs(5);

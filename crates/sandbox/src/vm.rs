@@ -97,8 +97,8 @@ const INBOX_BYTES: usize = 65536;
 /// Where the guest's stack begins. Before it lies what most programs write to.
 pub(crate) const STACK_START: usize = include!(concat!(env!("OUT_DIR"), "/stack_start.in"));
 
-/// Fuel that is burnt between two calls of [`ShouldContinue`]: a few milliseconds of work.
-pub(crate) const FUEL_PER_CHECK: u64 = 20_000_000;
+/// Fuel that is burnt between two calls of [`ShouldContinue`]: a millisecond or two of work.
+pub(crate) const FUEL_PER_CHECK: u64 = 4_000_000;
 /// Fuel for finding out where a program was when its own fuel was used up.
 const POST_MORTEM_FUEL: u64 = 10_000_000;
 

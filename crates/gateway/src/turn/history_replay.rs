@@ -544,6 +544,10 @@ impl HistoryReplay<'_> {
 
     /// Runs a program as far as its journal goes.
     pub(super) fn step(&self, request: &StepRequest) -> Result<ProgramRun, StepError> {
+        // A history may hold many programs, each too short to be interrupted.
+        if !(self.should_continue)() {
+            return Err(StepError::Interrupted);
+        }
         let started = Instant::now();
         let (step, start) = self.stepper.step_from(request, self.should_continue)?;
         self.trace.step(start, started.elapsed(), step.usage.fuel);

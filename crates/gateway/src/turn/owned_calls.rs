@@ -14,7 +14,7 @@ use dacapo_wire::{
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 
-use super::history_replay::HistoryEnd;
+use super::history_replay::{HistoryEnd, HistoryReplay};
 use super::program_run::ProgramRun;
 use super::{SaidState, TurnRunner, history_replay};
 use crate::gateway::Gateway;
@@ -124,12 +124,8 @@ impl TurnRunner {
         let mut recorded = answered.len();
         loop {
             let run;
-            (request, run) = self
-                .blocking(move |replay| {
-                    let run = replay.step(&request)?;
-                    Ok((request, run))
-                })
-                .await?;
+            let step = |replay: &HistoryReplay<'_>, request: &StepRequest| replay.step(request);
+            (request, run) = self.run_programs(request, step).await?;
             if let ProgramRun::Paused { calls, .. } = &run {
                 for call in calls {
                     let Some(tool) = self.owned_tool(&call.tool).filter(|_| !sent.contains(&call.call)) else {

@@ -10,6 +10,7 @@ use dacapo_wire::{
 };
 use serde_json::json;
 
+use super::history_replay::HistoryReplay;
 use super::owned_calls::{DrivenProgram, NewProgram, ProgramOrigin, answer_bytes};
 use super::program_run::{ProgramRun, note_attachments_in, show_shapes};
 use super::{TurnEnd, TurnRunner, estimated_tokens};
@@ -136,12 +137,10 @@ impl TurnRunner {
             Box::pin(self.load_attachments(handles)).await?;
         }
         let message = if direct.is_empty() || is_explicit { carried } else { whole };
-        let (message, replies) = self
-            .blocking(move |replay| {
-                let replies = replay.replies(&message, |_| replay.result(&shown));
-                Ok((message, replies))
-            })
-            .await?;
+        let replies = move |replay: &HistoryReplay<'_>, message: &ModelMessage| {
+            Ok(replay.replies(message, |_| replay.result(&shown)))
+        };
+        let (message, replies) = self.run_programs(message, replies).await?;
         self.history.push_model_message(&message, &replies, &[]);
         if !is_explicit {
             self.progress.model_messages.push(message);

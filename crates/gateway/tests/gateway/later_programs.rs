@@ -58,6 +58,34 @@ async fn what_a_program_stored_a_later_one_loads_on_every_wire_and_replica() {
     }
 }
 
+const COUNTS_FOR_LONG: &str = r#"
+[[turn]]
+when = { after = "user" }
+program = "let sum = 0; for (let i = 0; i < 1_000_000; i++) sum += i; const rows = await get_rows({}); for (let i = 0; i < 1_000_000; i++) sum += i; return [sum, rows.length]"
+
+[[turn]]
+text = "{{result/data}}"
+"#;
+
+/// Programs that take little time are run by the thread that serves the request. Those that do not are begun again on
+/// another one, also if they are earlier ones of the conversation.
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_that_take_long_have_the_same_results() {
+    let model = Model::start(COUNTS_FOR_LONG).await;
+    let mut conversation = ClientConversation::new(Wire::Chat, &[("get_rows", &[])]);
+    for _ in 0..2 {
+        conversation.user("count for long");
+        // Every request goes to a gateway that has seen nothing.
+        let first = send(&mut conversation, &RunningGateway::start(options(&model)).await.url).await;
+        assert_eq!(first.calls.len(), 1);
+        conversation.answer(&first.calls[0], ROWS, false);
+        let counted = send(&mut conversation, &RunningGateway::start(options(&model)).await.url).await;
+        assert_eq!(counted.text, "[999999000000,3]");
+    }
+    let told = model.asked().last().map(Value::to_string).unwrap_or_default();
+    assert_eq!(told.matches("[999999000000,3]").count(), 3, "two results, and the answer to the first: {told}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_does_not_go_on_with_other_values_than_it_began_with() {
     let model = Model::start(KEEPS_AND_COUNTS).await;

@@ -399,12 +399,15 @@ impl RandomClient {
     }
 
     async fn converse(&mut self) -> Result<(), Problem> {
+        // Those that are repeated because a gateway is down do not count.
+        let mut requests = 0;
         for question in 0..=self.random.below(2) {
             self.ask(&format!("Question {question}: pay what is due."));
             loop {
-                if self.requests >= REQUESTS_MAX {
+                if requests >= REQUESTS_MAX {
                     return Err((FailureKind::Lost, "the conversation does not end".to_owned()));
                 }
+                requests += 1;
                 let calls = self.send().await?;
                 if calls.is_empty() {
                     break;
