@@ -1,6 +1,7 @@
 //! Two builds of the gateway beside each other: the same conversations through each in turns, so that whatever else the
 //! machine does falls on both alike. Each gateway is a process of its own, as operators run it.
 
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -27,9 +28,38 @@ pub(crate) fn run(other: &str, quick: bool) -> anyhow::Result<()> {
     let model = Model::start()?;
     let builds = [Build::start(Path::new(other), &model)?, Build::start(&this, &model)?];
     println!("before: {}, after: {}", builds[0].version, builds[1].version);
+    starts([Path::new(other), &this], if quick { 50 } else { 200 })?;
     cpu(&builds, if quick { 10 } else { 40 })?;
     latency(&builds, if quick { 100 } else { 1_000 })?;
     throughput(&builds, Duration::from_secs(if quick { 6 } else { 30 }))
+}
+
+/// A small program for `dacapo step`.
+const STEP: &str = r#"{"program": {"code": "const n: number = await f({}); return n + 1"}, "tools": [{"name": "f"}]}"#;
+
+fn starts(builds: [&Path; 2], times: usize) -> anyhow::Result<()> {
+    let mut taken: [Vec<Duration>; 2] = Default::default();
+    for number in 0..=times {
+        for (build, taken) in builds.iter().zip(&mut taken) {
+            let started = Instant::now();
+            let mut child = Command::new(build).arg("step").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+            child.stdin.take().context("it has a stdin")?.write_all(STEP.as_bytes())?;
+            let output = child.wait_with_output()?;
+            ensure!(output.status.success(), "`{} step` failed", build.display());
+            // The first one warms up.
+            if number > 0 {
+                taken.push(started.elapsed());
+            }
+        }
+    }
+    let [before, after] = taken.map(Sample::of);
+    let ratio = after.quantile(50) / before.quantile(50);
+    println!(
+        "\n`dacapo step` of a small program, from the start of the process to its end, in µs: min / p50 / p99; ratio of p50"
+    );
+    println!("{:30} {:>28} {:>28} {ratio:>9.2}", "", before.to_string(), after.to_string());
+    println!("{:30} {:>28} {:>28}", "target", "", "≤ 8000");
+    Ok(())
 }
 
 fn cpu(builds: &[Build; 2], batches: usize) -> anyhow::Result<()> {
