@@ -503,7 +503,7 @@ impl TurnRunner {
             .filter(|ms| PLAUSIBLE_TIMES_MS.contains(ms))
             .unwrap_or(now);
         // Some providers repeat their ids, so the position in the conversation is part of the seed.
-        let position = self.history.entries().len();
+        let position = self.history.entry_count();
         self.progress.seed = if meta.id.is_empty() { now.to_string() } else { RunState::seed_of(&meta.id, position) };
         if self.tenant.offered.is_some() {
             // What is executed here is stored under this name, so no other program may ever have it.

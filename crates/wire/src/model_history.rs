@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::client_wire::EntriesPerResponse;
-use crate::conversation::{LostCalls, WireCall};
+use crate::conversation::{Conversation, ConversationItem, LostCalls, WireCall};
 use crate::ids::short_id;
 use crate::model_message::{CallFormat, ModelMessage};
 use crate::neutral::{MessagePart, MessageRole, NeutralMessage, ToolResult};
@@ -20,13 +20,21 @@ pub struct ModelHistory {
     client: ClientSide,
     provider: ProviderSide,
     tool_media: ToolMedia,
-    entries: Vec<Value>,
+    entries: Vec<HistoryEntry>,
     /// How many calls were written so far.
     calls: usize,
     /// Ids of calls that took text.
     text_calls: BTreeSet<String>,
     /// The last message if it was the model's, and where its entries begin.
     last: Option<(usize, NeutralMessage)>,
+}
+
+#[derive(Debug, Clone)]
+enum HistoryEntry {
+    Written(Value),
+    /// The item of the client's conversation at this position, which the model gets as it is. Histories are long, and a
+    /// model is not asked in every turn, so it is not copied before.
+    OfClient(usize),
 }
 
 /// The result of a call that the gateway answers.
@@ -80,25 +88,44 @@ impl ModelHistory {
         self
     }
 
-    pub fn entries(&self) -> &[Value] {
-        &self.entries
+    pub fn entry_count(&self) -> usize {
+        self.entries.len()
     }
 
-    pub(crate) fn into_entries(self) -> Vec<Value> {
-        self.entries
+    /// Its entries; `conversation` is the one that it was written from.
+    pub fn entries<'a>(&'a self, conversation: &'a Conversation) -> Vec<&'a Value> {
+        let entry = |entry: &'a HistoryEntry| match entry {
+            HistoryEntry::Written(entry) => entry,
+            HistoryEntry::OfClient(at) => match &conversation.items[*at] {
+                ConversationItem::Entry(entry) => entry,
+                other => unreachable!("the item was an entry when it was written: {other:?}"),
+            },
+        };
+        self.entries.iter().map(entry).collect()
     }
 
     fn origin(&self) -> BodyOrigin {
         BodyOrigin::between(self.client, self.provider)
     }
 
+    /// Appends an entry of the client's conversation, which stands there at this position.
+    pub fn push_item(&mut self, at: usize, entry: &Value) {
+        match self.origin() {
+            BodyOrigin::SameWire => self.entries.push(HistoryEntry::OfClient(at)),
+            BodyOrigin::Translated => self.translate(entry),
+        }
+    }
+
     /// Appends an entry of the client's history that is not part of a program.
     pub fn push_entry(&mut self, entry: Value) {
-        if self.origin() == BodyOrigin::SameWire {
-            self.entries.push(entry);
-            return;
+        match self.origin() {
+            BodyOrigin::SameWire => self.entries.push(HistoryEntry::Written(entry)),
+            BodyOrigin::Translated => self.translate(&entry),
         }
-        for mut message in self.client.0.read_entry(&entry) {
+    }
+
+    fn translate(&mut self, entry: &Value) {
+        for mut message in self.client.0.read_entry(entry) {
             message.parts.iter_mut().for_each(|part| self.adapt(part));
             let joins = self.client.0.capabilities().entries == EntriesPerResponse::Many;
             if joins && message.role == MessageRole::Assistant {
@@ -116,15 +143,19 @@ impl ModelHistory {
         let (at, mut joined) = last.unwrap_or_else(|| (self.entries.len(), empty()));
         joined.parts.extend(message.parts);
         self.entries.truncate(at);
-        self.entries.extend(self.provider.0.write_entry(&joined));
+        self.write(self.provider.0.write_entry(&joined));
         self.last = Some((at, joined));
     }
 
     pub(crate) fn push_messages(&mut self, messages: &[NeutralMessage]) {
         self.last = None;
         for message in messages {
-            self.entries.extend(self.provider.0.write_entry(message));
+            self.write(self.provider.0.write_entry(message));
         }
+    }
+
+    fn write(&mut self, entries: Vec<Value>) {
+        self.entries.extend(entries.into_iter().map(HistoryEntry::Written));
     }
 
     /// Appends a message of the model with the results of its calls, and the calls beside them that the client executed.
@@ -141,7 +172,7 @@ impl ModelHistory {
                 self.provider.0.write_model_message(message, &ids, results, &direct)
             }
         };
-        self.entries.extend(entries);
+        self.write(entries);
         if !media.is_empty() {
             media.insert(0, MessagePart::Text(MEDIA_TITLE.to_owned()));
             self.push_messages(&[NeutralMessage { role: MessageRole::User, parts: media }]);

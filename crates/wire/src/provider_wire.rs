@@ -124,7 +124,7 @@ pub enum StreamedDeltas {
 pub(crate) struct ModelRequest<'a> {
     /// The client's body, with its own tools.
     pub client: &'a Map<String, Value>,
-    pub history: &'a [Value],
+    pub history: Vec<&'a Value>,
     /// Ours first, then the others that the model may call.
     pub tools: Vec<Value>,
     /// What the model has to do, unless the body says it already.

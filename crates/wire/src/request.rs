@@ -379,14 +379,15 @@ impl RequestReader<'_> {
             CallIds::Ordinary => None,
             CallIds::Sealed => {
                 let mut history = ModelHistory::new(client, self.provider);
-                for item in client.0.conversation(&mut body, HistoryReading::WithoutPrograms)?.items {
+                let conversation = client.0.conversation(&mut body, HistoryReading::WithoutPrograms)?;
+                for (at, item) in conversation.items.iter().enumerate() {
                     match item {
-                        ConversationItem::Entry(entry) => history.push_entry(entry),
-                        ConversationItem::LostCalls(calls) => history.push_calls_without_program(calls),
+                        ConversationItem::Entry(entry) => history.push_item(at, entry),
+                        ConversationItem::LostCalls(calls) => history.push_calls_without_program(calls.clone()),
                         ConversationItem::Program(_) | ConversationItem::Search(_) => {}
                     }
                 }
-                Some(history.into_entries())
+                Some(history.entries(&conversation).into_iter().cloned().collect())
             }
         };
         Ok(ParsedRequest::PassThrough(Some(client.0.without_code_mode(body, history))))

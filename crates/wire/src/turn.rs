@@ -236,7 +236,7 @@ impl Turn {
         };
         let request = ModelRequest {
             client: &self.body,
-            history: history.entries(),
+            history: history.entries(&self.conversation),
             tools: ours.chain(passed).collect(),
             tool_choice,
             calls: self.prefs.calls,

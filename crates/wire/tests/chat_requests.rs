@@ -69,9 +69,9 @@ fn sealed_id() -> String {
 /// What the model gets of all that is no program.
 fn asked(turn: &Turn) -> Value {
     let mut history = turn.model_history();
-    for item in &turn.conversation.items {
+    for (at, item) in turn.conversation.items.iter().enumerate() {
         match item {
-            ConversationItem::Entry(entry) => history.push_entry(entry.clone()),
+            ConversationItem::Entry(entry) => history.push_item(at, entry),
             ConversationItem::LostCalls(lost) => history.push_lost_calls(lost),
             ConversationItem::Program(_) | ConversationItem::Search(_) => {}
         }

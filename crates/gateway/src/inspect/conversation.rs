@@ -198,7 +198,7 @@ impl Inspection<'_> {
             _ => Map::new(),
         };
         model_request.shift_remove(input::history_key(turn.provider.wire()));
-        let model_history = model_history.entries().to_vec();
+        let model_history = model_history.entries(&turn.conversation).into_iter().cloned().collect::<Vec<Value>>();
         let items =
             items(turn.client, &turn.conversation, &explained.history, &trace.starts.take(), model_history.len());
         let context = (turn.mode == ProgramMode::Plain).then(|| ContextTokens {

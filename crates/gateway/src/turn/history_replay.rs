@@ -119,7 +119,7 @@ impl HistoryReplay<'_> {
         let items = &self.conversation.items;
         for (at, item) in items.iter().enumerate() {
             inherited.finished = None;
-            self.trace.item(at, history.entries().len());
+            self.trace.item(at, history.entry_count());
             match item {
                 ConversationItem::Entry(entry) => {
                     if self.is_final_answer(entry, items.get(at + 1)) {
@@ -128,7 +128,7 @@ impl HistoryReplay<'_> {
                             RecordLasts::UntilNextAnswer => {}
                         }
                     }
-                    history.push_entry(entry.clone());
+                    history.push_item(at, entry);
                 }
                 ConversationItem::LostCalls(calls) => {
                     self.client.record_lost_calls(calls, self.catalog(), &mut inherited.record);

@@ -73,7 +73,7 @@ impl ProviderWire for Chat {
     }
 
     fn request(&self, mut body: Body, request: ModelRequest<'_>) -> Value {
-        body.insert("messages".to_owned(), Value::Array(request.history.to_vec()));
+        body.insert("messages".to_owned(), Value::Array(request.history.into_iter().cloned().collect()));
         if request.tools.is_empty() {
             body.shift_remove("tools");
         } else {

@@ -77,7 +77,7 @@ impl ProviderWire for Messages {
 
     fn request(&self, mut body: Body, request: ModelRequest<'_>) -> Value {
         let mut tools = request.tools;
-        let history = request.history.to_vec();
+        let history: Vec<Value> = request.history.into_iter().cloned().collect();
         let is_forced =
             matches!(&request.tool_choice, ToolChoice::Required | ToolChoice::Program | ToolChoice::Tool(_));
         let history = if request.origin == BodyOrigin::SameWire {

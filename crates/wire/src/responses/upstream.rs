@@ -73,7 +73,7 @@ impl ProviderWire for Responses {
     }
 
     fn request(&self, mut body: Body, request: ModelRequest<'_>) -> Value {
-        let history = request.history.iter().cloned().filter_map(item_ids::cleaned).collect();
+        let history = request.history.into_iter().cloned().filter_map(item_ids::cleaned).collect();
         body.insert("input".to_owned(), Value::Array(without_dangling_reasoning(history)));
         if request.tools.is_empty() {
             body.shift_remove("tools");

@@ -108,9 +108,9 @@ fn blocks(turn: &Turn) -> Vec<&ProgramBlock> {
 /// What the model is asked with, where every program comes to "done".
 fn ask(turn: &Turn) -> Value {
     let mut history = turn.model_history();
-    for item in &turn.conversation.items {
+    for (at, item) in turn.conversation.items.iter().enumerate() {
         match item {
-            ConversationItem::Entry(entry) => history.push_entry(entry.clone()),
+            ConversationItem::Entry(entry) => history.push_item(at, entry),
             ConversationItem::LostCalls(lost) => history.push_lost_calls(lost),
             ConversationItem::Search(message) => {
                 history.push_model_message(message, &vec!["found".to_owned().into(); message.calls.len()], &[]);

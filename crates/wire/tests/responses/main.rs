@@ -153,9 +153,9 @@ fn answers(response: &Value) -> Vec<Value> {
 /// What the model gets, with this for the result of each program.
 fn asked(turn: &Turn, result: &str) -> Value {
     let mut history: ModelHistory = turn.model_history();
-    for item in &turn.conversation.items {
+    for (at, item) in turn.conversation.items.iter().enumerate() {
         match item {
-            ConversationItem::Entry(entry) => history.push_entry(entry.clone()),
+            ConversationItem::Entry(entry) => history.push_item(at, entry),
             ConversationItem::LostCalls(lost) => history.push_lost_calls(lost),
             ConversationItem::Search(message) => {
                 history.push_model_message(message, &vec![result.to_owned().into(); message.calls.len()], &[]);

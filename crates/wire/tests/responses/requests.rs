@@ -115,7 +115,7 @@ fn a_program_that_was_written_as_text_stays_text() {
     let written = |message: &ModelMessage| {
         let mut history = turn.model_history();
         history.push_model_message(message, &["1".to_owned().into()], &[]);
-        history.entries().to_vec()
+        history.entries(&turn.conversation).into_iter().cloned().collect::<Vec<Value>>()
     };
     let entries = written(&carried);
     assert_eq!(entries, written(&message));
@@ -240,7 +240,8 @@ fn a_call_in_a_namespace_stays_in_it() {
     let call = json!({"type": "function_call", "call_id": "c", "name": "look", "namespace": "crm", "arguments": "{}"});
     let mut history = turn.model_history();
     history.push_model_message(&response(&json!([call])).message, &["1".to_owned().into()], &[]);
-    assert_eq!((&history.entries()[0]["namespace"], &history.entries()[0]["name"]), (&json!("crm"), &json!("look")));
+    let entry = history.entries(&turn.conversation)[0];
+    assert_eq!((&entry["namespace"], &entry["name"]), (&json!("crm"), &json!("look")));
 }
 
 #[test]
