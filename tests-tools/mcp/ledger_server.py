@@ -66,17 +66,19 @@ def send(message):
         sys.stdout.flush()
 
 
-def calls():
+def paid(to):
+    """How much somebody was paid so far."""
     try:
         with open(os.environ["LEDGER"]) as ledger:
-            return [json.loads(line) for line in ledger]
+            calls = [json.loads(line) for line in ledger if json.dumps(to) in line]
     except FileNotFoundError:
-        return []
+        return 0
+    return sum(call["args"]["amount"] for call in calls if call["tool"] == "pay" and call["args"]["to"] == to)
 
 
 def execute(name, arguments, meta):
     time.sleep(arguments.get("after_ms", 0) / 1000)
-    before = calls()
+    balance = paid(arguments["of"]) if name == "get_balance" else None
     with lock, open(os.environ["LEDGER"], "a") as ledger:
         key = next((value for key, value in meta.items() if "idempotency" in key.lower()), None)
         ledger.write(json.dumps({"tool": name, "args": arguments, "key": key}) + "\n")
@@ -85,8 +87,7 @@ def execute(name, arguments, meta):
     if name == "pay":
         return {"receipt": f"{arguments['amount']} to {arguments['to']}"}
     if name == "get_balance":
-        paid = [call["args"] for call in before if call["tool"] == "pay"]
-        return {"balance": sum(args["amount"] for args in paid if args["to"] == arguments["of"])}
+        return {"balance": balance}
     if name == "get_statement":
         return {"text": f"{arguments['of']} " * 2000, "lines": 2000}
     return {"closed": arguments["of"]}

@@ -6,6 +6,7 @@ mod client_conversation;
 mod common;
 #[expect(dead_code, reason = "other tests use more of it")]
 mod mcp_world;
+#[expect(dead_code, reason = "other tests use more of it")]
 mod office;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -438,6 +439,43 @@ fn a_client_that_repeats_its_request_gets_what_came_of_the_first_one() {
             assert!(office.executed().values().all(|count| *count == 1), "{:?}", office.executed());
             office.forget();
         }
+    }
+}
+
+/// Both have asked the model before either has sent anything, so that neither knows of the other.
+#[test]
+fn of_two_identical_requests_at_the_same_time_one_pays_and_both_get_its_answer() {
+    let office = Office::new();
+    let redis = Redis::start();
+    let environment = [("DACAPO_STORE_KIND", "redis"), ("DACAPO_STORE_URL", redis.url.as_str())];
+    let replicas = [office.gateway(&environment), office.gateway(&environment)];
+    for is_streamed in [false, true] {
+        let ask = |url: &str| {
+            let mut talk = talk(Wire::Chat, false, is_streamed);
+            talk.user("at the same time");
+            let (path, body) = talk.request();
+            let config = ureq::Agent::config_builder().http_status_as_error(false).build();
+            let agent = ureq::Agent::new_with_config(config);
+            for _ in 0..10 {
+                let request = agent.post(format!("{url}{path}")).header("content-type", "application/json");
+                let mut response = request.send(body.to_string()).expect("a response");
+                let text = response.body_mut().read_to_string().expect("a body");
+                // In a stream that has begun, that is an event.
+                if response.status() != 503 && !text.contains("is being answered already; try again") {
+                    return talk.read_response(&text).text;
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            panic!("no response");
+        };
+        let answers: Vec<String> = std::thread::scope(|scope| {
+            let asking = replicas.each_ref().map(|replica| scope.spawn(|| ask(&replica.url)));
+            asking.into_iter().map(|asking| asking.join().expect("an answer")).collect()
+        });
+        let answer = "At the same time: 1 to ida <nothing at error/message>";
+        assert_eq!(answers, [answer, answer], "streamed: {is_streamed}");
+        assert_eq!(office.executed()[r#"pay {"to":"ida","amount":1}"#], 1);
+        office.forget();
     }
 }
 

@@ -1,8 +1,8 @@
-//! Gateways that are killed at any moment, and clients that repeat their requests: no payment is made twice, and every
-//! conversation ends.
+//! Gateways that are killed at any moment, a Redis that is, and clients that repeat their requests: no payment is made
+//! twice, and every conversation ends.
 //!
-//! `DACAPO_CONVERSATIONS=10000 cargo test -p dacapo --test owners_faults -- --nocapture` plays as many as one likes, and
-//! `DACAPO_SEED` plays the same once more.
+//! `DACAPO_CONVERSATIONS=10000 cargo test -p dacapo --test owners_faults -- --nocapture` plays as many as one likes.
+//! `DACAPO_SEED` chooses the same faults once more, as far as the machine is as fast.
 
 #![expect(clippy::print_stdout, reason = "a failure is to be seen again")]
 
@@ -28,6 +28,8 @@ use serde_json::{Value, json};
 
 /// Conversations go on until so many gateways were killed, unless `DACAPO_CONVERSATIONS` says how many there are.
 const KILLS: usize = 5;
+/// After so many gateways, Redis is killed too.
+const REDIS_EVERY: usize = 3;
 const AT_ONCE: usize = 4;
 const TRIES_MAX: usize = 60;
 
@@ -40,6 +42,19 @@ enum End {
     Unknown,
     /// The client was told that its request was cut off.
     CutOff,
+    /// The model was told that a payment was not made, because it could not be recorded.
+    NotSent,
+}
+
+/// How often clients asked for the same again.
+#[derive(Debug, Default)]
+struct Repetitions {
+    /// They hung up before the first byte, or in mid-stream.
+    hung_up: AtomicUsize,
+    /// They got an error, or a response that broke off.
+    failed: AtomicUsize,
+    /// They had got all of the response.
+    after_the_end: AtomicUsize,
 }
 
 /// Numbers that look random. The first is printed, so that a failure can be seen again.
@@ -61,8 +76,24 @@ impl Chance {
     }
 }
 
+/// What all conversations share.
+struct Faults<'a> {
+    replicas: &'a [RwLock<Served>],
+    chance: &'a Chance,
+    repetitions: &'a Repetitions,
+}
+
+impl Faults<'_> {
+    /// The address of one of the gateways.
+    fn url(&self) -> String {
+        let number = self.chance.below(self.replicas.len() as u64) as usize;
+        self.replicas[number].read().expect("no panic").url.clone()
+    }
+}
+
 /// Repeats the same request until there is a response, at whichever gateway.
-fn ask(replicas: &[RwLock<Served>], talk: &ClientConversation, chance: &Chance) -> (u16, String) {
+fn ask(faults: &Faults<'_>, talk: &ClientConversation) -> (u16, String) {
+    let Faults { chance, repetitions, .. } = faults;
     let (path, body) = talk.request();
     let config = ureq::Agent::config_builder().http_status_as_error(false).build();
     let agent = ureq::Agent::new_with_config(config);
@@ -70,15 +101,15 @@ fn ask(replicas: &[RwLock<Served>], talk: &ClientConversation, chance: &Chance) 
     for _ in 0..TRIES_MAX {
         // Some clients lose their connection before the first byte, or in mid-stream, and ask for the same again.
         if chance.below(8) == 0 {
-            let url = replicas[chance.below(replicas.len() as u64) as usize].read().expect("no panic").url.clone();
-            hang_up(&url, path, &body, Duration::from_millis(chance.below(250)));
+            hang_up(&faults.url(), path, &body, Duration::from_millis(chance.below(250)));
+            repetitions.hung_up.fetch_add(1, Ordering::Relaxed);
         }
-        let url = replicas[chance.below(replicas.len() as u64) as usize].read().expect("no panic").url.clone();
-        let request = agent.post(format!("{url}{path}")).header("content-type", "application/json");
+        let request = agent.post(format!("{}{path}", faults.url())).header("content-type", "application/json");
         let mut response = match request.send(body.to_string()) {
             Ok(response) => response,
             Err(error) => {
                 last = error.to_string();
+                repetitions.failed.fetch_add(1, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(200));
                 continue;
             }
@@ -86,9 +117,18 @@ fn ask(replicas: &[RwLock<Served>], talk: &ClientConversation, chance: &Chance) 
         let status = response.status().as_u16();
         // A response that breaks off, or a server's error, is a reason to try again.
         match response.body_mut().read_to_string() {
+            // In a stream that has begun, that is an event.
+            Ok(text) if text.contains("; try again") => last = text,
+            // So it is for a client that forgets what it has got.
+            Ok(text) if status < 500 && chance.below(8) == 0 => {
+                repetitions.after_the_end.fetch_add(1, Ordering::Relaxed);
+                last = text;
+                continue;
+            }
             Ok(text) if status < 500 => return (status, text),
             other => last = format!("{status} {other:?}"),
         }
+        repetitions.failed.fetch_add(1, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(200));
     }
     panic!("no response after {TRIES_MAX} tries: {last}");
@@ -106,7 +146,7 @@ fn hang_up(url: &str, path: &str, body: &Value, after: Duration) {
     }
 }
 
-fn converse(replicas: &[RwLock<Served>], number: usize, chance: &Chance) -> End {
+fn converse(faults: &Faults<'_>, number: usize) -> End {
     let wire = Wire::ALL[number % 3];
     let mut talk = ClientConversation::new(wire, &[("stock_of", &["part"])]);
     if number.is_multiple_of(2) {
@@ -114,7 +154,7 @@ fn converse(replicas: &[RwLock<Served>], number: usize, chance: &Chance) -> End 
     }
     talk.user(&format!("conversation {number}"));
     for _ in 0..10 {
-        let (status, text) = ask(replicas, &talk, chance);
+        let (status, text) = ask(faults, &talk);
         // In a stream that has begun, the same is an event.
         if status == 424 || text.contains("interrupted_error") {
             return End::CutOff;
@@ -125,6 +165,7 @@ fn converse(replicas: &[RwLock<Served>], number: usize, chance: &Chance) -> End 
             return match response.text.as_str() {
                 "paid <nothing at error/message>" => End::Paid,
                 text if text.contains("it is not known whether it took effect") => End::Unknown,
+                text if text.contains("it was not sent, because it could not be recorded") => End::NotSent,
                 text => panic!("conversation {number} on {wire} ended with {text}"),
             };
         }
@@ -135,19 +176,35 @@ fn converse(replicas: &[RwLock<Served>], number: usize, chance: &Chance) -> End 
     panic!("conversation {number} does not end");
 }
 
+/// What was paid in each conversation, by its number.
+fn payments(office: &Office) -> BTreeMap<usize, Vec<String>> {
+    let mut payments: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    for (call, count) in office.executed() {
+        let Some(args) = call.strip_prefix("pay ") else { continue };
+        let args: Value = serde_json::from_str(args).expect("JSON");
+        let number = args["to"].as_str().and_then(|to| to.strip_prefix("conversation ")).and_then(|to| to.parse().ok());
+        let paid = payments.entry(number.expect("a conversation")).or_default();
+        paid.extend(std::iter::repeat_n(args["amount"].to_string(), count));
+    }
+    payments
+}
+
 #[test]
 fn no_payment_is_made_twice_whatever_is_killed() {
-    let (office, redis, chance) = (Office::new(), Redis::start(), Chance::new());
-    let environment = [("DACAPO_STORE_KIND", "redis"), ("DACAPO_STORE_URL", redis.url.as_str())];
+    let (office, mut redis, chance) = (Office::new(), Redis::start(), Chance::new());
+    let url = redis.url.clone();
+    let environment = [("DACAPO_STORE_KIND", "redis"), ("DACAPO_STORE_URL", url.as_str())];
     let replicas: Vec<RwLock<Served>> = (0..2).map(|_| RwLock::new(office.gateway(&environment))).collect();
-    let (next, is_over, killed) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicUsize::new(0));
-    let ends = Mutex::new(BTreeMap::new());
+    let (next, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (gateways_killed, redis_killed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (ends, repetitions) = (Mutex::new(BTreeMap::new()), Repetitions::default());
     let wanted: Option<usize> =
         std::env::var("DACAPO_CONVERSATIONS").ok().map(|count| count.parse().expect("a number"));
     let goes_on = || match wanted {
         Some(wanted) => next.load(Ordering::Relaxed) < wanted,
-        None => killed.load(Ordering::Relaxed) < KILLS,
+        None => gateways_killed.load(Ordering::Relaxed) < KILLS,
     };
+    let faults = Faults { replicas: &replicas, chance: &chance, repetitions: &repetitions };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while goes_on() && !is_over.load(Ordering::Relaxed) {
@@ -155,16 +212,26 @@ fn no_payment_is_made_twice_whatever_is_killed() {
                 std::thread::sleep(Duration::from_millis(4_000 + chance.below(3_000)));
                 let started = office.gateway(&environment);
                 // The one before is killed when it is dropped, in the middle of whatever it does.
-                *replicas[killed.load(Ordering::Relaxed) % replicas.len()].write().expect("no panic") = started;
-                killed.fetch_add(1, Ordering::Relaxed);
+                let killed = gateways_killed.load(Ordering::Relaxed);
+                *replicas[killed % replicas.len()].write().expect("no panic") = started;
+                gateways_killed.fetch_add(1, Ordering::Relaxed);
+                if killed.is_multiple_of(REDIS_EVERY) {
+                    std::thread::sleep(Duration::from_millis(chance.below(2_000)));
+                    redis.restart(Duration::from_millis(chance.below(1_500)));
+                    redis_killed.fetch_add(1, Ordering::Relaxed);
+                }
+                if wanted.is_some() {
+                    println!("{} conversations, {} kills", next.load(Ordering::Relaxed), killed + 1);
+                }
             }
         });
         let workers: Vec<_> = (0..AT_ONCE)
             .map(|_| {
                 scope.spawn(|| {
                     while goes_on() {
-                        let end = converse(&replicas, next.fetch_add(1, Ordering::Relaxed), &chance);
-                        *ends.lock().expect("no panic").entry(end).or_insert(0) += 1;
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let end = converse(&faults, number);
+                        ends.lock().expect("no panic").insert(number, end);
                     }
                 })
             })
@@ -175,14 +242,21 @@ fn no_payment_is_made_twice_whatever_is_killed() {
             outcome.expect("every conversation ends");
         }
     });
-    let ends = ends.into_inner().expect("no panic");
-    let killed = killed.into_inner();
-    println!("{ends:?}, {killed} gateways killed");
-    let payments: Vec<(String, usize)> =
-        office.executed().into_iter().filter(|(call, _)| call.starts_with("pay ")).collect();
-    let twice: Vec<_> = payments.iter().filter(|(_, count)| *count > 1).collect();
-    assert!(twice.is_empty(), "{twice:?}");
-    assert_eq!(ends.values().sum::<usize>(), next.into_inner(), "every conversation ends");
-    let paid = ends.get(&End::Paid).copied().unwrap_or_default();
-    assert!(paid > 0 && payments.len() >= 3 * paid, "{ends:?}, {} payments", payments.len());
+    let (ends, payments) = (ends.into_inner().expect("no panic"), payments(&office));
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for (number, end) in &ends {
+        let paid = payments.get(number).map(|paid| paid.join(",")).unwrap_or_default();
+        *counts.entry(format!("{end:?}, paid {paid}")).or_default() += 1;
+    }
+    println!("{gateways_killed:?} gateways and {redis_killed:?} times Redis killed, {repetitions:?}, {counts:#?}");
+    let amounts = |paid: &Vec<String>| paid.iter().collect::<std::collections::BTreeSet<_>>().len();
+    let twice: Vec<_> = payments.iter().filter(|(_, paid)| amounts(paid) < paid.len()).collect();
+    assert!(twice.is_empty(), "paid twice: {twice:?}");
+    assert_eq!(ends.len(), next.into_inner(), "every conversation ends");
+    let lost: Vec<_> = ends
+        .iter()
+        .filter(|(number, end)| **end == End::Paid && payments.get(number).is_none_or(|paid| paid.len() != 3))
+        .collect();
+    assert!(lost.is_empty(), "said to be paid, and not paid: {lost:?}");
+    assert!(ends.values().any(|end| *end == End::Paid), "{counts:?}");
 }

@@ -75,24 +75,41 @@ impl Office {
     }
 }
 
-/// A Redis of its own.
+/// A Redis of its own. What it has confirmed is on its disk.
 pub(crate) struct Redis {
     child: std::process::Child,
+    port: u16,
+    directory: TempDir,
     pub(crate) url: String,
 }
 
 impl Redis {
     pub(crate) fn start() -> Redis {
         let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+        let directory = tempfile::tempdir().expect("a directory");
+        let child = Redis::serve(port, directory.path());
+        Redis { child, port, directory, url: format!("redis://127.0.0.1:{port}/0") }
+    }
+
+    fn serve(port: u16, directory: &Path) -> std::process::Child {
         let child = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .args(["--appendonly", "yes", "--appendfsync", "always", "--dir", directory.to_str().expect("UTF-8")])
             .stdout(std::process::Stdio::null())
             .spawn()
             .expect("run scripts/test-tools first: redis-server is missing");
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             std::thread::sleep(Duration::from_millis(20));
         }
-        Redis { child, url: format!("redis://127.0.0.1:{port}/0") }
+        child
+    }
+
+    /// Kills it, and starts it again after a while with what it had stored.
+    pub(crate) fn restart(&mut self, after: Duration) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it was killed");
+        std::thread::sleep(after);
+        self.child = Redis::serve(self.port, self.directory.path());
     }
 }
 

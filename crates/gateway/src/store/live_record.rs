@@ -24,18 +24,23 @@ pub(super) struct LiveRecord {
     store: Arc<Store>,
     tenant: Arc<str>,
     name: String,
+    /// Of whoever is at it, or would like to be: a claim whose confirmation was lost is known again.
+    claimant: String,
     /// Held while something is written: what was written first must not arrive last.
     writing: Arc<Mutex<()>>,
 }
 
 impl LiveRecord {
     pub(super) fn new(store: &Arc<Store>, tenant: &Arc<str>, name: String) -> LiveRecord {
-        LiveRecord { store: Arc::clone(store), tenant: Arc::clone(tenant), name, writing: Arc::default() }
+        let (store, tenant, claimant) = (Arc::clone(store), Arc::clone(tenant), crate::http::random_hex());
+        LiveRecord { store, tenant, name, claimant, writing: Arc::default() }
     }
 
     /// Says that somebody is at it, unless there is a record already, which is returned.
     pub(super) async fn claim(&self) -> Result<Option<String>, StoreError> {
-        self.store.put_new_text(&self.tenant, &self.name, &running(0)).await
+        let claim = self.running(0);
+        let known = self.store.put_new_text(&self.tenant, &self.name, &claim).await?;
+        Ok(known.filter(|known| *known != claim))
     }
 
     /// Puts another text in the place of what is recorded.
@@ -46,7 +51,7 @@ impl LiveRecord {
 
     /// Says so that somebody is at it, again.
     pub(super) async fn put_running(&self) -> Result<(), StoreError> {
-        self.put(&running(0)).await
+        self.put(&self.running(0)).await
     }
 
     /// Says again and again that somebody is at it, until it is dropped. Never returns.
@@ -56,13 +61,17 @@ impl LiveRecord {
             let (record, writing) = (self.clone(), Arc::clone(&self.writing).lock_owned().await);
             // In a task of its own, which is not dropped in the middle of it.
             let written = tokio::spawn(async move {
-                let put = record.store.put_text(&record.tenant, &record.name, &running(beat)).await;
+                let put = record.store.put_text(&record.tenant, &record.name, &record.running(beat)).await;
                 drop(writing);
                 put
             });
             // One that fails is followed by others.
             drop(written.await);
         }
+    }
+
+    fn running(&self, beat: u64) -> String {
+        json!({"running": beat, "by": self.claimant}).to_string()
     }
 
     /// What is known now. `None` if there is no record.
@@ -103,8 +112,4 @@ pub(super) enum Outcome<T> {
     Known(T),
     /// Whoever was at it is gone.
     Unknown,
-}
-
-fn running(beat: u64) -> String {
-    json!({"running": beat}).to_string()
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::http::HeaderValue;
+use axum::http::{HeaderValue, StatusCode};
 use dacapo_replay::{Answer, Call, CallIndex, JournalEntry, StepRequest, Tool};
 use dacapo_runner::{Approval, StoreError, ToolOutput, with_trace};
 use dacapo_wire::{
@@ -24,7 +24,7 @@ use crate::store::StoreFailure;
 use crate::store::attachments;
 use crate::store::call_records::{self, CallRecord, Claim};
 use crate::store::owned_answers::{self, AnswersBetweenRounds};
-use crate::store::turn_records::{Begun, SaidInTurn, TurnRecord};
+use crate::store::turn_records::{Begun, SaidInTurn};
 use crate::tool_servers::{OfferedTools, is_write, without_attachments};
 
 /// Answers up to this size, as JSON, ride in the id of the next call to the client. Larger ones would make it too long for
@@ -147,14 +147,19 @@ impl TurnRunner {
                     if self.turn.mode == ProgramMode::Explicit {
                         Box::pin(self.show_call(&new)).await?;
                     }
-                    if is_write(&new.tool)
-                        && let Err(error) = Box::pin(self.record_before_write(origin, &answered, &mut recorded)).await
-                    {
-                        tracing::warn!(%error, "a call was not sent, because what led to it could not be recorded");
-                        running.spawn(std::future::ready(not_recorded(call)));
+                    let begun = if is_write(&new.tool) {
+                        Box::pin(self.record_before_write(origin, &answered, &mut recorded)).await
                     } else {
-                        running.spawn(self.execute(&new, origin)?);
-                    }
+                        Ok(Begun::Yes)
+                    };
+                    match begun {
+                        Ok(Begun::Yes) => running.spawn(self.execute(&new)?),
+                        Ok(Begun::ByAnother) => return Err(answered_already()),
+                        Err(error) => {
+                            tracing::warn!(%error, "a call was not sent, because what led to it could not be recorded");
+                            running.spawn(std::future::ready(not_recorded(call)))
+                        }
+                    };
                     open.insert(call.call, new);
                 }
             }
@@ -220,11 +225,11 @@ impl TurnRunner {
         origin: ProgramOrigin<'_>,
         answered: &[JournalEntry],
         recorded: &mut usize,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Begun, StoreError> {
         match self.keep_before_write(origin, answered, recorded).await {
             Err(error) if self.gateway.config.store_failure == StoreFailure::Continue => {
                 self.observer.emit(&Event::StoreFailed { error: &error });
-                Ok(())
+                Ok(Begun::Yes)
             }
             kept => kept,
         }
@@ -235,7 +240,13 @@ impl TurnRunner {
         origin: ProgramOrigin<'_>,
         answered: &[JournalEntry],
         recorded: &mut usize,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Begun, StoreError> {
+        // First of all: what another turn of the same request has kept must stay.
+        if let (Some(record), ProgramOrigin::ThisTurn(_)) = (&self.record, origin)
+            && record.begin().await? == Begun::ByAnother
+        {
+            return Ok(Begun::ByAnother);
+        }
         if let Some(record) = self.record.as_ref().filter(|_| self.said.recorded < self.said.responses.len()) {
             let said = SaidInTurn {
                 seed: self.progress.seed.clone(),
@@ -258,7 +269,7 @@ impl TurnRunner {
             owned_answers::keep(store, &self.tenant.name, &answers).await?;
             *recorded = answered.len();
         }
-        Ok(())
+        Ok(Begun::Yes)
     }
 
     /// Shows an explicit client the program whose calls follow.
@@ -351,11 +362,7 @@ impl TurnRunner {
         }
     }
 
-    fn execute(
-        &self,
-        open: &OpenCall,
-        origin: ProgramOrigin<'_>,
-    ) -> Result<impl Future<Output = ExecutedCall> + Send + use<>, TurnError> {
+    fn execute(&self, open: &OpenCall) -> Result<impl Future<Output = ExecutedCall> + Send + use<>, TurnError> {
         let OpenCall { call, tool, approval } = open.clone();
         let (gateway, offered) = (Arc::clone(&self.gateway), self.tenant.offered.clone());
         let (Some(offered), Some(store)) = (offered, &gateway.answer_store) else {
@@ -363,7 +370,6 @@ impl TurnRunner {
         };
         let tenant = Arc::clone(&self.tenant.name);
         let record = CallRecord::new(store, &tenant, &call);
-        let turn = self.record.clone().filter(|_| matches!(origin, ProgramOrigin::ThisTurn(_)));
         let trace = self.trace();
         let execution = CallExecution { gateway, tenant, offered, tool, call, approval, record, trace };
         Ok(async move {
@@ -371,7 +377,7 @@ impl TurnRunner {
             let index = execution.call.call;
             let output = if is_write(&execution.tool) {
                 // It goes on, and is recorded, when the client leaves.
-                let done = tokio::spawn(async move { execution.once(turn).await }).await;
+                let done = tokio::spawn(async move { execution.once().await }).await;
                 done.unwrap_or_else(|error| without_attachments(Answer::error(format!("the call failed: {error}"))))
             } else {
                 execution.send().await
@@ -466,7 +472,6 @@ struct CallExecution {
 }
 
 const NOT_RECORDED: &str = "it was not sent, because it could not be recorded before: the store cannot be reached";
-const ANSWERED_ALREADY: &str = "it was not sent, because the same request is being answered already";
 
 impl CallExecution {
     /// Sends the call. What it brings beside text is stored, because no id could carry it.
@@ -482,26 +487,16 @@ impl CallExecution {
     }
 
     /// Sends a call with effects at most once: it is recorded before it is sent, and its answer after it.
-    async fn once(self, turn: Option<Arc<TurnRecord>>) -> ToolOutput {
-        let begun = match &turn {
-            Some(turn) => turn.begin().await,
-            None => Ok(Begun::Yes),
-        };
-        let not_sent =
-            |reason: &str| without_attachments(CallOutcome::Refused.error(format!("`{}`: {reason}", self.call.tool)));
-        let claim = match begun {
-            Ok(Begun::Yes) => self.record.claim().await,
-            Ok(Begun::ByAnother) => return not_sent(ANSWERED_ALREADY),
-            Err(error) => Err(error),
-        };
-        let output = match claim {
+    async fn once(self) -> ToolOutput {
+        let output = match self.record.claim().await {
             Err(error) if self.gateway.config.store_failure == StoreFailure::Continue => {
                 tracing::warn!(%error, "a call with effects is sent although it could not be recorded");
                 self.send().await
             }
             Err(error) => {
                 tracing::warn!(%error, "a call was not sent, because it could not be recorded");
-                return not_sent(NOT_RECORDED);
+                let message = format!("`{}`: {NOT_RECORDED}", self.call.tool);
+                return without_attachments(CallOutcome::Refused.error(message));
             }
             Ok(Claim::Answered(answer)) => return without_attachments(answer),
             Ok(Claim::Unknown) => without_attachments(call_records::unknown(&self.call.tool)),
@@ -515,6 +510,13 @@ impl CallExecution {
         }
         output
     }
+}
+
+/// Another turn of the same request was faster. Nothing with effects was sent in this one; the client is to ask again, and
+/// gets what the other comes to.
+fn answered_already() -> TurnError {
+    let (kind, message) = ("server_error", "the same request is being answered already; try again".to_owned());
+    TurnError::Refused { status: StatusCode::SERVICE_UNAVAILABLE, kind, message, retry_after_s: Some(1) }
 }
 
 /// The answer to a call that is not sent.
