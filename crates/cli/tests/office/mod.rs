@@ -85,20 +85,24 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(crate) fn start() -> Redis {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+        // Below the ports that systems give to clients: while it is down, one of them could get it.
+        let first = 10_000 + (std::process::id() % 10_000) as u16;
+        let port = (first..32_000).find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok());
+        let port = port.expect("a port");
         let directory = tempfile::tempdir().expect("a directory");
         let child = Redis::serve(port, directory.path());
         Redis { child, port, directory, url: format!("redis://127.0.0.1:{port}/0") }
     }
 
     fn serve(port: u16, directory: &Path) -> std::process::Child {
-        let child = Command::new("redis-server")
+        let mut child = Command::new("redis-server")
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
             .args(["--appendonly", "yes", "--appendfsync", "always", "--dir", directory.to_str().expect("UTF-8")])
             .stdout(std::process::Stdio::null())
             .spawn()
             .expect("run scripts/test-tools first: redis-server is missing");
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(child.try_wait().expect("a status").is_none(), "Redis does not start on port {port}");
             std::thread::sleep(Duration::from_millis(20));
         }
         child
