@@ -38,7 +38,7 @@ pub(crate) fn run(quick: bool) -> anyhow::Result<()> {
 pub(crate) fn serve(file: &str, cache: &str) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(file)?;
     let file = parse_json(&text)?;
-    let mut settings = Settings::read(&file)?;
+    let mut settings = Settings::read(&file, &std::collections::BTreeMap::new())?;
     settings.fleet.cache_dir = Some(PathBuf::from(cache));
     let servers = ServersFile::read(&file, &std::env::vars().collect(), None)?;
     runtime()?.block_on(async {

@@ -8,10 +8,12 @@ use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use dacapo_mcp::{HTTP_PATH, HttpAuth, McpServer, serve_http, serve_stdio};
-use dacapo_runner::{CancellationToken, Runner};
+use dacapo_gateway::{open_file_store, open_redis_store, sealed_store};
+use dacapo_mcp::{HTTP_PATH, HttpAuth, McpServer, StorePlace, StoreSharing, serve_http, serve_stdio};
+use dacapo_runner::{CancellationToken, JournalStore, Runner};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -31,6 +33,8 @@ With DACAPO_MCP_TOKEN set, clients over HTTP need it as their bearer token."#;
 
 const CONFIG_ENV: &str = "DACAPO_MCP_CONFIG";
 const TOKEN_ENV: &str = "DACAPO_MCP_TOKEN";
+const SECRET_ENV: &str = "DACAPO_SECRET";
+const SECRET_BYTES_MIN: usize = 16;
 
 /// Serve MCP: `search` and `execute` over the tools of any number of MCP servers
 #[derive(Debug, clap::Args)]
@@ -95,8 +99,12 @@ pub(crate) fn mcp(options: &McpOptions) -> anyhow::Result<ExitCode> {
     let auth = http_auth(options)?;
     let ConfiguredServers { settings, file } = servers;
     let runner = Runner::new(settings.policy, settings.limits)?;
+    let store = settings.store.as_ref().map(open_store).transpose()?.flatten();
     with_fleet(file, settings.fleet, async |fleet, stopping| {
-        let server = McpServer::new(runner, fleet, settings.result_chars);
+        let mut server = McpServer::new(runner, fleet, settings.result_chars);
+        if let Some((store, sharing)) = store {
+            server = server.with_store(store, sharing);
+        }
         serve(server, options.listen, auth, stopping).await
     })
 }
@@ -120,6 +128,41 @@ async fn serve(
         serve_stdio(server, stopping).await?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the store of programs that wait. `None`, with a warning, if it is another process's.
+fn open_store(place: &StorePlace) -> anyhow::Result<Option<(Arc<dyn JournalStore>, StoreSharing)>> {
+    let (store, sharing) = match place {
+        StorePlace::File(path) => match open_file_store(path, McpServer::STORE_TTL) {
+            Ok(store) => (store, StoreSharing::OneProcess),
+            // A client may start one process for each of its windows.
+            Err(error) if error.is_in_use => {
+                tracing::warn!("programs that wait for an approval will not survive this process: {error}");
+                return Ok(None);
+            }
+            Err(error) => bail!(WrongUsage(format!("dacapo.{error}"))),
+        },
+        StorePlace::Redis(url) => {
+            let store = open_redis_store(url, McpServer::STORE_TTL);
+            let store = store.ok_or_else(|| {
+                WrongUsage(
+                    "dacapo.store.url: is not the address of a Redis; write it like redis://host:6379/0".to_owned(),
+                )
+            })?;
+            (store, StoreSharing::Several)
+        }
+    };
+    let secret = std::env::var(SECRET_ENV).ok().filter(|secret| !secret.is_empty());
+    match secret {
+        Some(secret) if secret.len() < SECRET_BYTES_MIN => bail!(WrongUsage(format!(
+            "{SECRET_ENV}: must have at least {SECRET_BYTES_MIN} characters; `openssl rand -hex 32` makes one"
+        ))),
+        Some(secret) => Ok(Some((sealed_store(store, &secret), sharing))),
+        None if sharing == StoreSharing::OneProcess => Ok(Some((store, sharing))),
+        None => bail!(WrongUsage(format!(
+            "dacapo.store: others can read what is in a Redis: set {SECRET_ENV}, with which programs are sealed"
+        ))),
+    }
 }
 
 fn http_auth(options: &McpOptions) -> anyhow::Result<HttpAuth> {

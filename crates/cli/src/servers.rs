@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use dacapo_mcp::{Fleet, FleetOptions, SETTINGS_KEY, ServerPhase, ServersFile, Settings, parse_json};
+use dacapo_mcp::{Fleet, FleetOptions, SETTINGS_KEY, ServerPhase, ServersFile, Settings, StorePlace, parse_json};
 use dacapo_replay::Tool;
 use dacapo_runner::{CancellationToken, ToolHost};
 use serde_json::{Map, Value};
@@ -53,7 +53,10 @@ impl ConfiguredServers {
         let ourselves = ourselves(&json);
         ancestry.pass_to_servers(&mut json);
         let mut file = ServersFile::read(&json, &environment, Some(folder)).with_context(place)?;
-        let mut settings = Settings::read(&json).with_context(place)?;
+        let mut settings = Settings::read(&json, &environment).with_context(place)?;
+        if let Some(StorePlace::File(path)) = &mut settings.store {
+            *path = folder.join(&*path);
+        }
         settings.fleet.tokens_dir = tokens_dir(&environment);
         settings.fleet.cache_dir = if cache.no_cache { None } else { cache_dir(&environment) };
         let mut err = io::stderr();

@@ -41,4 +41,4 @@ pub use options::{
     ClientOptions, ConfigError, EmbeddingsOptions, Environment, ErrorTextsOptions, GatewayOptions, LoadedOptions,
     McpOptions, ModelOptions, TargetOptions, UpstreamOptions,
 };
-pub use store::FileStoreError;
+pub use store::{FileStoreError, open_file_store, open_redis_store, sealed_store};

@@ -19,11 +19,13 @@ pub(crate) mod call_records;
 mod file_store;
 mod live_record;
 pub(crate) mod owned_answers;
+mod program_store;
 pub(crate) mod stored_answers;
 pub(crate) mod stored_responses;
 pub(crate) mod turn_records;
 
 pub use file_store::FileStoreError;
+pub use program_store::{open_file_store, open_redis_store, sealed_store};
 
 /// A store of texts, by tenant and name.
 #[derive(Debug)]

@@ -25,8 +25,8 @@ mod tool_servers;
 pub use fleet::{Fleet, FleetOptions, ServerPhase, ServerState, TransportKind};
 pub use oauth::{Login, LoginError};
 pub use remote_servers::RemoteServers;
-pub use server::{HTTP_PATH, HttpAuth, McpServer, context_cost_text, serve_http, serve_stdio};
+pub use server::{HTTP_PATH, HttpAuth, McpServer, StoreSharing, context_cost_text, serve_http, serve_stdio};
 pub use servers_file::{
     ENVIRONMENT_MINIMUM, IgnoredKey, InvalidServer, ServerEntry, ServerSpec, ServersFile, ServersFileError, parse_json,
 };
-pub use settings::{SETTINGS_KEY, Settings, SettingsError};
+pub use settings::{SETTINGS_KEY, Settings, SettingsError, StorePlace};

@@ -1,10 +1,12 @@
 //! Our own MCP server: `search` and `execute` over the tools of the servers behind it.
 //!
 //! Start reading at `execute`: a program runs as a task of its own (`program_task`), so that it goes on while the client asks
-//! a person to approve a call (`elicitation`, `suspended`). `reply` makes the result of `execute`.
+//! a person to approve a call (`elicitation`, `suspended`), and with a store in another process (`kept_programs`). `reply`
+//! makes the result of `execute`.
 
 mod elicitation;
 mod http;
+mod kept_programs;
 mod log_forwarder;
 mod program_task;
 mod progress_reporter;
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dacapo_replay::{ANSWER_TOKENS_DEFAULT, SearchText};
-use dacapo_runner::{ApprovalVerdict, CancellationToken, Execution, Runner, ToolServers};
+use dacapo_runner::{ApprovalVerdict, CancellationToken, Execution, JournalStore, Runner, ToolServers};
 use futures_util::future::BoxFuture;
 #[expect(deprecated, reason = "clients set levels until the protocol has removed it")]
 use rmcp::model::SetLevelRequestParams;
@@ -38,14 +40,16 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use elicitation::ApprovalRoute;
+use kept_programs::{FoundBy, KeptPrograms, Taken, WaitingProgram};
 use log_forwarder::LogForwarder;
-use program_task::{ApprovalRequest, CallSummary, CanAsk, ProgramDigest, ProgramTask};
+use program_task::{ApprovalRequest, CallSummary, CanAsk, NewProgram, ProgramDigest, ProgramTask};
 use progress_reporter::ProgressReporter;
 use reply::{brief, reply};
 use session::Session;
-use suspended::{ResumeOutcome, SUSPENDED_MAX, SuspendedProgram, SuspendedPrograms};
+use suspended::{ResumeOutcome, SUSPENDED_MAX, SuspendedProgram, SuspendedPrograms, random_state};
 
 pub use http::{HTTP_PATH, HttpAuth, serve_http};
+pub use kept_programs::StoreSharing;
 pub use tools::context_cost_text;
 
 /// The MCP server that clients talk to. Clones share the same programs and servers.
@@ -60,6 +64,8 @@ struct ServerShared {
     servers: Arc<dyn ToolServers>,
     result_chars_max: usize,
     suspended: Arc<SuspendedPrograms>,
+    /// Where programs that wait for a person survive this process. `None`: they do not.
+    kept: Option<Arc<KeptPrograms>>,
     /// Permits for programs that run.
     run_permits: Semaphore,
     /// Permits for programs that wait for a person while the client's request is open.
@@ -83,6 +89,10 @@ const LISTED_TOOLS_MAX: usize = 20;
 
 /// The result of a request that the client cancelled. The client does not read it.
 const CANCELLED: &str = "cancelled";
+
+const OTHER_PROGRAM: &str = "this `requestState` belongs to another program; nothing was run";
+const STORE_FAILED: &str =
+    "the store of programs that wait cannot be reached, so the program waits on; send the same once more";
 
 /// A program's calls reach us one by one. This long is waited for further ones, so that one question asks for all.
 const GATHER_WAIT: Duration = Duration::from_millis(10);
@@ -120,11 +130,24 @@ impl McpServer {
             servers,
             result_chars_max,
             suspended: Arc::default(),
+            kept: None,
             run_permits: Semaphore::new(RUNNING_MAX),
             wait_permits: Semaphore::new(SUSPENDED_MAX),
         };
         McpServer { shared: Arc::new(shared), session: Arc::default() }
     }
+
+    /// Lets programs that wait for a person survive this process. What it stores is not sealed. Must be called before the
+    /// server is used.
+    #[must_use]
+    pub fn with_store(mut self, store: Arc<dyn JournalStore>, sharing: StoreSharing) -> McpServer {
+        let shared = Arc::get_mut(&mut self.shared).expect("the server is not used yet");
+        shared.kept = Some(Arc::new(KeptPrograms::new(store, sharing)));
+        self
+    }
+
+    /// How long a store has to remember programs that wait.
+    pub const STORE_TTL: Duration = suspended::APPROVAL_TIMEOUT;
 
     /// The same server for another session.
     fn for_new_session(&self) -> McpServer {
@@ -172,16 +195,50 @@ impl McpServer {
     }
 
     async fn execute(&self, program: String, context: &RequestContext<RoleServer>) -> CallToolResponse {
+        let route = ApprovalRoute::of(context);
+        // Its client did not get an answer to its request, and sends it again.
+        if let (ApprovalRoute::Elicitation, Some(kept)) = (route, &self.shared.kept) {
+            match kept.take_by_code(&program).await {
+                Ok(Some(waiting)) => return self.go_on(waiting, None, context).await,
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "whether a program has waited is not known"),
+            }
+        }
         let Some(permit) = self.run_permit(context).await else { return failure(CANCELLED.to_owned()).into() };
-        self.shared.servers.ready_for(&program).await;
+        let (stored, reuse) = (self.session.stored(), self.session.take_record(context));
+        let task = self.start(NewProgram { code: program, stored, reuse, resumed: None }, context).await;
+        self.attend(task, permit, context).await
+    }
+
+    async fn start(&self, program: NewProgram, context: &RequestContext<RoleServer>) -> ProgramTask {
+        self.shared.servers.ready_for(&program.code).await;
         let can_ask = match ApprovalRoute::of(context) {
             ApprovalRoute::None => CanAsk::Nobody,
             ApprovalRoute::InputRequired | ApprovalRoute::Elicitation => CanAsk::Client,
         };
         let servers: Arc<dyn ToolServers> = Arc::clone(&self.shared.servers);
-        let (runner, stored, meta) = (Arc::clone(&self.shared.runner), self.session.stored(), context.meta.0.0.clone());
-        let reuse = self.session.take_record(context);
-        let task = ProgramTask::start(runner, servers, program, stored, reuse, can_ask, meta);
+        ProgramTask::start(Arc::clone(&self.shared.runner), servers, program, can_ask, context.meta.0.0.clone())
+    }
+
+    /// Goes on with a program that another process has begun, with what a person has said about the calls that it waited
+    /// for. Without that, the person is asked again.
+    async fn go_on(
+        &self,
+        waiting: WaitingProgram,
+        responses: Option<InputResponses>,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResponse {
+        let Some(permit) = self.run_permit(context).await else { return failure(CANCELLED.to_owned()).into() };
+        let WaitingProgram { run, stored, reuse, asked } = waiting;
+        let code = run.program.code.clone();
+        let mut task = self.start(NewProgram { code, stored, reuse, resumed: Some(run) }, context).await;
+        let mut responses = responses.unwrap_or_default();
+        let denies_all = responses.values().find(|response| elicitation::denies_all(response)).cloned();
+        for (key, call) in asked {
+            // No answer is a no.
+            let response = denies_all.clone().or_else(|| responses.remove(&key)).unwrap_or_default();
+            task.already_answered(call, response);
+        }
         self.attend(task, permit, context).await
     }
 
@@ -198,11 +255,29 @@ impl McpServer {
         responses: Option<InputResponses>,
         context: &RequestContext<RoleServer>,
     ) -> CallToolResponse {
-        let suspended = match self.shared.suspended.take(state, ProgramDigest::of(program)) {
+        let digest = ProgramDigest::of(program);
+        if let Some(kept) = &self.shared.kept {
+            let taken = if self.shared.suspended.has(state, digest) {
+                // One that another process has gone on with meanwhile is given up here.
+                kept.take_own(state).await.map(|is_ours| if is_ours { None } else { Some(Taken::Nothing) })
+            } else {
+                kept.take(state, program).await.map(Some)
+            };
+            match taken {
+                Ok(Some(Taken::Program(waiting))) => return self.go_on(*waiting, responses, context).await,
+                Ok(Some(Taken::OtherProgram)) => return failure(OTHER_PROGRAM.to_owned()).into(),
+                Ok(Some(Taken::Nothing)) => drop(self.shared.suspended.take(state, digest)),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a program cannot go on");
+                    return failure(STORE_FAILED.to_owned()).into();
+                }
+            }
+        }
+        let suspended = match self.shared.suspended.take(state, digest) {
             ResumeOutcome::Resumed(suspended) => suspended,
             ResumeOutcome::OtherProgram => {
-                let message = "this `requestState` belongs to another program; nothing was run".to_owned();
-                return failure(message).into();
+                return failure(OTHER_PROGRAM.to_owned()).into();
             }
             ResumeOutcome::Expired(summary) => {
                 return given_up("the answer that the program waited for came twice, or too late", summary).into();
@@ -245,12 +320,17 @@ impl McpServer {
         let _logs = level.map(|level| LogForwarder::start(&*self.shared.servers, level, context.peer.clone()));
         let mut reporter = ProgressReporter::new(context);
         let mut asking: Option<BoxFuture<'_, (ApprovalRequest, ApprovalVerdict)>> = None;
+        let mut kept_as = None;
         loop {
             if asking.is_none() && !task.open.is_empty() {
                 match route {
                     ApprovalRoute::InputRequired => return self.suspend(task).await,
                     ApprovalRoute::Elicitation => {
                         asking = task.open.pop_front().map(|request| elicitation::ask(&context.peer, request));
+                        if let Some(kept) = &self.shared.kept {
+                            let state = kept_as.insert(random_state());
+                            kept.keep(state, task.to_keep(&BTreeMap::new()), FoundBy::Code).await;
+                        }
                     }
                     ApprovalRoute::None => {
                         for request in mem::take(&mut task.open) {
@@ -279,6 +359,7 @@ impl McpServer {
             tokio::select! {
                 biased;
                 () = context.ct.cancelled() => {
+                    self.may_go_on(kept_as).await;
                     let session = Arc::clone(&self.session);
                     tokio::spawn(async move {
                         if let Some(execution) = task.cancelled().await {
@@ -300,8 +381,11 @@ impl McpServer {
                     };
                 }
                 Some(request) = task.requests.recv() => task.enqueue(request),
-                (request, verdict) = answered => {
+                (request, mut verdict) = answered => {
                     asking = None;
+                    if !self.may_go_on(kept_as.take()).await {
+                        verdict = ApprovalVerdict::NoAnswer;
+                    }
                     if permit_kind == PermitKind::Wait {
                         let Some(other) = self.run_permit(context).await else { continue };
                         drop(mem::replace(&mut permit, other));
@@ -316,6 +400,15 @@ impl McpServer {
                 }
             }
         }
+    }
+
+    /// Takes a program that is kept, before it goes on or is given up here. False if another process could go on with it too.
+    async fn may_go_on(&self, kept_as: Option<String>) -> bool {
+        let (Some(kept), Some(state)) = (&self.shared.kept, kept_as) else { return true };
+        kept.take_own(&state).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "a call that a person has allowed is not sent");
+            false
+        })
     }
 
     fn reply(&self, execution: &Execution) -> CallToolResult {
@@ -333,8 +426,14 @@ impl McpServer {
             .collect();
         let elicitations =
             requests.iter().map(|(key, request)| (key.clone(), elicitation::request(&request.question))).collect();
+        let to_keep = task.to_keep(&requests);
         match self.shared.suspended.put(SuspendedProgram { task, requests }) {
-            Ok(state) => InputRequiredResult::new(Some(elicitations), Some(state)).into(),
+            Ok(state) => {
+                if let Some(kept) = &self.shared.kept {
+                    kept.keep(&state, to_keep, FoundBy::State).await;
+                }
+                InputRequiredResult::new(Some(elicitations), Some(state)).into()
+            }
             Err(summary) => given_up("too many programs wait for approvals; answer some of them first", summary).into(),
         }
     }

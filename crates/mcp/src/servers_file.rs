@@ -3,7 +3,7 @@
 //! Other programs use it too, so keys that are not known here are reported and ignored, and a server that cannot be read
 //! does not affect the others.
 
-mod expansion;
+pub(crate) mod expansion;
 mod secrets;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! Our own settings: the key `dacapo` in the file of MCP servers.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use dacapo_replay::{Effect, EffectRules, Limit};
@@ -9,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::fleet::FleetOptions;
 use crate::server::RESULT_CHARS_DEFAULT;
+use crate::servers_file::expansion::expand;
 
 /// Policy and limits. Unknown keys are errors, unlike in the rest of the file, which belongs to other programs.
 #[derive(Debug, Clone)]
@@ -21,6 +24,27 @@ pub struct Settings {
     pub result_chars: usize,
     /// Timeouts and limits of the servers behind ours.
     pub fleet: FleetOptions,
+    /// Where programs that wait for a person are kept. `None`: in memory.
+    pub store: Option<StorePlace>,
+}
+
+/// A store that outlives a process.
+#[derive(Clone, PartialEq, Eq)]
+pub enum StorePlace {
+    /// A file, as it is written: it may be relative.
+    File(PathBuf),
+    /// The address of a server that speaks the protocol of Redis.
+    Redis(String),
+}
+
+impl std::fmt::Debug for StorePlace {
+    /// An address may hold a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StorePlace::File(path) => f.debug_tuple("File").field(path).finish(),
+            StorePlace::Redis(_) => f.write_str("Redis(…)"),
+        }
+    }
 }
 
 impl Default for Settings {
@@ -30,6 +54,7 @@ impl Default for Settings {
             limits: RunLimits::default(),
             result_chars: RESULT_CHARS_DEFAULT,
             fleet: FleetOptions::default(),
+            store: None,
         }
     }
 }
@@ -63,7 +88,7 @@ const CALLS_PER_SERVER_MAX: u64 = 1_000;
 
 impl Settings {
     /// Reads our settings from the file of MCP servers. Without them everything has its default.
-    pub fn read(file: &Value) -> Result<Settings, SettingsError> {
+    pub fn read(file: &Value, environment: &BTreeMap<String, String>) -> Result<Settings, SettingsError> {
         let mut settings = Settings::default();
         let Some(ours) = file.get(SETTINGS_KEY) else { return Ok(settings) };
         for (key, value) in fields(ours, SETTINGS_KEY)? {
@@ -72,7 +97,8 @@ impl Settings {
                 "policy" => settings.policy = policy(value, &path)?,
                 "limits" => settings.read_limits(value, &path)?,
                 "effects" => settings.fleet.effects = effects(value, &path)?,
-                _ => return Err(error(&path, "is not known here; known are policy, limits, effects")),
+                "store" => settings.store = Some(store(value, &path, environment)?),
+                _ => return Err(error(&path, "is not known here; known are policy, limits, effects, store")),
             }
         }
         Ok(settings)
@@ -129,6 +155,29 @@ fn policy(value: &Value, path: &str) -> Result<Policy, SettingsError> {
     Ok(Policy::new(rules.iter().enumerate().map(rule).collect::<Result<_, _>>()?))
 }
 
+/// `{"kind": "file", "path": …}` or `{"kind": "redis", "url": …}`
+fn store(value: &Value, path: &str, environment: &BTreeMap<String, String>) -> Result<StorePlace, SettingsError> {
+    let mut fields = fields(value, path)?.clone();
+    let mut text = |key: &str| {
+        let at = format!("{path}.{key}");
+        match fields.remove(key) {
+            Some(Value::String(text)) => {
+                expand(&text, environment).map(|text| text.text).map_err(|message| error(&at, &message))
+            }
+            _ => Err(error(&at, "must be a text")),
+        }
+    };
+    let place = match text("kind")?.as_str() {
+        "file" => StorePlace::File(text("path")?.into()),
+        "redis" => StorePlace::Redis(text("url")?),
+        _ => return Err(error(&format!("{path}.kind"), "must be `file` (with `path`) or `redis` (with `url`)")),
+    };
+    match fields.keys().next() {
+        Some(unknown) => Err(error(&format!("{path}.{unknown}"), "is not known here")),
+        None => Ok(place),
+    }
+}
+
 /// What calls may do, by patterns of `server.tool`.
 fn effects(value: &Value, path: &str) -> Result<EffectRules, SettingsError> {
     let rule = |(pattern, effect): (&String, &Value)| match effect.as_str().and_then(Effect::parse) {
@@ -153,18 +202,25 @@ mod tests {
 
     use super::*;
 
+    fn read(file: &Value) -> Result<Settings, SettingsError> {
+        Settings::read(file, &BTreeMap::from([("PASSWORD".to_owned(), "p".to_owned())]))
+    }
+
     #[test]
     fn a_file_without_our_key_leaves_everything_as_it_is() {
-        let settings = Settings::read(&json!({ "mcpServers": {} })).expect("there is nothing to read");
+        let settings = read(&json!({ "mcpServers": {} })).expect("there is nothing to read");
         assert_eq!((settings.limits, settings.result_chars), (RunLimits::default(), RESULT_CHARS_DEFAULT));
     }
 
     #[test]
     fn limits_and_policy_are_read() {
         let file = r#"{"mcpServers": {}, "dacapo": {
+            "store": {"kind": "redis", "url": "redis://:${PASSWORD}@db"},
             "policy": [{"server": "fs", "decision": "allow"}],
             "limits": {"wall_seconds": 10, "call_seconds": 5, "calls": 7, "result_chars": 1000}}}"#;
-        let settings = Settings::read(&serde_json::from_str(file).expect("it is JSON")).expect("all of it is known");
+        let settings = read(&serde_json::from_str(file).expect("it is JSON")).expect("all of it is known");
+        assert_eq!(settings.store, Some(StorePlace::Redis("redis://:p@db".to_owned())));
+        assert!(!format!("{settings:?}").contains(":p@"), "{settings:?}");
         assert_eq!(settings.limits.wall, Duration::from_secs(10));
         assert_eq!(settings.fleet.call_timeout, Duration::from_secs(5));
         assert_eq!(settings.limits.program.get(Limit::Calls), 7);
@@ -175,7 +231,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
         let cases = [
-            (r#"{"polcy": []}"#, "dacapo.polcy: is not known here; known are policy, limits, effects"),
+            (r#"{"polcy": []}"#, "dacapo.polcy: is not known here; known are policy, limits, effects, store"),
+            (
+                r#"{"store": {"kind": "sql"}}"#,
+                "dacapo.store.kind: must be `file` (with `path`) or `redis` (with `url`)",
+            ),
+            (r#"{"store": {"kind": "file"}}"#, "dacapo.store.path: must be a text"),
+            (r#"{"store": {"kind": "file", "path": "p", "ttl": 1}}"#, "dacapo.store.ttl: is not known here"),
             (r#"{"effects": {"fs.*": "reads"}}"#, "dacapo.effects.fs.*: must be `read`, `idempotent` or `write`"),
             (r#"{"policy": {}}"#, "dacapo.policy: must be an array of rules"),
             (
@@ -195,10 +257,10 @@ mod tests {
         ];
         for (ours, message) in cases {
             let ours: Value = serde_json::from_str(ours).expect("it is JSON");
-            let error = Settings::read(&json!({ "dacapo": ours })).expect_err("it is wrong");
+            let error = read(&json!({ "dacapo": ours })).expect_err("it is wrong");
             assert_eq!(error.to_string(), message);
         }
-        let unknown = Settings::read(&json!({ "dacapo": { "limits": { "seconds": 1 } } })).expect_err("it is wrong");
+        let unknown = read(&json!({ "dacapo": { "limits": { "seconds": 1 } } })).expect_err("it is wrong");
         assert!(unknown.to_string().starts_with("dacapo.limits.seconds: is not known here; known are wall_seconds, "));
     }
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Desk, LOGS, Room, TRACES};
-use dacapo_mcp::McpServer;
-use dacapo_runner::{LogSeverity, Policy, RunLimits, Runner, ServerLog};
+use dacapo_mcp::{McpServer, StoreSharing};
+use dacapo_runner::{LogSeverity, MemoryStore, Policy, RunLimits, Runner, ServerLog};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
     ClientRequest, ContentBlock, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
@@ -93,6 +93,17 @@ async fn connect_with(era: Era, user: User, desk: &Arc<Desk>, result_chars: usiz
 async fn connect_by(era: Era, user: User, desk: &Arc<Desk>, result_chars: usize, policy: Policy) -> Client {
     let runner = Runner::new(policy, RunLimits::default()).expect("the sandbox starts");
     let server = McpServer::new(runner, Arc::new(Room(Arc::clone(desk))), result_chars);
+    connect_to(server, era, user).await
+}
+
+/// A process of its own, which shares a store with others.
+async fn connect_to_process(era: Era, user: User, desk: &Arc<Desk>, store: &Arc<MemoryStore>) -> Client {
+    let runner = Runner::new(Policy::default(), RunLimits::default()).expect("the sandbox starts");
+    let server = McpServer::new(runner, Arc::new(Room(Arc::clone(desk))), 25_000);
+    connect_to(server.with_store(Arc::clone(store) as _, StoreSharing::OneProcess), era, user).await
+}
+
+async fn connect_to(server: McpServer, era: Era, user: User) -> Client {
     let (ours, theirs) = tokio::io::duplex(64 << 10);
     tokio::spawn(async move {
         let running = server.serve(ours).await.expect("the client says hello");
@@ -576,6 +587,45 @@ async fn an_answer_to_one_program_is_none_to_another() {
     assert!(desk.call_counts().is_empty());
     let result = client.call_tool(params.with_request_state(state)).await.expect("it is answered");
     assert_eq!(structured(&result)["data"], "erased", "the program has waited");
+}
+
+/// Each of the clients talks to another process.
+#[tokio::test]
+async fn a_program_that_waits_goes_on_in_one_other_process_and_only_there() {
+    let (desk, store) = (Arc::new(Desk::new()), Arc::new(MemoryStore::new(1 << 20, McpServer::STORE_TTL)));
+    let user = User { says: Some("allow once"), ..User::default() };
+    let mut processes = Vec::new();
+    for _ in 0..3 {
+        processes.push(connect_to_process(Era::Modern, user.clone(), &desk, &store).await);
+    }
+    let program = "store('n', 1); await desk.echo({value: 1}); console.log(Math.random());
+                   return [await desk.erase({what: 'all'}), load('n')]";
+    let (params, state) = waiting(&processes[0], program).await;
+    let other = call("execute", json!({ "code": "return 1" })).with_request_state(&*state);
+    let refused = processes[1].call_tool(other).await.expect("it is answered");
+    assert_eq!(text(&refused), "this `requestState` belongs to another program; nothing was run");
+    let params = params.with_request_state(state);
+    let result = processes[1].call_tool(params.clone()).await.expect("it is answered");
+    assert_eq!(structured(&result)["data"], json!(["erased", 1]));
+    for process in &processes {
+        let again = process.call_tool(params.clone()).await.expect("it is answered");
+        assert_eq!(again.is_error, Some(true), "{}", text(&again));
+    }
+    assert_eq!(desk.call_counts(), [("echo".to_owned(), 1), ("erase".to_owned(), 1)].into());
+}
+
+#[tokio::test]
+async fn a_tool_that_has_changed_since_it_was_asked_about_is_asked_about_again_after_a_restart() {
+    let (desk, store) = (Arc::new(Desk::new()), Arc::new(MemoryStore::new(1 << 20, McpServer::STORE_TTL)));
+    let user = User { says: Some("deny"), ..User::default() };
+    let first = connect_to_process(Era::Modern, user.clone(), &desk, &store).await;
+    let (params, state) = waiting(&first, "return desk.erase({what: 'all'}).catch((error) => error.name)").await;
+    desk.revision.fetch_add(1, Ordering::Relaxed);
+    let second = connect_to_process(Era::Modern, user.clone(), &desk, &store).await;
+    let result = second.call_tool(params.with_request_state(state)).await.expect("it is answered");
+    assert_eq!(structured(&result)["data"], "ToolError", "the answer to the first question does not count");
+    assert_eq!(user.asked.lock().expect("free").len(), 1);
+    assert!(desk.call_counts().is_empty());
 }
 
 #[tokio::test]

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use dacapo_replay::{Answer, Attachment, Call, CallIndex, CompletedCall, JournalEntry, LogLine, MadeCall, handles_in};
+use dacapo_replay::{
+    Answer, Attachment, Call, CallIndex, CompletedCall, Journal, JournalEntry, LogLine, MadeCall, handles_in,
+};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -39,8 +41,9 @@ pub(crate) enum Disposition {
 }
 
 /// What became of each call of a program.
-#[derive(Default)]
 pub(crate) struct CallTracker {
+    /// The first call that is not issued yet. Calls are issued in the order of their indexes.
+    pub(crate) next: CallIndex,
     /// Every call that the program has made.
     pub(crate) made: BTreeMap<CallIndex, MadeCall>,
     pub(crate) open: BTreeSet<CallIndex>,
@@ -55,9 +58,24 @@ pub(crate) struct CallTracker {
 }
 
 impl CallTracker {
-    /// The index of the next call. Calls are issued in the order of their indexes.
-    pub(crate) fn next(&self) -> CallIndex {
-        CallIndex(self.made.last_key_value().map_or(0, |(last, _)| last.0 + 1))
+    /// Of a program that has got these answers so far. Its open calls are issued again.
+    pub(crate) fn of(journal: &Journal, refused: Vec<CallIndex>) -> CallTracker {
+        let made = journal.entries().iter().map(|entry| {
+            let args = entry.args().unwrap_or_default();
+            (entry.call, MadeCall::new(entry.call, entry.tool.as_str(), args))
+        });
+        let sent = journal.entries().iter().map(|entry| entry.call).filter(|call| !refused.contains(call));
+        CallTracker {
+            next: CallIndex(0),
+            made: made.collect(),
+            open: BTreeSet::new(),
+            completed: sent.collect(),
+            refused,
+            attachments: Vec::new(),
+            attachment_bytes: 0,
+            logs: Vec::new(),
+            reused: Vec::new(),
+        }
     }
 
     pub(crate) fn has_settled(&self, call: CallIndex) -> bool {

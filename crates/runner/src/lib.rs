@@ -79,7 +79,7 @@ pub use dacapo_replay::{Attachment, matches_pattern};
 pub use execution::{Execution, RunError, StopKind, StoppedRun};
 pub use futures_util::future::BoxFuture;
 pub use policy::{Decision, Policy, PolicyRule};
-pub use runner::{CallPhase, CallProgress, ProgramStart, ProgressSink, RunLimits, RunProgress, Runner};
+pub use runner::{CallPhase, CallProgress, ProgramStart, ProgressSink, ResumedRun, RunLimits, RunProgress, Runner};
 pub use server_connector::{AddressReach, RemoteServer, ServerConnector};
 pub use server_log::{LogSeverity, ServerLog, ServerLogs};
 pub use store::{JournalStore, MemoryStore, StoreError, StoreKey};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dacapo_replay::{
-    Answer, Call, CallIndex, CompletedCall, Effect, JournalEntry, Limits, LogLine, MadeCall, Outcome, Program,
+    Answer, Call, CallIndex, CompletedCall, Effect, Journal, JournalEntry, Limits, LogLine, MadeCall, Outcome, Program,
     RecordedOutcome, SandboxError, Step, StepError, StepRequest, Stepper, StoredValues, Tool, ToolShape, Toolbox,
     WarmPrograms,
 };
@@ -54,12 +54,18 @@ pub struct Runner {
 }
 
 /// What happened in a program that runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RunProgress<'a> {
+    /// It begins, or goes on: see [`ResumedRun`].
+    Started(&'a Program),
     /// To one of its calls.
     Call(CallProgress<'a>),
     /// It has written this line, and goes on.
     Log(&'a LogLine),
+    /// A call is over and has this answer. A call that was [`CallPhase::Refused`] was not sent.
+    Settled(&'a JournalEntry, CallPhase),
+    /// All that it can do has been done: it waits for calls.
+    Waiting,
 }
 
 /// A call that started or ended.
@@ -119,9 +125,14 @@ impl Runner {
         let started = Instant::now();
         let toolbox = host.toolbox();
         let initial_decisions = self.initial_decisions(&toolbox, host);
-        let ProgramStart { code, stored, reuse } = program.into();
-        let request = StepRequest::new(new_program(code), Arc::clone(&toolbox)).with_stored(stored.clone());
-        let mut request = request.with_reuse(reuse.clone());
+        let ProgramStart { code, stored, reuse, resumed } = program.into();
+        let begun = || ResumedRun { program: new_program(code), journal: Journal::default(), refused: Vec::new() };
+        let ResumedRun { program, journal, refused } = resumed.unwrap_or_else(begun);
+        progress(RunProgress::Started(&program));
+        let tracker = CallTracker::of(&journal, refused);
+        let sent = tracker.completed.iter().map(|call| (*call, None)).collect();
+        let request = StepRequest::new(program, Arc::clone(&toolbox)).with_stored(stored.clone());
+        let mut request = request.with_reuse(reuse.clone()).with_journal(journal);
         request.limits = self.limits.program.clone();
         let mut request = Some(request);
         let cancel_calls = cancel.child_token();
@@ -131,11 +142,11 @@ impl Runner {
             approver,
             toolbox: &toolbox,
             initial_decisions: &initial_decisions,
-            sent: Mutex::default(),
+            sent: Mutex::new(sent),
             stopwatch: Arc::new(Stopwatch::start(self.limits.wall)),
             cancel: &cancel_calls,
         };
-        let mut in_flight = InFlight { futures: FuturesUnordered::new(), tracker: CallTracker::default(), progress };
+        let mut in_flight = InFlight { futures: FuturesUnordered::new(), tracker, progress };
         let end = context.drive(&mut request, &mut in_flight).await;
         cancel_calls.cancel();
         let InFlight { mut futures, mut tracker, .. } = in_flight;
@@ -239,6 +250,20 @@ pub struct ProgramStart<'a> {
     pub stored: StoredValues,
     /// The [`Execution::record`] of the program before, if it failed: the same calls are not executed again.
     pub reuse: Vec<CompletedCall>,
+    /// How far it has come, if it was begun elsewhere. Then `code` is not looked at.
+    pub resumed: Option<ResumedRun>,
+}
+
+/// A program that another process has begun: what it said with [`RunProgress`], at a moment when nothing but calls that
+/// nobody had allowed was open. Those are made again; calls with an answer are not.
+#[derive(Debug, Clone)]
+pub struct ResumedRun {
+    /// With its seed and its clock.
+    pub program: Program,
+    /// The answers to its calls, in the order in which they settled.
+    pub journal: Journal,
+    /// Of these calls, those that were not sent.
+    pub refused: Vec<CallIndex>,
 }
 
 impl<'a> From<&'a str> for ProgramStart<'a> {
@@ -308,6 +333,7 @@ impl RunContext<'_> {
             in_flight.keep_logs(step.logs);
             in_flight.tracker.reused = step.reused;
             if completed.is_empty() {
+                (in_flight.progress)(RunProgress::Waiting);
                 tokio::select! {
                     biased;
                     () = self.cancel.cancelled() => return Err(StopReason::Cancelled),
@@ -334,7 +360,7 @@ impl RunContext<'_> {
     ) -> Result<(StepRequest, Result<Step, StopReason>), StopReason> {
         let (stepper, stopwatch) = (Arc::clone(&self.runner.stepper), Arc::clone(&self.stopwatch));
         let cancel = self.cancel.clone();
-        let first_new_call = in_flight.tracker.next();
+        let first_new_call = in_flight.tracker.next;
         let step = move || {
             let should_continue = || !cancel.is_cancelled() && !stopwatch.has_expired();
             let step = stepper.step_beyond(&request, first_new_call, &should_continue);
@@ -367,6 +393,7 @@ impl RunContext<'_> {
             let made = MadeCall::new(call.call, call.tool.as_str(), call.args.clone());
             in_flight.tracker.made.insert(call.call, made);
             in_flight.tracker.open.insert(call.call);
+            in_flight.tracker.next = CallIndex(call.call.0 + 1);
             in_flight.report(&call.tool, CallPhase::Started);
             in_flight.futures.push(self.execute(call).boxed());
         }
@@ -428,7 +455,9 @@ impl RunContext<'_> {
             (Disposition::Sent, Answer::Error { .. }) => CallPhase::Failed,
         };
         in_flight.report(&call.tool, phase);
-        JournalEntry::new(call.call, call.tool, Some(&call.args), answer)
+        let entry = JournalEntry::new(call.call, call.tool, Some(&call.args), answer);
+        (in_flight.progress)(RunProgress::Settled(&entry, phase));
+        entry
     }
 
     fn keep_attachments(&self, output: ToolOutput, tracker: &mut CallTracker) -> Answer {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use dacapo_replay::{Answer, Attachment, ToolShape, Toolbox, canonical_args};
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -25,7 +26,7 @@ pub struct ToolCall {
 }
 
 /// Identifies what a server says of a tool: its description, schemas and annotations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ToolDigest([u8; 32]);
 
 impl ToolDigest {

@@ -336,6 +336,7 @@ async fn progress_is_reported_for_every_call_and_every_line_before_the_end() {
             reported.lock().expect("free").push((call.phase, call.tool.to_owned(), call.done, call.made));
         }
         RunProgress::Log(line) => written.lock().expect("free").push(line.text.clone()),
+        RunProgress::Started(_) | RunProgress::Settled(..) | RunProgress::Waiting => {}
     };
     let program = "
         console.log('one'); await desk.echo({value: 1});

@@ -28,6 +28,7 @@ async def main():
 
     async def on_elicitation(_context, params):
         conversation.elicited.append(params.message)
+        await conversation.pause()
         if args.elicit == "decline":
             return ElicitResult(action="decline")
         return ElicitResult(action="accept", content=answer_to(getattr(params, "requestedSchema", None)))

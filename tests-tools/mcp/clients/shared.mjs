@@ -1,4 +1,6 @@
 // What the TypeScript clients have in common; the arguments and the report are those of shared.py.
+import { existsSync, writeFileSync } from "node:fs";
+import { setTimeout } from "node:timers/promises";
 
 export function readArguments() {
   const args = { era: "modern", call: [] };
@@ -7,7 +9,7 @@ export function readArguments() {
     const flag = given.shift();
     if (flag === "--stdio") args.stdio = given.splice(0);
     else if (flag === "--call") args.call.push(given.splice(0, 2));
-    else if (["--era", "--query", "--code", "--elicit", "--http"].includes(flag)) args[flag.slice(2)] = given.shift();
+    else if (["--era", "--query", "--code", "--elicit", "--pause", "--http"].includes(flag)) args[flag.slice(2)] = given.shift();
     else throw new Error(`${flag} is unknown`);
   }
   if (!args.http && !args.stdio) throw new Error("give --http URL or --stdio COMMAND");
@@ -37,9 +39,16 @@ export class Conversation {
 
   onElicitation = async (request) => {
     this.elicited.push(request.params.message);
+    await this.pause();
     if (this.args.elicit === "decline") return { action: "decline" };
     return { action: "accept", content: answerTo(request.params.requestedSchema) };
   };
+
+  async pause() {
+    if (this.args.pause === undefined) return;
+    writeFileSync(`${this.args.pause}/asked`, "");
+    while (!existsSync(`${this.args.pause}/go`)) await setTimeout(20);
+  }
 
   /** `call(tool, args, options)` answers with a result of the SDK; its failures are MCP errors. */
   async have(call) {

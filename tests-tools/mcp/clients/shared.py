@@ -1,14 +1,18 @@
 """What the Python clients have in common: their arguments, how they answer questions, and their report.
 
   client.py [--era modern|legacy] [--query TEXT] [--code TEXT] [--call TOOL JSON]... [--elicit accept|decline]
-            --http URL | --stdio COMMAND ARGS...
+            [--pause DIRECTORY] --http URL | --stdio COMMAND ARGS...
+
+With --pause, whoever is asked something makes a file `asked` in the directory, and answers when there is a file `go`.
 
 One line of JSON goes to stdout: {protocol, server, instructions, tools, search, execute, calls, progress, elicited}.
 A call's answer is what the tool returned, or {"error": {code, message}} when the request itself was refused.
 """
 
 import argparse
+import asyncio
 import json
+import pathlib
 
 
 def arguments():
@@ -18,6 +22,7 @@ def arguments():
     parser.add_argument("--code")
     parser.add_argument("--call", nargs=2, action="append", default=[], metavar=("TOOL", "JSON"))
     parser.add_argument("--elicit", choices=["accept", "decline"])
+    parser.add_argument("--pause", metavar="DIRECTORY", type=pathlib.Path)
     server = parser.add_mutually_exclusive_group(required=True)
     server.add_argument("--http", metavar="URL")
     server.add_argument("--stdio", nargs=argparse.REMAINDER, metavar="COMMAND")
@@ -53,6 +58,13 @@ class Conversation:
 
     async def on_progress(self, progress, total, message):
         self.progress.append({"progress": progress, "total": total, "message": message})
+
+    async def pause(self):
+        if self.args.pause is None:
+            return
+        (self.args.pause / "asked").touch()
+        while not (self.args.pause / "go").exists():
+            await asyncio.sleep(0.02)
 
     async def have(self, call):
         """`call(tool, arguments)` answers with a model of the SDK; its failures are MCP errors."""

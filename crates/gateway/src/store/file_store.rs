@@ -1,6 +1,7 @@
 //! A store in a file, for one process: it survives a restart.
 
-use std::path::{Path, PathBuf};
+use std::fs::OpenOptions;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,24 +30,28 @@ pub(super) struct FileStore {
 pub struct FileStoreError {
     path: String,
     reason: String,
+    /// Whether another process has it open.
+    pub is_in_use: bool,
 }
 
 impl FileStore {
     pub(super) fn open(path: &Path, ttl: Duration) -> Result<FileStore, FileStoreError> {
-        let database = Database::create(path).map_err(|error| FileStoreError {
-            path: path.display().to_string(),
-            reason: match error {
-                redb::DatabaseError::DatabaseAlreadyOpen => {
-                    "another process has it open; a file is for one process, and Redis for several".to_owned()
-                }
-                error => error.to_string(),
-            },
+        let unusable = |reason: String| FileStoreError { path: path.display().to_string(), reason, is_in_use: false };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        // It is nobody's business but its user's.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path).map_err(|error| unusable(error.to_string()))?;
+        let database = redb::Builder::new().create_file(file).map_err(|error| match error {
+            redb::DatabaseError::DatabaseAlreadyOpen => {
+                let reason = "another process has it open; a file is for one process, and Redis for several";
+                FileStoreError { is_in_use: true, ..unusable(reason.to_owned()) }
+            }
+            error => unusable(error.to_string()),
         })?;
         let store = FileStore { database: Arc::new(database), ttl, puts: Arc::default() };
-        store.sweep().map_err(|error| FileStoreError {
-            path: PathBuf::from(path).display().to_string(),
-            reason: error.to_string(),
-        })?;
+        store.sweep().map_err(|error| unusable(error.to_string()))?;
         Ok(store)
     }
 

@@ -103,6 +103,11 @@ impl ApprovalForm {
     }
 }
 
+/// Whether a person has denied this call and all further ones.
+pub(super) fn denies_all(response: &Value) -> bool {
+    read(response, &CHOICES) == ApprovalVerdict::DenyAll
+}
+
 fn read(response: &Value, choices: &[(&str, ApprovalVerdict)]) -> ApprovalVerdict {
     let decision = response["content"]["decision"].as_str().filter(|_| response["action"] == "accept");
     let chosen = choices.iter().find(|(name, _)| decision == Some(name));

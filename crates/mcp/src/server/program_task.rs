@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use dacapo_replay::{CompletedCall, LogLine, StoredValues};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dacapo_replay::{CompletedCall, Journal, LogLine, StoredValues};
 use dacapo_runner::{
     Approval, ApprovalQuestion, ApprovalVerdict, Approver, BoxFuture, CallPhase, CallProgress, CancellationToken,
-    Execution, ProgramStart, RunProgress, Runner, StandingApprovals, ToolHost, with_trace,
+    Execution, ProgramStart, ResumedRun, RunProgress, Runner, StandingApprovals, ToolDigest, ToolHost, with_trace,
 };
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -14,6 +16,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::DropGuard;
 
+use super::elicitation::ApprovalForm;
+use super::kept_programs::{AskedCall, ProgramToKeep};
 use crate::lock::lock;
 
 /// A program that runs. Dropping it cancels the program.
@@ -31,9 +35,95 @@ pub(super) struct ProgramTask {
     pub(super) digest: ProgramDigest,
     /// What the program began with.
     pub(super) stored: StoredValues,
+    reuse: Vec<CompletedCall>,
+    /// How far it has come.
+    state: Arc<RunState>,
+    /// What a person has said about calls that another process has asked about, by their keys.
+    answered: BTreeMap<String, (Option<ToolDigest>, Value)>,
     pub(super) ledger: Arc<CallLedger>,
     /// Cancels the program when it is dropped.
     cancel: DropGuard,
+}
+
+/// A program that is to be run.
+#[derive(Debug)]
+pub(super) struct NewProgram {
+    pub(super) code: String,
+    pub(super) stored: StoredValues,
+    pub(super) reuse: Vec<CompletedCall>,
+    /// How far another process has come with it.
+    pub(super) resumed: Option<ResumedRun>,
+}
+
+/// How far a program has come, for another process that goes on with it.
+#[derive(Debug, Default)]
+pub(super) struct RunState(Mutex<RunSoFar>);
+
+#[derive(Debug, Default)]
+struct RunSoFar {
+    run: Option<ResumedRun>,
+    is_waiting: bool,
+    /// Calls without an answer.
+    open: usize,
+    /// Calls of these that wait for a person.
+    asked: usize,
+}
+
+/// Why another process could not go on with a program.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RunStateError {
+    #[error("it was given images or files, which are in memory only")]
+    HasAttachments,
+}
+
+impl RunState {
+    /// The run, if nothing happens to it until a person answers.
+    pub(super) fn at_rest(&self) -> Result<Option<ResumedRun>, RunStateError> {
+        let so_far = lock(&self.0);
+        let Some(run) = so_far.run.as_ref().filter(|_| so_far.is_waiting && so_far.open == so_far.asked) else {
+            return Ok(None);
+        };
+        if run.journal.entries().iter().any(|entry| !entry.answer.handles().is_empty()) {
+            return Err(RunStateError::HasAttachments);
+        }
+        Ok(Some(run.clone()))
+    }
+
+    fn note(&self, progress: RunProgress<'_>) {
+        let mut so_far = lock(&self.0);
+        so_far.is_waiting = matches!(progress, RunProgress::Waiting);
+        match (progress, &mut so_far.run) {
+            (RunProgress::Started(program), None) => {
+                let (program, journal, refused) = (program.clone(), Journal::default(), Vec::new());
+                so_far.run = Some(ResumedRun { program, journal, refused });
+            }
+            (RunProgress::Settled(entry, phase), Some(run)) => {
+                if phase == CallPhase::Refused {
+                    run.refused.push(entry.call);
+                }
+                run.journal.push(entry.clone());
+            }
+            (RunProgress::Call(call), _) => so_far.open = call.made - call.done,
+            _ => {}
+        }
+    }
+}
+
+/// Counts a call as one that waits for a person, until it is dropped.
+#[derive(Debug)]
+struct AskedCount(Arc<RunState>);
+
+impl AskedCount {
+    fn new(state: &Arc<RunState>) -> AskedCount {
+        lock(&state.0).asked += 1;
+        AskedCount(Arc::clone(state))
+    }
+}
+
+impl Drop for AskedCount {
+    fn drop(&mut self) {
+        lock(&self.0.0).asked -= 1;
+    }
 }
 
 /// Identifies a program by its code.
@@ -43,6 +133,10 @@ pub(super) struct ProgramDigest([u8; 32]);
 impl ProgramDigest {
     pub(super) fn of(code: &str) -> ProgramDigest {
         ProgramDigest(Sha256::digest(code.as_bytes()).into())
+    }
+
+    pub(super) fn to_text(self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0)
     }
 }
 
@@ -85,6 +179,7 @@ pub(super) struct ProgressReport {
 pub(super) struct ApprovalRequest {
     pub(super) question: ApprovalQuestion,
     reply: oneshot::Sender<Approval>,
+    count: AskedCount,
 }
 
 /// Whether a client can ask its user.
@@ -95,14 +190,17 @@ pub(super) enum CanAsk {
 }
 
 /// Passes approval requests on to the task that serves the client.
-struct ChannelApprover(mpsc::UnboundedSender<ApprovalRequest>);
+struct ChannelApprover {
+    requests: mpsc::UnboundedSender<ApprovalRequest>,
+    state: Arc<RunState>,
+}
 
 impl Approver for ChannelApprover {
     fn approve(&self, question: ApprovalQuestion) -> BoxFuture<'_, Approval> {
         Box::pin(async {
             let (reply, replied) = oneshot::channel();
-            let request = ApprovalRequest { question, reply };
-            match self.0.send(request) {
+            let request = ApprovalRequest { question, reply, count: AskedCount::new(&self.state) };
+            match self.requests.send(request) {
                 Ok(()) => replied.await.unwrap_or(Approval::Unavailable),
                 Err(_) => Approval::Unavailable,
             }
@@ -114,9 +212,7 @@ impl ProgramTask {
     pub(super) fn start(
         runner: Arc<Runner>,
         host: Arc<dyn ToolHost>,
-        program: String,
-        stored: StoredValues,
-        reuse: Vec<CompletedCall>,
+        program: NewProgram,
         can_ask: CanAsk,
         meta: Map<String, Value>,
     ) -> ProgramTask {
@@ -125,22 +221,29 @@ impl ProgramTask {
         let (log_sender, logs) = mpsc::unbounded_channel();
         let cancel = CancellationToken::new();
         let cancelled = cancel.clone();
-        let (digest, ledger) = (ProgramDigest::of(&program), Arc::<CallLedger>::default());
+        let NewProgram { code, stored, reuse, resumed } = program;
+        let (digest, ledger) = (ProgramDigest::of(&code), Arc::<CallLedger>::default());
         let counts = Arc::clone(&ledger);
-        let given = stored.clone();
+        let run = RunSoFar { run: resumed.clone(), ..RunSoFar::default() };
+        let state = Arc::new(RunState(Mutex::new(run)));
+        let (noted, given, given_record) = (Arc::clone(&state), stored.clone(), reuse.clone());
         let execution = tokio::spawn(async move {
-            let on_progress = |progress: RunProgress<'_>| match progress {
-                RunProgress::Call(call) => {
-                    counts.count(call);
-                    drop(progress_sender.send(ProgressReport::of(call)));
+            let on_progress = |progress: RunProgress<'_>| {
+                noted.note(progress);
+                match progress {
+                    RunProgress::Call(call) => {
+                        counts.count(call);
+                        drop(progress_sender.send(ProgressReport::of(call)));
+                    }
+                    RunProgress::Log(line) => drop(log_sender.send(line.clone())),
+                    RunProgress::Started(_) | RunProgress::Settled(..) | RunProgress::Waiting => {}
                 }
-                RunProgress::Log(line) => drop(log_sender.send(line.clone())),
             };
             let approver: &dyn Approver = match can_ask {
-                CanAsk::Client => &ChannelApprover(request_sender),
+                CanAsk::Client => &ChannelApprover { requests: request_sender, state: Arc::clone(&noted) },
                 CanAsk::Nobody => &Approval::Unavailable,
             };
-            let start = ProgramStart { code: &program, stored: given, reuse };
+            let start = ProgramStart { code: &code, stored: given, reuse: given_record, resumed };
             with_trace(&meta, runner.run(start, &*host, approver, &on_progress, &cancelled)).await
         });
         let (open, standing) = (VecDeque::new(), StandingApprovals::default());
@@ -153,6 +256,9 @@ impl ProgramTask {
             standing,
             digest,
             stored,
+            reuse,
+            state,
+            answered: BTreeMap::new(),
             ledger,
             cancel: cancel.drop_guard(),
         }
@@ -168,8 +274,29 @@ impl ProgramTask {
         self.progress.borrow_and_update().clone()
     }
 
+    /// The program, for whoever keeps it once it waits. The client was told to ask about these calls.
+    pub(super) fn to_keep(&self, asked: &BTreeMap<String, ApprovalRequest>) -> ProgramToKeep {
+        let asked = asked.iter().map(|(key, request)| {
+            let ApprovalQuestion { call, definition, .. } = &request.question;
+            (key.clone(), AskedCall { idempotency_key: call.idempotency_key.clone(), definition: *definition })
+        });
+        let (stored, reuse) = (self.stored.clone(), self.reuse.clone());
+        ProgramToKeep { state: Arc::downgrade(&self.state), stored, reuse, asked: asked.collect() }
+    }
+
+    /// Takes what a person has said about a call that another process has asked about.
+    pub(super) fn already_answered(&mut self, call: AskedCall, response: Value) {
+        self.answered.insert(call.idempotency_key, (call.definition, response));
+    }
+
     /// Takes a request. If an earlier verdict decides it, it is answered at once.
     pub(super) fn enqueue(&mut self, request: ApprovalRequest) {
+        // If the tool is another one now, the person is asked again.
+        let answered = self.answered.remove(&request.question.call.idempotency_key);
+        if let Some((_, response)) = answered.filter(|(definition, _)| *definition == request.question.definition) {
+            let verdict = ApprovalForm::new(&request.question).read(&response);
+            return self.answer(request, verdict);
+        }
         match self.standing.decide(&request.question) {
             Some(approval) => request.answer(approval),
             None => self.open.push_back(request),
@@ -200,6 +327,8 @@ impl ApprovalRequest {
     }
 
     fn answer(self, approval: Approval) {
+        // Before the program goes on: it does not rest any more.
+        drop(self.count);
         // A program that has ended does not wait for it any more.
         self.reply.send(approval).unwrap_or_default();
     }

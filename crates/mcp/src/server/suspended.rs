@@ -40,12 +40,22 @@ pub(super) const APPROVAL_TIMEOUT: Duration = Duration::from_mins(10);
 pub(super) const SUSPENDED_MAX: usize = 64;
 const PAST_MAX: usize = 1_000;
 
+/// A state that nobody can guess.
+pub(super) fn random_state() -> String {
+    let mut entropy = [0; 16];
+    getrandom::fill(&mut entropy).expect("the system has randomness");
+    format!("{:032x}", u128::from_le_bytes(entropy))
+}
+
 impl SuspendedPrograms {
+    /// Whether this program waits here, under this state.
+    pub(super) fn has(&self, state: &str, digest: ProgramDigest) -> bool {
+        lock(&self.0).waiting.get(state).is_some_and(|program| program.task.digest == digest)
+    }
+
     /// Keeps a program and returns its state. An error if too many programs wait already.
     pub(super) fn put(self: &Arc<Self>, program: SuspendedProgram) -> Result<String, CallSummary> {
-        let mut entropy = [0; 16];
-        getrandom::fill(&mut entropy).expect("the system has randomness");
-        let state = format!("{:032x}", u128::from_le_bytes(entropy));
+        let state = random_state();
         let mut states = lock(&self.0);
         if states.waiting.len() >= SUSPENDED_MAX {
             return Err(program.task.ledger.summary());

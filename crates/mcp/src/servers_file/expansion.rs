@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 /// A text with its variables filled in, and which ones they were.
 #[derive(Debug, Default)]
-pub(super) struct Expanded {
-    pub(super) text: String,
+pub(crate) struct Expanded {
+    pub(crate) text: String,
     /// Name and value of those that came from the environment. Defaults are not among them: they are in the file, so they are
     /// no secrets.
-    pub(super) variables: Vec<(String, String)>,
+    pub(crate) variables: Vec<(String, String)>,
 }
 
 /// Fills in `${NAME}`, `${NAME:-default}` and `${env:NAME}`; a default may have variables of its own. The error says what is wrong, not where.
-pub(super) fn expand(text: &str, environment: &BTreeMap<String, String>) -> Result<Expanded, String> {
+pub(crate) fn expand(text: &str, environment: &BTreeMap<String, String>) -> Result<Expanded, String> {
     let mut expanded = Expanded::default();
     let mut rest = text;
     while let Some((before, inside, after)) = next_variable(rest)? {

@@ -132,7 +132,7 @@ async fn reads_and_idempotent_calls_are_sent_again_once_in_a_new_session() {
 #[tokio::test]
 async fn an_operator_can_say_what_a_tool_does() {
     let file = json!({"dacapo": {"effects": {"web.*": "write", "web.pay": "idempotent"}}});
-    let effects = Settings::read(&file).unwrap().fleet.effects;
+    let effects = Settings::read(&file, &BTreeMap::new()).unwrap().fleet.effects;
     let (server, fleet) = serve_with(FleetOptions { effects, ..options() }).await;
     server.lock().unwrap().forgets = Some(Forgets::AfterExecution);
     assert_eq!(call(&fleet, "web", "pay", json!({})).await, ok(&json!("done")));
