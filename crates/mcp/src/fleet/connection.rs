@@ -1,6 +1,7 @@
 //! One connection to a server, over stdio or HTTP, in whichever version of the protocol it speaks.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -113,7 +114,8 @@ impl ServerConnection {
     ///
     /// The first request is `server/discover` of MCP 2026-07-28. Servers of earlier versions should refuse it as unknown, and
     /// get `initialize` then. Some end their process instead, drop the connection, or answer with any result: they get a
-    /// second connection that starts with `initialize`.
+    /// second connection that starts with `initialize`. A server that answers too late, and refuses `initialize` then, gets a
+    /// second connection that waits longer, and so it does from then on.
     pub(super) async fn open(
         endpoint: &ServerEndpoint,
         options: &FleetOptions,
@@ -123,11 +125,25 @@ impl ServerConnection {
     ) -> Result<ServerConnection, String> {
         let connect =
             |lifecycle| ServerConnection::connect(endpoint, options, stderr, notices, log_wanted.clone(), lifecycle);
-        let opened = match connect(lifecycle()).await {
-            Err(ConnectError { needs_initialize: true, .. }) => connect(ClientLifecycleMode::Initialize).await,
-            other => other,
+        let discover = || ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
+        let needs_discover = &notices.needs_discover;
+        let opened = if needs_discover.load(Ordering::Relaxed) {
+            connect(discover()).await
+        } else {
+            match connect(lifecycle()).await {
+                Err(ConnectError { needs_initialize: true, .. }) => connect(ClientLifecycleMode::Initialize).await,
+                Err(refused @ ConnectError { needs_discover: true, .. }) => {
+                    // Whoever gives up waiting now knows it the next time.
+                    needs_discover.store(true, Ordering::Relaxed);
+                    connect(discover()).await.map_err(|_second| refused)
+                }
+                other => other,
+            }
         };
-        opened.map_err(|error| error.reason)
+        opened.map_err(|error| {
+            needs_discover.store(false, Ordering::Relaxed);
+            error.reason
+        })
     }
 
     async fn connect(

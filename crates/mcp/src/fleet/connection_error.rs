@@ -12,11 +12,13 @@ pub(super) struct ConnectError {
     pub(super) reason: String,
     /// The server failed at the first request instead of refusing it, so it may need `initialize` first.
     pub(super) needs_initialize: bool,
+    /// The server refused `initialize` after it had not answered `server/discover` in time, so it may need that and longer.
+    pub(super) needs_discover: bool,
 }
 
 impl From<String> for ConnectError {
     fn from(reason: String) -> ConnectError {
-        ConnectError { reason, needs_initialize: false }
+        ConnectError { reason, needs_initialize: false, needs_discover: false }
     }
 }
 
@@ -29,6 +31,8 @@ impl ConnectError {
                 | ClientInitializeError::ConnectionClosed(_)
                 | ClientInitializeError::TransportError { .. }
         );
+        // If it had refused `server/discover`, that would be a failed fallback.
+        let needs_discover = matches!(error, ClientInitializeError::JsonRpcError(_));
         let error = match error {
             ClientInitializeError::LegacyFallbackFailed { fallback, .. } => fallback.as_ref(),
             other => other,
@@ -44,7 +48,7 @@ impl ConnectError {
             (ClientInitializeError::TransportError { error, .. }, None) => chain(error.error.as_ref()),
             (other, None) => chain(other),
         };
-        ConnectError { reason, needs_initialize }
+        ConnectError { reason, needs_initialize, needs_discover }
     }
 }
 

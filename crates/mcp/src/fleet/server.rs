@@ -1,6 +1,6 @@
 //! Keeps one server connected: connect, list the tools, execute calls, notice when the connection ends, connect again.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ pub(super) struct ServerNotices {
     /// The list of tools may have changed.
     pub(super) changed: Notify,
     pub(super) server: String,
+    /// It has no `initialize`, and takes long to answer.
+    pub(super) needs_discover: AtomicBool,
     logs: ServerLogSink,
     pub(super) context: Arc<FleetContext>,
 }
@@ -139,6 +141,7 @@ impl FleetServer {
             notices: Arc::new(ServerNotices {
                 changed: Notify::new(),
                 server: entry.name.clone(),
+                needs_discover: AtomicBool::new(false),
                 logs: ServerLogSink::new(Arc::clone(&context.logs)),
                 context: Arc::clone(&context),
             }),

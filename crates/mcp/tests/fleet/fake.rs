@@ -26,6 +26,8 @@ fn fake_server() {
             eprintln!("cannot find module 'left-pad'");
             std::process::exit(3);
         }
+        // Longer than anybody waits for the answer to the first request.
+        "modern late" => std::thread::sleep(Duration::from_millis(10_200)),
         "silent" => loop {
             std::thread::park();
         },
@@ -56,6 +58,10 @@ fn fake_server() {
             match (mode.as_str(), message["method"] == "server/discover") {
                 ("ends when asked", true) => std::process::exit(1),
                 ("says yes", true) => answer(&message["id"], &json!({})),
+                ("modern late", false) if message["method"] == "initialize" => {
+                    let error = json!({"code": -32601, "message": "no such method"});
+                    say(&json!({"jsonrpc": "2.0", "id": message["id"], "error": error}));
+                }
                 _ => server.clone().hear(&message),
             }
         }

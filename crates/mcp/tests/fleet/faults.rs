@@ -1,13 +1,13 @@
 //! A fault costs its call, or its server, and nothing else.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dacapo_mcp::{Fleet, FleetOptions, ServerPhase, ServersFile, TransportKind, parse_json};
 use dacapo_runner::{ToolCall, ToolHost, ToolServers};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{LONG, call, environment, fake, ok, options, refused, start, tools, until};
+use crate::{LONG, call, environment, fake, file, ok, options, refused, start, tools, until};
 
 #[tokio::test]
 async fn what_a_server_must_not_do_costs_one_call() {
@@ -75,6 +75,20 @@ async fn a_server_that_hangs_while_it_starts_delays_only_programs_that_may_need_
     {
         assert!(is_waited_for(program).await, "{program}");
     }
+}
+
+/// It is sent `initialize` by then, which it refuses. It does not start twice in the time that it has, so that the next
+/// attempt has to know.
+#[tokio::test]
+async fn a_server_without_initialize_that_answers_the_first_request_too_late_is_connected() {
+    let options = FleetOptions { connect_timeout: Duration::from_secs(12), ..options() };
+    let fleet = Fleet::start(file(&json!({"a": fake("modern late")}), &environment()), options);
+    let begun = Instant::now();
+    while fleet.states()[0].phase != ServerPhase::Ready {
+        assert!(begun.elapsed() < 2 * LONG, "{:?}", fleet.states()[0].phase);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(fleet.states()[0].protocol_version.as_deref(), Some("2026-07-28"));
 }
 
 #[tokio::test]
