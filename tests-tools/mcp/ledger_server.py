@@ -2,7 +2,8 @@
 
 LEDGER names the file. Every line of it is one call: tool, arguments and idempotency key, as JSON. With START_DELAY it
 reads its first message so many seconds late, and then answers all that has come meanwhile. With --http it prints the port
-that it listens on, and notes every HTTP request in a file beside the other.
+that it listens on, and notes every HTTP request in a file beside the other. It repeats the headers of a request in its
+answers to calls at /echo, in an error to calls at /fail, and in an error of HTTP to everything at /broken.
 """
 
 import json
@@ -135,8 +136,13 @@ class Handler(BaseHTTPRequestHandler):
             headers = {name: self.headers.get(name) for name in ["authorization", "x-team"]}
             requests.write(json.dumps({"path": self.path, **headers}) + "\n")
         response = None if self.path == "/elsewhere" else answer(message)
+        if message.get("method") == "tools/call" and self.path in ("/echo", "/fail"):
+            content = [{"type": "text", "text": json.dumps({"receipt": str(self.headers)})}]
+            response["result"] = {"content": content, "isError": self.path == "/fail"}
         body = b"" if response is None else json.dumps(response).encode()
-        self.send_response(307 if self.path == "/elsewhere" else 200 if body else 202)
+        if self.path == "/broken":
+            body = str(self.headers).encode()
+        self.send_response({"/elsewhere": 307, "/broken": 500}.get(self.path, 200 if body else 202))
         self.send_header("location", f"http://localhost:{self.server.server_port}/mcp")
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))

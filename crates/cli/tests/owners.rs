@@ -10,7 +10,7 @@ mod mcp_world;
 mod office;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ use client_conversation::{ClientConversation, ClientResponse};
 use common::Served;
 use dacapo_wire::Wire;
 use mcp_world::{World, installed, root};
-use office::{Office, Redis};
+use office::{Office, Redis, RemoteLedger};
 use serde_json::{Value, json};
 
 fn ask(url: &str, talk: &mut ClientConversation) -> ClientResponse {
@@ -626,42 +626,6 @@ fn calls_that_cannot_be_recorded_are_sent_all_the_same_where_the_operator_says_s
                 office.forget();
             }
         }
-    }
-}
-
-/// An MCP server over HTTP that the operator of the gateway knows nothing of, or only the address.
-struct RemoteLedger {
-    child: std::process::Child,
-    port: u16,
-    ledger: std::path::PathBuf,
-}
-
-impl RemoteLedger {
-    fn start(office: &Office) -> RemoteLedger {
-        let ledger = office.file("remote.jsonl");
-        let mut child = Command::new("python3")
-            .arg(root().join("tests-tools/mcp/ledger_server.py"))
-            .arg("--http")
-            .env("LEDGER", &ledger)
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let mut line = String::new();
-        std::io::BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).expect("a line");
-        RemoteLedger { child, port: line.trim().parse().expect("a port"), ledger }
-    }
-
-    /// Lines that it has noted: HTTP requests, or calls.
-    fn noted(&self, file: &str) -> Vec<Value> {
-        let text = std::fs::read_to_string(format!("{}{file}", self.ledger.display())).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
-    }
-}
-
-impl Drop for RemoteLedger {
-    fn drop(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it was killed");
     }
 }
 

@@ -1,6 +1,7 @@
 //! A ledger that counts what is executed, gateways with it behind them, and a Redis.
 
 use std::collections::BTreeMap;
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -75,6 +76,42 @@ impl Office {
     }
 }
 
+/// An MCP server over HTTP that the operator of the gateway knows nothing of, or only the address.
+pub(crate) struct RemoteLedger {
+    child: std::process::Child,
+    pub(crate) port: u16,
+    ledger: PathBuf,
+}
+
+impl RemoteLedger {
+    pub(crate) fn start(office: &Office) -> RemoteLedger {
+        let ledger = office.file("remote.jsonl");
+        let mut child = Command::new("python3")
+            .arg(root().join("tests-tools/mcp/ledger_server.py"))
+            .arg("--http")
+            .env("LEDGER", &ledger)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut line = String::new();
+        std::io::BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).expect("a line");
+        RemoteLedger { child, port: line.trim().parse().expect("a port"), ledger }
+    }
+
+    /// Lines that it has noted: HTTP requests, or calls.
+    pub(crate) fn noted(&self, file: &str) -> Vec<Value> {
+        let text = std::fs::read_to_string(format!("{}{file}", self.ledger.display())).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+}
+
+impl Drop for RemoteLedger {
+    fn drop(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it was killed");
+    }
+}
+
 /// A Redis of its own. What it has confirmed is on its disk.
 pub(crate) struct Redis {
     child: std::process::Child,
@@ -106,6 +143,12 @@ impl Redis {
             std::thread::sleep(Duration::from_millis(20));
         }
         child
+    }
+
+    /// All that was ever stored, as it stands on the disk.
+    pub(crate) fn written(&self) -> Vec<u8> {
+        let files = std::fs::read_dir(self.directory.path().join("appendonlydir")).expect("it has written");
+        files.flat_map(|file| std::fs::read(file.expect("a file").path()).expect("a file")).collect()
     }
 
     /// Kills it, and starts it again after a while with what it had stored.
