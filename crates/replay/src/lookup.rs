@@ -1,5 +1,6 @@
 //! `search` and `describe`: functions with which a program looks up its own tools.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use dacapo_catalog::{Catalog, SearchText, ToolIndex, read_tools};
@@ -116,7 +117,12 @@ impl Lookup {
     pub(crate) fn answer(&self, toolbox: &Toolbox) -> Result<JsonText, &str> {
         match self {
             Lookup::Search { text, limit } => {
-                let hits = toolbox.index().search(text, *limit).hits;
+                let mut hits = toolbox.index().search(text, *limit).hits;
+                if let SearchText::Queries(_) = text {
+                    // The best of each query come first; here in the order of the queries.
+                    let answered: BTreeSet<usize> = hits.iter().map(|hit| hit.need).collect();
+                    hits[..answered.len()].sort_by_key(|hit| hit.need);
+                }
                 let found: Vec<ToolDescription<'_>> =
                     hits.iter().map(|hit| ToolDescription::new(toolbox, hit.tool)).collect();
                 Ok(json_text(&found))

@@ -62,6 +62,14 @@ fn a_program_finds_its_tools_and_calls_what_it_found() {
 }
 
 #[test]
+fn a_program_asks_for_several_steps_and_gets_the_best_tool_of_each_in_their_order() {
+    let code = "const names = async (found) => (await found).map(({ name }) => name);
+         const steps = ['weather forecast', 'send a mail'];
+         return [await names(search(steps, { limit: 1 })), await names(search({ queries: steps, limit: 1 }))]";
+    assert_eq!(with_tools(code).data(), json!([["get_weather", "send_mail"], ["get_weather", "send_mail"]]));
+}
+
+#[test]
 fn a_tool_is_described_by_every_name_it_has() {
     let code =
         "const names = ['get-weather', 'get_weather', 'getWeather', 'github.create_issue', 'github.createIssue'];
