@@ -112,23 +112,26 @@ fn the_client_that_the_suite_starts() {
         } else if std::env::var("MCP_CONFORMANCE_SCENARIO").is_ok_and(|scenario| scenario == "auth/basic-cimd") {
             server["oauth"] = json!({ "clientId": "https://conformance-test.local/client-metadata.json" });
         }
-        let servers = json!({ "mcpServers": { "suite": server } }).to_string();
-        let servers = ServersFile::parse(&servers, &std::env::vars().collect()).expect("a servers file");
         let tokens = tempfile::tempdir().expect("a directory");
         let options = FleetOptions { tokens_dir: Some(tokens.path().to_owned()), ..FleetOptions::default() };
-        let entry = servers.servers[0].clone();
-        let mut fleet = Fleet::start(servers.clone(), options.clone());
-        fleet.settled(Duration::from_secs(20)).await;
-        println!("{:?}", fleet.states());
-        if matches!(&fleet.states()[0].phase, ServerPhase::Failed { reason, .. } if reason.contains("--login")) {
+        let connect = async |server: &Value| {
+            let fleet = Fleet::start(servers_file(server), options.clone());
+            fleet.settled(Duration::from_secs(20)).await;
+            println!("{:?}", fleet.states());
+            fleet
+        };
+        let mut fleet = connect(&server).await;
+        for _ in 0..LOGINS_MAX {
+            let told = match &fleet.states()[0].phase {
+                ServerPhase::Failed { reason, .. } if reason.contains("--login") => reason.clone(),
+                _ => break,
+            };
             fleet.shutdown().await;
-            if let Err(error) = log_in(&entry, tokens.path()).await {
+            if let Err(error) = do_as_told(&told, &mut server, tokens.path()).await {
                 println!("the login failed: {error}");
                 return;
             }
-            fleet = Fleet::start(servers, options);
-            fleet.settled(Duration::from_secs(20)).await;
-            println!("{:?}", fleet.states());
+            fleet = connect(&server).await;
         }
         for (tool, args) in calls(&fleet) {
             let call = ToolCall {
@@ -139,10 +142,31 @@ fn the_client_that_the_suite_starts() {
                 approved: None,
             };
             println!("{call:?}");
-            println!("{:?}", fleet.call(&call, &CancellationToken::new()).await);
+            for _ in 0..LOGINS_MAX {
+                let called = fleet.call(&call, &CancellationToken::new()).await;
+                println!("{called:?}");
+                // The person does what the error says, and asks for the same again.
+                let Some(told) = called.err().map(|error| error.0).filter(|told| told.contains("--login")) else {
+                    break;
+                };
+                fleet.shutdown().await;
+                if let Err(error) = do_as_told(&told, &mut server, tokens.path()).await {
+                    println!("the login failed: {error}");
+                    return;
+                }
+                fleet = connect(&server).await;
+            }
         }
         fleet.shutdown().await;
     });
+}
+
+/// As often a person tries.
+const LOGINS_MAX: usize = 3;
+
+fn servers_file(server: &Value) -> ServersFile {
+    let servers = json!({ "mcpServers": { "suite": server } }).to_string();
+    ServersFile::parse(&servers, &std::env::vars().collect()).expect("a servers file")
 }
 
 /// What the suite says to the client it starts.
@@ -151,15 +175,33 @@ fn context() -> Value {
     serde_json::from_str(&context).unwrap_or_default()
 }
 
-/// The suite's authorization servers let everybody in, so a request is as good as a browser.
-async fn log_in(server: &ServerEntry, tokens: &Path) -> Result<(), String> {
+/// Logs in as an error says, with the scopes that it names beside those of the last login.
+async fn do_as_told(told: &str, server: &mut Value, tokens: &Path) -> Result<(), String> {
+    let named = told.split_once("the scope `").and_then(|(_, rest)| rest.split('`').next());
+    if let Some(named) = named {
+        let mut scopes = server["lastScopes"].as_array().cloned().unwrap_or_default();
+        scopes.extend(named.split(' ').map(Value::from).filter(|scope| !scopes.contains(scope)).collect::<Vec<_>>());
+        server["oauth"]["scopes"] = json!(scopes);
+    }
+    log_in(&servers_file(server).servers[0], tokens).await.map(|scope| {
+        server["lastScopes"] = scope.split(' ').filter(|scope| !scope.is_empty()).map(Value::from).collect();
+    })
+}
+
+/// The suite's authorization servers let everybody in, so a request is as good as a browser. Returns the scopes
+/// that were asked for.
+async fn log_in(server: &ServerEntry, tokens: &Path) -> Result<String, String> {
     let login = Login::start(server, tokens).await.map_err(|error| error.to_string())?;
     let address = login.authorization_url().to_owned();
+    let scope = reqwest::Url::parse(&address).ok().and_then(|address| {
+        address.query_pairs().find(|(name, _)| name == "scope").map(|(_, scope)| scope.into_owned())
+    });
     let (_nobody_pastes, pasted) = tokio::sync::mpsc::channel(1);
     let browser = async { reqwest::get(address).await.map_err(|error| error.to_string()) };
     let (finished, page) = tokio::join!(tokio::time::timeout(Duration::from_secs(10), login.finish(pasted)), browser);
     drop(page);
-    finished.map_err(|_elapsed| "nobody came back".to_owned())?.map_err(|error| error.to_string())
+    finished.map_err(|_elapsed| "nobody came back".to_owned())?.map_err(|error| error.to_string())?;
+    Ok(scope.unwrap_or_default())
 }
 
 /// The calls that a scenario names, and one of each tool that it does not name.

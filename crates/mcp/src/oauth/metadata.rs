@@ -77,14 +77,25 @@ pub(super) async fn find(client: &Client, url: &Url) -> Result<LoginMetadata, St
     Ok(LoginMetadata { server, resource, scopes: asked_for.or(known) })
 }
 
-/// What the server wants of a client that sends no token.
+/// What the server wants of a client that sends no token. Servers without `initialize` refuse that, and need not say more.
 async fn challenge(client: &Client, url: &Url) -> Result<Option<String>, String> {
     let us = json!({ "name": "dacapo", "version": env!("CARGO_PKG_VERSION") });
-    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": us });
-    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
-    let request = client.post(url.clone()).header("accept", "application/json, text/event-stream").json(&hello);
-    let answer = http::send(request).await.map_err(|error| format!("the server cannot be reached: {error}"))?;
-    Ok(answer.challenge.filter(|_| answer.status == StatusCode::UNAUTHORIZED))
+    let meta = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                       "io.modelcontextprotocol/clientInfo": us, "io.modelcontextprotocol/clientCapabilities": {} });
+    let hellos = [
+        ("2026-07-28", "server/discover", json!({ "_meta": meta })),
+        ("2025-11-25", "initialize", json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": us })),
+    ];
+    for (version, method, params) in hellos {
+        let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let request = client.post(url.clone()).header("accept", "application/json, text/event-stream").json(&hello);
+        let request = request.header("mcp-protocol-version", version).header("mcp-method", method);
+        let answer = http::send(request).await.map_err(|error| format!("the server cannot be reached: {error}"))?;
+        if answer.status == StatusCode::UNAUTHORIZED {
+            return Ok(answer.challenge);
+        }
+    }
+    Ok(None)
 }
 
 async fn authorization_server(client: &Client, url: &Url, issuer: &str) -> Result<AuthorizationServer, String> {
