@@ -4,7 +4,7 @@
 mod beside;
 mod client;
 #[path = "../../crates/gateway/tests/gateway/client_conversation.rs"]
-#[expect(clippy::unwrap_used, dead_code, reason = "a client that is answered wrongly cannot go on; tests use more")]
+#[expect(clippy::unwrap_used, reason = "a client that is answered wrongly cannot go on")]
 pub(crate) mod client_conversation;
 mod conversation;
 mod cost;
