@@ -6,7 +6,7 @@ import { generateText, stepCountIs, streamText, tool } from 'ai';
 import { z } from 'zod';
 import { ROUNDS_MAX, TOKENS_MAX, commandLine, explode, getPrice, report, takePhoto, webSearch } from './shared.mjs';
 
-const { baseURL, model, wire, stream, explicit, unstored, thinking, handoff, task } = commandLine();
+const { baseURL, model, wire, stream, explicit, unstored, thinking, scenario, task } = commandLine();
 const wires = { chat, messages, responses };
 
 function chat() {
@@ -91,7 +91,7 @@ function tools(providerOptions) {
 }
 
 const request = { ...wires[wire](), prompt: task, stopWhen: stepCountIs(ROUNDS_MAX) };
-if (handoff) {
+if (scenario === 'handoff') {
   request.tools.transfer_to_reporter = tool({
     description: 'Hand over to the reporter.',
     inputSchema: z.object({}),
@@ -100,6 +100,9 @@ if (handoff) {
   // Each step has other tools.
   const active = [['web_search', 'transfer_to_reporter'], ['transfer_to_reporter']];
   request.prepareStep = ({ stepNumber }) => ({ activeTools: active[stepNumber] ?? ['get_price'] });
+}
+if (scenario === 'last-step') {
+  request.prepareStep = ({ stepNumber }) => (stepNumber > 0 ? { toolChoice: 'none' } : {});
 }
 if (stream) {
   let failure;

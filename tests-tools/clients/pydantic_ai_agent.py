@@ -1,8 +1,9 @@
 """Pydantic AI: `run_sync` and `run_stream`."""
 
 import asyncio
+import base64
 
-from pydantic_ai import Agent, ModelRetry
+from pydantic_ai import Agent, BinaryContent, ModelRetry, ToolReturn
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -38,6 +39,14 @@ def explode(reason: str) -> str:
     except RuntimeError as error:
         # Any other exception ends the agent.
         raise ModelRetry(str(error)) from error
+
+
+@agent.tool_plain
+def take_photo(subject: str):
+    """Take a photo."""
+    photo = BinaryContent(data=base64.b64decode(shared.take_photo(subject)), media_type="image/png")
+    # The photo is the result, or stands beside it in a message of the user.
+    return ToolReturn(return_value="Here it is.", content=[photo]) if args.stream else photo
 
 
 async def streamed():

@@ -8,6 +8,8 @@ const TASKS = {
   thinking: 'Think about the news of France and Spain',
   handoff: 'Hand the news of France over',
   image: 'Look at the photo of a cat',
+  // The second step may make no calls.
+  'last-step': 'Search once, then say what it costs',
 };
 export const ROUNDS_MAX = 20;
 export const TOKENS_MAX = 4096;
@@ -101,8 +103,8 @@ export function commandLine() {
   }
   // Anthropic's SDK adds the /v1.
   const origin = baseURL.replace(/\/v1$/, '');
-  const [thinking, handoff] = [scenario === 'thinking', scenario === 'handoff'];
-  return { ...options, baseURL, origin, model, task: TASKS[scenario], thinking, handoff };
+  const thinking = scenario === 'thinking';
+  return { ...options, baseURL, origin, model, scenario, task: TASKS[scenario], thinking };
 }
 
 export function report(answer, requests) {

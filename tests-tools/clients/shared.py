@@ -12,6 +12,12 @@ TASKS = {
     "image": "Look at the photo of a cat",
     # The same, by a client that blanks old answers.
     "editing": "What does the headline item cost?",
+    # The names of the functions have a prefix.
+    "plugin": "Compare the news with the plugin",
+    # The one tool is a type, and has to be called.
+    "extract": "Write down what the item costs",
+    # The user stops the agent while a tool is running.
+    "stop": "Write one, then two",
 }
 ROUNDS_MAX = 20
 TOKENS_MAX = 4096

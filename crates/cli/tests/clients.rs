@@ -36,7 +36,9 @@ fn runs() -> Vec<Run> {
     for client in clients {
         let wire = Wire::parse(client["wire"].as_str().expect("a wire")).expect("one of three");
         let argv: Vec<String> = serde_json::from_value(client["argv"].clone()).expect("a command");
-        let is_installed = !argv[0].contains('/') || root().join(&argv[0]).exists();
+        let is_there = |path: &str| root().join(path).exists();
+        let needs = client["needs"].as_str();
+        let is_installed = (!argv[0].contains('/') || is_there(&argv[0])) && needs.is_none_or(is_there);
         assert!(is_installed || client["core"] == false, "run scripts/test-tools first: {} is missing", argv[0]);
         if is_installed {
             let scenarios: Vec<String> = match &client["scenarios"] {
@@ -130,7 +132,7 @@ impl Run {
     fn expected(&self) -> (Vec<String>, &'static str) {
         let call = |tool: &str, args: Value| json!({"tool": tool, "args": args}).to_string();
         match self.scenario.as_str() {
-            "parallel" | "thinking" => (
+            "parallel" | "thinking" | "plugin" => (
                 vec![call("web_search", json!({"query": "France"})), call("web_search", json!({"query": "Spain"}))],
                 "France: France headline 1; Spain: Spain headline 2.",
             ),
@@ -155,6 +157,12 @@ impl Run {
                 vec![call("take_photo", json!({"subject": "a cat"}))],
                 "I see data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII=.",
             ),
+            "last-step" => (
+                vec![call("web_search", json!({"query": "item"}))],
+                r#"I found [{"title":"item headline 1"},{"title":"item headline 2"}] and may not ask what it costs."#,
+            ),
+            "extract" => (Vec::new(), "item headline 1 costs 150 EUR."),
+            "stop" => (vec![call("bash", json!({"writes": "one"}))], "Stopped."),
             "failing" => (vec![call("explode", json!({"reason": "a test"}))], "The tool said: {"),
             other => panic!("no scenario is named {other}"),
         }
