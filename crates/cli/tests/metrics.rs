@@ -188,6 +188,7 @@ fn every_request_has_one_line_whatever_its_end() {
         "client",
         "wire",
         "model",
+        "mode",
         "upstream",
         "status",
         "outcome",

@@ -289,6 +289,7 @@ fn what_the_policy_asks_for_is_denied_with_its_reason_and_denied_servers_are_not
     let reason = "not allowed: `ledger.close_account` needs the user's approval, and this client has no way to ask";
     assert!(answer.starts_with(reason), "{answer}");
     assert!(office.executed().is_empty());
+    assert_metrics(&gateway, &[r#"dacapo_calls_total{outcome="refused",owner="mcp"} 1"#]);
     std::fs::write(&config, text).expect("a file");
     let restricted = office.gateway(&[("DACAPO_CONFIG", config.to_str().expect("UTF-8"))]);
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "close"}]}).to_string();
@@ -364,14 +365,21 @@ fn a_server_that_is_down_costs_its_own_tools_and_the_model_is_told() {
     let agent = ureq::Agent::new_with_defaults();
     let counted = agent.post(format!("{}/messages/count_tokens", gateway.url)).send(body).expect("an answer");
     assert_eq!(counted.status(), 200);
-    let metrics = metrics(&gateway);
-    for line in [
-        r#"dacapo_mcp_servers{state="ready"} 1"#,
-        r#"dacapo_mcp_servers{state="failed"} 1"#,
-        r#"dacapo_calls_total{outcome="ok",owner="mcp"} 3"#,
-        r#"dacapo_call_seconds_count{outcome="ok",owner="mcp"} 3"#,
-    ] {
-        assert!(metrics.lines().any(|known| known == line), "{line} is not in\n{metrics}");
+    assert_metrics(
+        &gateway,
+        &[
+            r#"dacapo_mcp_servers{state="ready"} 1"#,
+            r#"dacapo_mcp_servers{state="failed"} 1"#,
+            r#"dacapo_calls_total{outcome="ok",owner="mcp"} 3"#,
+            r#"dacapo_call_seconds_count{outcome="ok",owner="mcp"} 3"#,
+        ],
+    );
+}
+
+fn assert_metrics(gateway: &Served, lines: &[&str]) {
+    let metrics = metrics(gateway);
+    for line in lines {
+        assert!(metrics.lines().any(|known| known == *line), "{line} is not in\n{metrics}");
     }
 }
 
@@ -500,6 +508,7 @@ fn a_payment_whose_gateway_was_killed_is_said_to_be_unknown_and_not_made_again()
         let text = ask(&gateway.url, &mut talk.clone()).text;
         assert!(text.contains("it is not known whether it took effect"), "{wire}: {text}");
         assert!(office.executed().values().sum::<usize>() <= 1, "{:?}", office.executed());
+        assert_metrics(&gateway, &[r#"dacapo_calls_total{outcome="unknown",owner="mcp"} 1"#]);
         // The same is said once more, and at once.
         assert_eq!(ask(&gateway.url, &mut talk).text, text);
     }

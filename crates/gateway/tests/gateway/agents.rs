@@ -1,10 +1,10 @@
 //! What agents do to a conversation, on every pair of wires.
 
-use dacapo_gateway::ErrorTextsOptions;
+use dacapo_gateway::{ErrorTextsOptions, GatewayOptions};
 use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
-use crate::client_conversation::{ClientConversation, ClientResponse, events};
+use crate::client_conversation::{Call, ClientConversation, ClientResponse, events};
 use crate::common::{Model, RunningGateway, options, post_to};
 
 /// A client and a model, and how the client wants its responses.
@@ -21,6 +21,14 @@ impl Pair<'_> {
         let mut conversation = ClientConversation::new(self.client, tools);
         conversation.extra = json!({"stream": self.stream});
         conversation
+    }
+
+    /// Begins a conversation, and returns its first response too.
+    async fn ask(&self, tools: &[(&str, &[&str])], user: &str) -> (ClientConversation, ClientResponse) {
+        let mut conversation = self.conversation(tools);
+        conversation.user(user);
+        let response = self.send(&mut conversation).await;
+        (conversation, response)
     }
 
     /// Sends the conversation, and returns the body of the response too.
@@ -49,15 +57,15 @@ impl std::fmt::Display for Pair<'_> {
 }
 
 async fn on_every_pair(script: &str, story: impl AsyncFn(&Pair<'_>)) {
-    on_every_pair_with(script, "off", story).await;
+    on_every_pair_with(script, |_| {}, story).await;
 }
 
-async fn on_every_pair_with(script: &str, store_kind: &str, story: impl AsyncFn(&Pair<'_>)) {
+async fn on_every_pair_with(script: &str, configure: impl Fn(&mut GatewayOptions), story: impl AsyncFn(&Pair<'_>)) {
     for upstream in Wire::ALL {
         let model = Model::start(script).await;
         let mut options = options(&model);
-        options.store.kind = Some(store_kind.to_owned());
         options.upstreams[0].wires = Some(vec![upstream.name().to_owned()]);
+        configure(&mut options);
         let gateway = RunningGateway::start(options).await;
         for client in Wire::ALL {
             for stream in [false, true] {
@@ -66,6 +74,12 @@ async fn on_every_pair_with(script: &str, store_kind: &str, story: impl AsyncFn(
             }
         }
     }
+}
+
+/// The call with this query.
+fn call<'a>(response: &'a ClientResponse, query: &str) -> &'a Call {
+    let call = response.calls.iter().find(|call| call.args["query"] == query);
+    call.unwrap_or_else(|| panic!("no call of {query}: {response:?}"))
 }
 
 const SEARCH: [(&str, &[&str]); 1] = [("web_search", &["query"])];
@@ -175,9 +189,7 @@ program = "const all = await Promise.all(['a', 'b'].map((query) => web_search({ 
 text = "Two."
 "#;
     on_every_pair(script, async |pair| {
-        let mut conversation = pair.conversation(&SEARCH);
-        conversation.user("Please look.");
-        let response = pair.send(&mut conversation).await;
+        let (mut conversation, response) = pair.ask(&SEARCH, "Please look.").await;
         for call in &response.calls {
             conversation.answer(call, "a very long page", false);
         }
@@ -259,9 +271,7 @@ program = "const all = await Promise.all(['a', 'b'].map((query) => web_search({ 
 text = "{{result/data}}"
 "#;
     on_every_pair(script, async |pair| {
-        let mut conversation = pair.conversation(&SEARCH);
-        conversation.user("Please look.");
-        let response = pair.send(&mut conversation).await;
+        let (mut conversation, response) = pair.ask(&SEARCH, "Please look.").await;
         for call in &response.calls {
             let text = "{\"n\": 21}\n\n<system-reminder>Mind the gap.</system-reminder>";
             conversation.answer(call, text, false);
@@ -347,17 +357,17 @@ text = "Stopped."
             conversation.explicit = explicit;
             conversation.user("Please look.");
             let first = pair.send(&mut conversation).await;
-            conversation.answer(first.call("a"), "found a", false);
+            conversation.answer(call(&first, "a"), "found a", false);
             if of_program_before {
                 conversation.user("Rather elsewhere.");
             }
             let second = pair.send(&mut conversation).await;
-            conversation.answer(second.call("b"), "found b", false);
+            conversation.answer(call(&second, "b"), "found b", false);
             let (appended, text) = if goes_on { (reminder, "9 left") } else { (words, "No more.") };
-            conversation.answer(first.call("late"), &format!("found late\n\n{appended}"), false);
+            conversation.answer(call(&first, "late"), &format!("found late\n\n{appended}"), false);
             let mut third = pair.send(&mut conversation).await;
             if goes_on {
-                conversation.answer(third.call("c"), "found c", false);
+                conversation.answer(call(&third, "c"), "found c", false);
                 third = pair.send(&mut conversation).await;
             }
             assert_eq!((third.text.as_str(), third.calls.len()), ("Stopped.", 0), "{case}");
@@ -385,24 +395,94 @@ calls = [{ name = "ask_person", arguments = { query = "Which?" } }]
 text = "Stopped."
 "#;
     let words = "<system-reminder>\nThe user sent a new message while you were working:\nNo more.\n</system-reminder>";
-    for upstream in Wire::ALL {
-        let model = Model::start(script).await;
-        let mut options = options(&model);
-        options.upstreams[0].wires = Some(vec![upstream.name().to_owned()]);
-        options.code_mode.direct_tools = vec!["ask_*".to_owned()];
-        let gateway = RunningGateway::start(options).await;
-        for client in Wire::ALL {
-            let pair = Pair { client, upstream, stream: false, url: &gateway.url, model: &model };
-            let mut conversation = pair.conversation(&[SEARCH[0], ("ask_person", &["query"])]);
+    let configure = |options: &mut GatewayOptions| options.code_mode.direct_tools = vec!["ask_*".to_owned()];
+    on_every_pair_with(script, configure, async |pair| {
+        let (mut conversation, first) = pair.ask(&[SEARCH[0], ("ask_person", &["query"])], "Please look.").await;
+        conversation.answer(call(&first, "a"), "found a", false);
+        conversation.answer(call(&first, "Which?"), &format!("This one.\n\n{words}"), false);
+        let ended = pair.send(&mut conversation).await;
+        assert_eq!((ended.text.as_str(), ended.calls.len()), ("Stopped.", 0), "{pair}");
+        assert!(pair.shown().contains("found a"), "{pair}");
+    })
+    .await;
+}
+
+/// The user interrupts, and the model answers from what was fetched.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_the_user_interrupts_gives_back_what_it_fetched_within_a_budget() {
+    let script = r#"
+[[turn]]
+when = { user = "look", after = "user" }
+program = "for (const query of ['large', 'small', 'next']) await web_search({ query });"
+
+[[turn]]
+text = "Stopped."
+"#;
+    on_every_pair(script, async |pair| {
+        let (mut conversation, first) = pair.ask(&SEARCH, "Please look.").await;
+        conversation.answer(call(&first, "large"), &"x".repeat(40_000), false);
+        let second = pair.send(&mut conversation).await;
+        conversation.answer(call(&second, "small"), "found little", false);
+        conversation.user("Stop.");
+        let ended = pair.send(&mut conversation).await;
+        assert_eq!((ended.text.as_str(), ended.calls.len()), ("Stopped.", 0), "{pair}");
+        let shown = pair.shown();
+        for part in ["(40002 bytes, too long to be shown here)", "found little", "Stop."] {
+            assert_eq!(shown.matches(part).count(), 1, "{pair}, {part}: {shown}");
+        }
+        assert!(!shown.contains("xxxx"), "{pair}: {shown}");
+    })
+    .await;
+}
+
+/// Users read "Let me look" while the program works, and the model has said it once.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_model_says_before_a_program_is_shown_at_once_and_read_back_once() {
+    let script = r#"
+[[turn]]
+when = { user = "look", after = "user" }
+text = "Let me look."
+program = "const a = await web_search({ query: 'a' }); return await web_search({ query: a });"
+
+[[turn]]
+text = "{{result/data}}"
+"#;
+    on_every_pair(script, async |pair| {
+        for explicit in [false, true] {
+            let mut conversation = pair.conversation(&SEARCH);
+            conversation.explicit = explicit;
             conversation.user("Please look.");
             let first = pair.send(&mut conversation).await;
-            conversation.answer(first.call("a"), "found a", false);
-            conversation.answer(first.call("Which?"), &format!("This one.\n\n{words}"), false);
-            let ended = pair.send(&mut conversation).await;
-            assert_eq!((ended.text.as_str(), ended.calls.len()), ("Stopped.", 0), "{pair}");
-            assert!(pair.shown().contains("found a"), "{pair}");
+            assert_eq!(first.text, "Let me look.", "{pair}, explicit {explicit}");
+            conversation.answer(call(&first, "a"), "b", false);
+            let second = pair.send(&mut conversation).await;
+            assert_eq!(second.text, "", "{pair}, explicit {explicit}");
+            conversation.answer(call(&second, "b"), "found", false);
+            assert_eq!(pair.send(&mut conversation).await.text, "found", "{pair}, explicit {explicit}");
+            let shown = pair.shown();
+            assert_eq!(shown.matches("Let me look.").count(), 1, "{pair}, explicit {explicit}: {shown}");
         }
-    }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_was_cut_off_is_said_to_be() {
+    let script = r#"
+[[turn]]
+program = "const a = await web_search({ query:"
+finish_reason = "length"
+"#;
+    on_every_pair(script, async |pair| {
+        let (_, response) = pair.ask(&SEARCH, "Please look.").await;
+        let end = match pair.client {
+            Wire::Chat => "length",
+            Wire::Responses => "incomplete",
+            Wire::Messages => "max_tokens",
+        };
+        assert_eq!((response.end.as_str(), response.calls.len()), (end, 0), "{pair}");
+    })
+    .await;
 }
 
 /// Clients that edit their context replace old tool results by a placeholder.
@@ -421,27 +501,29 @@ text = "{{result}}"
 text = "Welcome."
 "#;
     for (store, answer) in [("memory", "paid a and paid b"), ("off", "its answer is no longer in the conversation")] {
-        on_every_pair_with(script, store, async |pair| {
-            let mut conversation = pair.conversation(&[("pay", &["query"])]);
-            conversation.user("Please pay.");
-            let first = pair.send(&mut conversation).await;
-            conversation.answer(&first.calls[0], "paid a", false);
-            let second = pair.send(&mut conversation).await;
-            assert_eq!(second.calls[0].args["query"], "paid a", "{pair}");
-            blank(&mut conversation.history);
-            conversation.answer(&second.calls[0], "paid b", false);
-            let ended = pair.send(&mut conversation).await;
-            assert!(ended.calls.is_empty() && ended.text.contains(answer), "{pair}, {store}: {}", ended.text);
-            if store == "memory" {
-                // Also when the program has ended.
+        on_every_pair_with(
+            script,
+            |options| options.store.kind = Some(store.to_owned()),
+            async |pair| {
+                let (mut conversation, first) = pair.ask(&[("pay", &["query"])], "Please pay.").await;
+                conversation.answer(&first.calls[0], "paid a", false);
+                let second = pair.send(&mut conversation).await;
+                assert_eq!(second.calls[0].args["query"], "paid a", "{pair}");
                 blank(&mut conversation.history);
-                conversation.user("Thanks.");
-                pair.model.asked();
-                pair.send(&mut conversation).await;
-                let shown = pair.shown();
-                assert!(shown.contains(answer), "{pair}: {shown}");
-            }
-        })
+                conversation.answer(&second.calls[0], "paid b", false);
+                let ended = pair.send(&mut conversation).await;
+                assert!(ended.calls.is_empty() && ended.text.contains(answer), "{pair}, {store}: {}", ended.text);
+                if store == "memory" {
+                    // Also when the program has ended.
+                    blank(&mut conversation.history);
+                    conversation.user("Thanks.");
+                    pair.model.asked();
+                    pair.send(&mut conversation).await;
+                    let shown = pair.shown();
+                    assert!(shown.contains(answer), "{pair}: {shown}");
+                }
+            },
+        )
         .await;
     }
 }
@@ -473,9 +555,7 @@ program = "const a = await web_search({ query: 'a' }); return await web_search({
 text = "{{result/data}}"
 "#;
     on_every_pair(script, async |pair| {
-        let mut conversation = pair.conversation(&SEARCH);
-        conversation.user("Please look.");
-        let first = pair.send(&mut conversation).await;
+        let (mut conversation, first) = pair.ask(&SEARCH, "Please look.").await;
         conversation.answer(&first.calls[0], "See the image.", false);
         let (title, png) = ("This is file 12ab:", "iVBORw0KGgo=");
         let url = format!("data:image/png;base64,{png}");
@@ -600,9 +680,8 @@ async fn images_in_results_that_are_json_text_are_images_too() {
     ];
     on_every_pair(script, async |pair| {
         for written in &written {
-            let mut conversation = pair.conversation(&[("read", &["path"])]);
-            conversation.user("Look.");
-            for call in &pair.send(&mut conversation).await.calls {
+            let (mut conversation, response) = pair.ask(&[("read", &["path"])], "Look.").await;
+            for call in &response.calls {
                 conversation.answer(call, &written.to_string(), false);
             }
             let ended = pair.send(&mut conversation).await;
@@ -618,23 +697,27 @@ async fn images_in_results_that_are_json_text_are_images_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_that_a_client_has_thrown_away_is_said_to_be_gone() {
     let script = "[[turn]]\nwhen = { user = \"Look.\", after = \"user\" }\nprogram = \"return await read({ path: 'a.png' })\"\n\n[[turn]]\ntext = \"Done.\"\n";
-    on_every_pair_with(script, "memory", async |pair| {
-        let mut conversation = pair.conversation(&[("read", &["path"])]);
-        conversation.user("Look.");
-        for call in &pair.send(&mut conversation).await.calls {
-            conversation.answer_with(call, &text_and_image(pair.client), false);
-        }
-        pair.send(&mut conversation).await;
-        assert!(pair.shown().contains(PNG), "{pair}");
-        blank(&mut conversation.history);
-        conversation.user("Thanks.");
-        pair.send(&mut conversation).await;
-        let shown = pair.shown();
-        assert!(
-            shown.contains("/0: cannot be shown, because the conversation does not have it)") && !shown.contains(PNG),
-            "{pair}: {shown}"
-        );
-    })
+    on_every_pair_with(
+        script,
+        |options| options.store.kind = Some("memory".to_owned()),
+        async |pair| {
+            let (mut conversation, response) = pair.ask(&[("read", &["path"])], "Look.").await;
+            for call in &response.calls {
+                conversation.answer_with(call, &text_and_image(pair.client), false);
+            }
+            pair.send(&mut conversation).await;
+            assert!(pair.shown().contains(PNG), "{pair}");
+            blank(&mut conversation.history);
+            conversation.user("Thanks.");
+            pair.send(&mut conversation).await;
+            let shown = pair.shown();
+            assert!(
+                shown.contains("/0: cannot be shown, because the conversation does not have it)")
+                    && !shown.contains(PNG),
+                "{pair}: {shown}"
+            );
+        },
+    )
     .await;
 }
 
@@ -648,9 +731,8 @@ async fn a_model_for_text_gets_a_line_instead_of_an_image() {
     let gateway = RunningGateway::start(options).await;
     for client in Wire::ALL {
         let pair = Pair { client, upstream: client, stream: false, url: &gateway.url, model: &model };
-        let mut conversation = pair.conversation(&[("read", &["path"])]);
-        conversation.user("Look.");
-        for call in &pair.send(&mut conversation).await.calls {
+        let (mut conversation, response) = pair.ask(&[("read", &["path"])], "Look.").await;
+        for call in &response.calls {
             conversation.answer_with(call, &text_and_image(client), false);
         }
         assert_eq!(pair.send(&mut conversation).await.text, "Done.", "{client}");
@@ -669,9 +751,8 @@ async fn content_that_a_model_cannot_be_given_is_said_to_be_missing() {
             Wire::Responses => json!([{"type": "input_image", "file_id": "file_1"}]),
             Wire::Messages => json!([{"type": "document", "source": {"type": "file", "file_id": "file_1"}}]),
         };
-        let mut conversation = pair.conversation(&[("read", &["path"])]);
-        conversation.user("Look.");
-        for call in &pair.send(&mut conversation).await.calls {
+        let (mut conversation, response) = pair.ask(&[("read", &["path"])], "Look.").await;
+        for call in &response.calls {
             conversation.answer_with(call, &content, false);
         }
         pair.send(&mut conversation).await;
@@ -707,9 +788,8 @@ text = "{{result/data}}"
         let gateway = RunningGateway::start(options).await;
         for client in [Wire::Chat, Wire::Responses] {
             let pair = Pair { client, upstream: Wire::Chat, stream: false, url: &gateway.url, model: &model };
-            let mut conversation = pair.conversation(&[("pay", &["query"])]);
-            conversation.user("Please pay.");
-            for call in &pair.send(&mut conversation).await.calls {
+            let (mut conversation, response) = pair.ask(&[("pay", &["query"])], "Please pay.").await;
+            for call in &response.calls {
                 conversation.answer(call, "Error: no money", false);
             }
             assert_eq!(pair.send(&mut conversation).await.text, expected, "{client}");
@@ -731,9 +811,7 @@ program = "return (await Promise.all(['a', 'b', 'c'].map((query) => web_search({
 text = "{{result/data}}"
 "#;
     on_every_pair(script, async |pair| {
-        let mut conversation = pair.conversation(&SEARCH);
-        conversation.user("Please look.");
-        let response = pair.send(&mut conversation).await;
+        let (mut conversation, response) = pair.ask(&SEARCH, "Please look.").await;
         let issued = conversation.history.split_off(1);
         for call in &response.calls {
             let of_call = |entry: &Value| match pair.client {

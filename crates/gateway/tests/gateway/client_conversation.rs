@@ -1,9 +1,6 @@
 //! A client on any wire, without the HTTP: the next request, and the reading of a response. Like real clients it sends
 //! the output of earlier responses back unchanged.
 
-#![allow(dead_code, reason = "each test uses its part")]
-#![allow(clippy::allow_attributes, reason = "whether the lint fires depends on the test")]
-
 use dacapo_wire::Wire;
 use serde_json::{Map, Value, json};
 
@@ -42,14 +39,6 @@ pub(crate) struct Call {
     pub(crate) name: String,
     pub(crate) args: Value,
     caller: Option<Value>,
-}
-
-impl ClientResponse {
-    /// The call with this query.
-    pub(crate) fn call(&self, query: &str) -> &Call {
-        let call = self.calls.iter().find(|call| call.args["query"] == query);
-        call.unwrap_or_else(|| panic!("no call of {query}: {self:?}"))
-    }
 }
 
 impl ClientConversation {

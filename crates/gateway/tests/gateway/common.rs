@@ -255,6 +255,11 @@ pub(crate) async fn send_to(url: &str, body: &Value, headers: &[(&str, &str)]) -
     HttpResponse { status, headers, text: response.text().await.unwrap_or_else(|error| format!("broken: {error}")) }
 }
 
+/// A request of a Chat Completions client that can search the web.
+pub(crate) fn ask(user: &str) -> Value {
+    json!({"model": "m", "messages": [{"role": "user", "content": user}], "tools": [tool("web_search", &["query"])]})
+}
+
 /// A function tool with string parameters.
 pub(crate) fn tool(name: &str, parameters: &[&str]) -> Value {
     let properties: serde_json::Map<String, Value> =

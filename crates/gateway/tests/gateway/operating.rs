@@ -8,7 +8,7 @@ use dacapo_wire::Wire;
 use serde_json::{Value, json};
 
 use crate::client_conversation::ClientConversation;
-use crate::common::{HttpResponse, Model, Redis, RunningGateway, options, post_with, send_to, tool};
+use crate::common::{HttpResponse, Model, Redis, RunningGateway, ask, options, post_with, send_to};
 
 const SCRIPT: &str = r#"
 [[turn]]
@@ -32,9 +32,10 @@ fn client(name: &str) -> ClientOptions {
     ClientOptions { name: name.to_owned(), key_sha256: vec![key_sha256(name)], ..ClientOptions::default() }
 }
 
-fn ask(model: &str, text: &str) -> Value {
-    let messages = json!([{"role": "user", "content": text}]);
-    json!({"model": model, "messages": messages, "tools": [tool("web_search", &["query"])]})
+fn ask_model(model: &str, text: &str) -> Value {
+    let mut body = ask(text);
+    body["model"] = json!(model);
+    body
 }
 
 async fn post_as(gateway: &RunningGateway, name: &str, body: &Value) -> HttpResponse {
@@ -51,10 +52,10 @@ async fn a_client_may_have_models_a_mode_limits_and_turns_of_its_own() {
     options.clients = vec![ann, bob, client("eve")];
     let gateway = RunningGateway::start(options).await;
 
-    let refused = post_as(&gateway, "ann", &ask("large", "hi")).await;
+    let refused = post_as(&gateway, "ann", &ask_model("large", "hi")).await;
     assert_eq!(refused.status, 403);
     assert_eq!(refused.json()["error"]["message"], "`large` is not for this key; its models are small-*");
-    let answered = post_as(&gateway, "ann", &ask("small-1", "hi")).await;
+    let answered = post_as(&gateway, "ann", &ask_model("small-1", "hi")).await;
     assert_eq!(
         (answered.status, &answered.headers["x-dacapo-mode"]),
         (200, &"off; reason=configuration".parse().unwrap())
@@ -79,7 +80,7 @@ async fn a_client_may_have_models_a_mode_limits_and_turns_of_its_own() {
         let text = talk.read_response(&last.text).text;
         assert!(text.contains(expected), "{name}: {text}");
     }
-    let slow = ask("m", "slow");
+    let slow = ask_model("m", "slow");
     let (one, other) = tokio::join!(post_as(&gateway, "bob", &slow), post_as(&gateway, "bob", &slow));
     let mut statuses = [one.status, other.status];
     statuses.sort_unstable();
@@ -96,17 +97,17 @@ async fn replicas_share_the_requests_per_minute_through_redis() {
     options.store.url = Some(redis.1.clone());
     let (first, second) = (RunningGateway::start(options.clone()).await, RunningGateway::start(options.clone()).await);
     for gateway in [&first, &second, &first] {
-        assert_eq!(post_as(gateway, "ann", &ask("m", "hi")).await.status, 200);
+        assert_eq!(post_as(gateway, "ann", &ask_model("m", "hi")).await.status, 200);
     }
     // On every wire the error has the shape that its clients read.
     for path in ["chat/completions", "messages"] {
-        let refused = send_to(&format!("{}/{path}", second.url), &ask("m", "hi"), &[("x-api-key", "ann")]).await;
+        let refused = send_to(&format!("{}/{path}", second.url), &ask_model("m", "hi"), &[("x-api-key", "ann")]).await;
         assert_eq!((refused.status, &refused.json()["error"]["type"]), (429, &json!("rate_limit_error")));
         assert_eq!(refused.json()["error"]["message"], "more than 3 requests a minute; wait 20 s");
         assert_eq!(refused.headers["retry-after"], "20");
         assert_eq!(refused.json()["type"] == "error", path == "messages");
     }
-    assert_eq!(post_as(&second, "bob", &ask("m", "hi")).await.status, 200, "it is another client");
+    assert_eq!(post_as(&second, "bob", &ask_model("m", "hi")).await.status, 200, "it is another client");
 
     // Where the store is gone, each replica counts for itself.
     drop(redis);
@@ -127,7 +128,7 @@ async fn another_configuration_holds_for_new_requests_and_running_turns_keep_the
     let first = post_as(&gateway, "ann", &talk.request().1).await;
     let calls = talk.read_response(&first.text).calls;
     talk.answer(&calls[0], "x", false);
-    let slow = ask("m", "slow");
+    let slow = ask_model("m", "slow");
     let running = tokio::spawn({
         let (url, body) = (gateway.url.clone(), slow.clone());
         async move { post_with(&url, &body, &[("authorization", "Bearer bob")]).await }
@@ -142,7 +143,7 @@ async fn another_configuration_holds_for_new_requests_and_running_turns_keep_the
     changed.turns_max = Some(7);
     let config = changed.resolve(&Environment::default()).unwrap();
     gateway.configs.send(config).await.unwrap();
-    while post_as(&gateway, "bob", &ask("m", "hi")).await.status != 401 {}
+    while post_as(&gateway, "bob", &ask_model("m", "hi")).await.status != 401 {}
     assert_eq!(running.await.unwrap().json()["choices"][0]["message"]["content"], "late");
 
     // The program goes on: its state is in the store, which is still the same.
@@ -167,8 +168,8 @@ async fn a_new_file_does_not_open_what_was_closed() {
     // When this one is taken over, the one before has been looked at.
     options.clients = vec![client("bob")];
     gateway.configs.send(options.resolve(&Environment::default()).unwrap()).await.unwrap();
-    while post_as(&gateway, "bob", &ask("m", "hi")).await.status != 200 {
-        let without_key = send_to(&format!("{}/chat/completions", gateway.url), &ask("m", "hi"), &[]).await;
+    while post_as(&gateway, "bob", &ask_model("m", "hi")).await.status != 200 {
+        let without_key = send_to(&format!("{}/chat/completions", gateway.url), &ask_model("m", "hi"), &[]).await;
         assert_eq!(without_key.status, 401);
     }
 }
@@ -204,7 +205,7 @@ async fn connections_are_encrypted_and_a_certificate_can_be_replaced() {
     let post = async |cert: &str| {
         let trusted = reqwest::Certificate::from_pem(&std::fs::read(cert).unwrap()).unwrap();
         let client = reqwest::Client::builder().tls_certs_only([trusted]).build().unwrap();
-        let response = client.post(&url).body(ask("m", "hi").to_string()).send().await;
+        let response = client.post(&url).body(ask_model("m", "hi").to_string()).send().await;
         response.map(|response| response.status().as_u16()).map_err(|error| error.is_connect())
     };
     assert_eq!(post(&cert).await, Ok(200));

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::common::{HttpResponse, Model, RunningGateway, options, post_json, post_with, send_to, tool};
+use crate::common::{HttpResponse, Model, RunningGateway, ask, options, post_json, post_with, send_to, tool};
 
 const SCRIPT: &str = r#"
 [[turn]]
@@ -25,10 +25,6 @@ delay_ms = 3600000
 [[turn]]
 text = "hi"
 "#;
-
-fn ask(user: &str) -> Value {
-    json!({"model": "m", "messages": [{"role": "user", "content": user}], "tools": [tool("web_search", &["query"])]})
-}
 
 fn clients() -> Vec<ClientOptions> {
     let client = |name: &str| ClientOptions {

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::client_conversation::ClientConversation;
-use crate::common::{Model, Redis, RunningGateway, options, post_json, post_to, post_with, tool};
+use crate::common::{Model, Redis, RunningGateway, ask, options, post_json, post_to, post_with};
 
 const SCRIPT: &str = r#"
 [[turn]]
@@ -33,10 +33,6 @@ text = "{{result}}"
 [[turn]]
 text = "hi"
 "#;
-
-fn ask(user: &str) -> serde_json::Value {
-    json!({"model": "m", "messages": [{"role": "user", "content": user}], "tools": [tool("web_search", &["query"])]})
-}
 
 fn client(name: &str, key: &str, requests_per_minute: Option<u32>) -> dacapo_gateway::ClientOptions {
     client_with(name, &[key], requests_per_minute)

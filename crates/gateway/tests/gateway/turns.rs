@@ -5,14 +5,10 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use crate::common::{Model, RunningGateway, options, post_json, post_with, tool};
+use crate::common::{HttpResponse, Model, RunningGateway, ask, options, post_json, post_with, tool};
 
 fn search() -> Value {
     tool("web_search", &["query"])
-}
-
-fn body(user: &str) -> Value {
-    json!({"model": "m", "messages": [{"role": "user", "content": user}], "tools": [search()]})
 }
 
 fn with(mut body: Value, more: &Value) -> Value {
@@ -50,7 +46,7 @@ async fn text_is_passed_on_as_it_arrives_also_before_a_program() {
 
     let asked = Instant::now();
     let client = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
-    let request = with(body("slowly"), &json!({"stream": true})).to_string();
+    let request = with(ask("slowly"), &json!({"stream": true})).to_string();
     let response = client.post(format!("{}/chat/completions", gateway.url)).body(request).send().await.unwrap();
     let mut pieces = response.bytes_stream();
     let mut first_text_at = None;
@@ -63,8 +59,8 @@ async fn text_is_passed_on_as_it_arrives_also_before_a_program() {
     // Relative to each other: the first words came while the last were not yet said.
     assert!(first_text_at.unwrap() + Duration::from_millis(400) < asked.elapsed(), "{first_text_at:?}");
 
-    let preamble = with(body("preamble"), &json!({"stream": true}));
-    let shown = |response: &crate::common::HttpResponse| {
+    let preamble = with(ask("preamble"), &json!({"stream": true}));
+    let shown = |response: &HttpResponse| {
         let message = response.streamed()["choices"][0]["message"].clone();
         assert_eq!(message["tool_calls"].as_array().unwrap().len(), 1);
         message["content"].clone()
@@ -128,9 +124,9 @@ async fn what_code_mode_has_no_part_in_passes_byte_for_byte() {
         let asked = model.asked();
         assert_eq!(asked[0].to_string(), asked[1].to_string());
     }
-    let off = post_with(&gateway.url, &body("hi"), &[("x-dacapo-mode", "off")]).await;
+    let off = post_with(&gateway.url, &ask("hi"), &[("x-dacapo-mode", "off")]).await;
     assert_eq!((off.status, model.asked()[0]["tools"][0]["function"]["name"].clone()), (200, json!("web_search")));
-    let unknown = post_with(&gateway.url, &body("hi"), &[("x-dacapo-mode", "on")]).await;
+    let unknown = post_with(&gateway.url, &ask("hi"), &[("x-dacapo-mode", "on")]).await;
     assert_eq!(unknown.json()["error"]["message"], "x-dacapo-mode: must be off, plain, explicit or native");
 }
 
@@ -138,8 +134,8 @@ async fn what_code_mode_has_no_part_in_passes_byte_for_byte() {
 async fn usage_is_streamed_only_if_it_was_asked_for_and_sums_all_calls_of_the_turn() {
     let model = Model::start(SCRIPT).await;
     let gateway = RunningGateway::start(options(&model)).await;
-    let whole = post_json(&gateway.url, &body("nothing")).await.json();
-    let stream = with(body("nothing"), &json!({"stream": true}));
+    let whole = post_json(&gateway.url, &ask("nothing")).await.json();
+    let stream = with(ask("nothing"), &json!({"stream": true}));
     let without = post_json(&gateway.url, &stream).await;
     assert_eq!(without.streamed().get("usage"), None);
     let asked = with(stream, &json!({"stream_options": {"include_usage": true}}));
@@ -173,7 +169,7 @@ text = "done"
     let model = Model::start(script).await;
     let gateway = RunningGateway::start(options(&model)).await;
     for stream in [false, true] {
-        let mut request = with(body("hi"), &json!({"stream": stream}));
+        let mut request = with(ask("hi"), &json!({"stream": stream}));
         let first = post_json(&gateway.url, &request).await;
         let first = if stream { first.streamed() } else { first.json() };
         let call = first["choices"][0]["message"]["tool_calls"][0].clone();
@@ -215,7 +211,7 @@ text = "{{result/data}}"
     let gateway = RunningGateway::start(options(&model)).await;
     let mut tools: Vec<Value> = (0..1_000).map(|number| tool(&format!("tool_{number}"), &["a", "b", "c"])).collect();
     tools.push(tool("send_mail", &["to"]));
-    let mut request = with(body("write to her"), &json!({"tools": tools}));
+    let mut request = with(ask("write to her"), &json!({"tools": tools}));
     let first = post_json(&gateway.url, &request).await.json();
     let call = first["choices"][0]["message"]["tool_calls"][0].clone();
     assert_eq!(call["function"], json!({"name": "send_mail", "arguments": "{\"to\":\"send_mail\"}"}));
@@ -246,18 +242,18 @@ async fn requests_that_make_no_sense_are_told_where() {
         (json!([]), "body: must be a JSON object"),
         (json!({"model": "m"}), "messages: is missing"),
         (json!({"model": "m", "messages": [3]}), "messages[0]: must be an object"),
-        (with(body("x"), &json!({"tools": {}})), "tools: must be an array"),
+        (with(ask("x"), &json!({"tools": {}})), "tools: must be an array"),
         (
-            with(body("x"), &json!({"tools": [{"type": "function", "function": {}}]})),
+            with(ask("x"), &json!({"tools": [{"type": "function", "function": {}}]})),
             "tools[0].function.name: expected a string, found nothing",
         ),
         (
-            with(body("x"), &json!({"code_mode": {"explict": true}})),
+            with(ask("x"), &json!({"code_mode": {"explict": true}})),
             "code_mode.explict: is not known; the only key is `explicit`",
         ),
         (
             with(
-                body("x"),
+                ask("x"),
                 &json!({"tools": [{"type": "function", "allowed_callers": ["me"], "function": {"name": "a"}}]}),
             ),
             "tools[0].allowed_callers: \"me\" is not known; use \"direct\" or \"programmatic\"",
@@ -277,7 +273,7 @@ async fn a_response_says_which_mode_it_had_and_why() {
     let mut options = options(&model);
     options.code_mode.models = [("plain-*".to_owned(), "off".to_owned())].into();
     let gateway = RunningGateway::start(options).await;
-    let with_tools = with(body("hi"), &json!({"tools": [search()]}));
+    let with_tools = with(ask("hi"), &json!({"tools": [search()]}));
     let off = ("x-dacapo-mode", "off");
     let cases = [
         (with_tools.clone(), [].as_slice(), "plain"),
@@ -293,5 +289,27 @@ async fn a_response_says_which_mode_it_had_and_why() {
     for (request, headers, expected) in cases {
         let answered = post_with(&gateway.url, &request, headers).await;
         assert_eq!(answered.headers["x-dacapo-mode"].to_str().unwrap(), expected, "{request}");
+    }
+}
+
+/// The id is that of the log. The upstream's own is for whoever asks its provider.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_names_its_request_and_that_of_the_upstream() {
+    let script = "[[turn]]\nwhen = { user = \"fail\" }\nerror = { status = 429, message = \"Too many.\" }\n\n[[turn]]\ntext = \"hello\"\n";
+    let model = Model::start(script).await;
+    let gateway = RunningGateway::start(options(&model)).await;
+    for user in ["hi", "fail"] {
+        let with_tools = with(ask(user), &json!({"tools": [search()]}));
+        let without_code_mode = with(with_tools.clone(), &json!({"code_mode": false}));
+        for request in [with_tools, without_code_mode] {
+            let given = post_with(&gateway.url, &request, &[("x-request-id", "mine-1")]).await;
+            let made = post_json(&gateway.url, &request).await;
+            let id = |response: &HttpResponse, name: &str| response.headers[name].to_str().unwrap().to_owned();
+            assert_eq!(id(&given, "x-request-id"), "mine-1", "{request}");
+            assert!(id(&made, "x-request-id").starts_with("req_"), "{request}: {:?}", made.headers);
+            let of_upstream = id(&given, "x-dacapo-upstream-request-id");
+            assert!(!of_upstream.is_empty() && of_upstream != "mine-1", "{request}: {of_upstream}");
+            assert_eq!(of_upstream, id(&made, "x-dacapo-upstream-request-id"), "{request}");
+        }
     }
 }
