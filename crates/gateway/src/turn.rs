@@ -5,17 +5,18 @@ mod history_replay;
 mod owned_calls;
 mod program;
 mod program_run;
+mod repeated_request;
 mod sink;
 
 pub(crate) use self::history_replay::{ClientCalls, HistoryReplay, ReplayTrace};
 pub(crate) use self::sink::EventStream;
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use dacapo_catalog::BYTES_PER_TOKEN;
 use dacapo_replay::{CompletedCall, ShouldContinue, StepError, StoredValues};
 use dacapo_wire::{
@@ -27,13 +28,14 @@ use serde_json::Value;
 
 use self::history_replay::HistoryEnd;
 use self::program::{NextStep, WaitingProgram};
+use self::repeated_request::{SaidSoFar, SaidState};
 use self::sink::{ResponseSink, call_deltas};
 use crate::gateway::{Gateway, now_ms};
 use crate::http::{TurnDeadline, TurnError, headers, random_hex};
 use crate::model_routes::Route;
 use crate::observe::{Event, Observer, ProgramOutcome};
 use crate::store::stored_responses::StoredTurn;
-use crate::store::turn_records::{EarlierTurn, RecordedResponse, TurnRecord};
+use crate::store::turn_records::{EarlierTurn, TurnRecord};
 use crate::store::{StoreFailure, owned_answers, stored_answers};
 use crate::tool_servers::OfferedTools;
 use crate::upstream::RequestContext;
@@ -69,31 +71,6 @@ pub(crate) struct TurnRunner {
     record: Option<Arc<TurnRecord>>,
     said: SaidSoFar,
 }
-
-/// What the model has said in this turn, if it may have to be known when the turn is cut off.
-#[derive(Default)]
-struct SaidSoFar {
-    responses: Vec<ModelResponse>,
-    /// How many of them are recorded.
-    recorded: usize,
-    /// What the model said in a turn that was cut off. It is not asked for it again.
-    again: VecDeque<ModelResponse>,
-    state: SaidState,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum SaidState {
-    /// It is said in this turn.
-    #[default]
-    New,
-    /// Some of it was said in a turn that was cut off, whose programs may have answers in the store.
-    Resumed,
-    /// An earlier turn was cut off, and it is not known what was said in it.
-    Lost,
-}
-
-const INTERRUPTED: &str = "an earlier attempt of this same request was cut off after it had called functions with effects, and it is not \
-known which of them took effect; look before you ask for the same again, in other words";
 
 /// What a turn is made of.
 pub(crate) struct TurnParts {
@@ -202,40 +179,6 @@ impl TurnRunner {
         runner
     }
 
-    /// Goes on where an earlier turn of the same request was cut off: with what the model said then.
-    fn go_on_after(&mut self, earlier: EarlierTurn) {
-        match earlier {
-            EarlierTurn::Interrupted(Some(said)) if said.wire == self.turn.provider.wire() => {
-                (self.progress.seed, self.progress.started_at_ms) = (said.seed, said.started_at_ms);
-                self.said =
-                    SaidSoFar { again: said.responses.into(), state: SaidState::Resumed, ..SaidSoFar::default() };
-            }
-            EarlierTurn::Interrupted(_) => self.said.state = SaidState::Lost,
-            EarlierTurn::None | EarlierTurn::Ended(_) => {}
-        }
-    }
-
-    /// Waits for an earlier turn of the same request, and keeps the stream alive meanwhile. Returns the end of this turn if
-    /// the client gets the response of the other.
-    pub(crate) async fn attach(&mut self) -> Result<Option<TurnDone>, TurnError> {
-        let Some(record) = self.record.clone() else { return Ok(None) };
-        let deadline = self.deadline;
-        match deadline.limit(self.sink.while_waiting(record.earlier())).await? {
-            Ok(EarlierTurn::Ended(response)) => {
-                self.sink.recorded_response(response).await?;
-                Ok(Some(TurnDone { body: None, headers: HeaderMap::new(), end: TurnEnd::Answer }))
-            }
-            Ok(earlier) => {
-                self.go_on_after(earlier);
-                Ok(None)
-            }
-            Err(error) => {
-                self.observer.emit(&Event::StoreFailed { error: &error });
-                Ok(None)
-            }
-        }
-    }
-
     /// The headers of a response for which no model is asked.
     pub(crate) fn first_headers(&self) -> HeaderMap {
         self.dropped.clone()
@@ -253,18 +196,7 @@ impl TurnRunner {
             Arc::into_inner(self.turn).map(Turn::end).unwrap_or_default();
         }
         if let Some(record) = record.filter(|record| record.has_begun()) {
-            let (status, body) = match &done {
-                Ok(done) => (StatusCode::OK, done.body.clone().unwrap_or_default()),
-                Err(error) => (error.status(), error.body(client, &request_id)),
-            };
-            let (status, is_stream, body) = match streamed {
-                Some(streamed) => (StatusCode::OK, true, streamed),
-                None => (status, false, body.to_string()),
-            };
-            let response = RecordedResponse { status: status.as_u16(), is_stream, body };
-            if let Err(error) = record.end(response).await {
-                tracing::warn!(%error, "the response could not be recorded for a client that asks again");
-            }
+            repeated_request::record_response(&record, &done, streamed, client, &request_id).await;
         }
         done
     }
@@ -348,7 +280,7 @@ impl TurnRunner {
 
     async fn respond(&mut self) -> Result<(), TurnError> {
         if self.said.state == SaidState::Lost {
-            return Err(TurnError::refused(StatusCode::FAILED_DEPENDENCY, "interrupted_error", INTERRUPTED));
+            return Err(repeated_request::interrupted());
         }
         self.restore_answers().await?;
         if let Some(block) = self.turn.conversation.live() {
@@ -454,9 +386,7 @@ impl TurnRunner {
             let response = self.ask(choice_override).await?;
             self.usage.add(response.usage.as_ref());
             self.set_seed(&response.meta);
-            if self.record.is_some() {
-                self.said.responses.push(response.clone());
-            }
+            self.note_said(&response);
             let model_tools = &self.turn.model_tools;
             if no_calls || response.is_cut() {
                 return self.answer(&response, AnswerParts::Text).await;

@@ -16,7 +16,8 @@ use tokio::task::JoinSet;
 
 use super::history_replay::{HistoryEnd, HistoryReplay};
 use super::program_run::ProgramRun;
-use super::{SaidState, TurnRunner, history_replay};
+use super::repeated_request::SaidState;
+use super::{TurnRunner, history_replay};
 use crate::gateway::Gateway;
 use crate::http::TurnError;
 use crate::observe::{CallOutcome, Event, TRACEPARENT, TRACESTATE};
@@ -24,7 +25,7 @@ use crate::store::StoreFailure;
 use crate::store::attachments;
 use crate::store::call_records::{self, CallRecord, Claim};
 use crate::store::owned_answers::{self, AnswersBetweenRounds};
-use crate::store::turn_records::{Begun, SaidInTurn};
+use crate::store::turn_records::Begun;
 use crate::tool_servers::{OfferedTools, is_write, without_attachments};
 
 /// Answers up to this size, as JSON, ride in the id of the next call to the client. Larger ones would make it too long for
@@ -247,16 +248,7 @@ impl TurnRunner {
         {
             return Ok(Begun::ByAnother);
         }
-        if let Some(record) = self.record.as_ref().filter(|_| self.said.recorded < self.said.responses.len()) {
-            let said = SaidInTurn {
-                seed: self.progress.seed.clone(),
-                started_at_ms: self.progress.started_at_ms,
-                wire: self.turn.provider.wire(),
-                responses: self.said.responses.clone(),
-            };
-            record.keep_said(&said).await?;
-            self.said.recorded = self.said.responses.len();
-        }
+        self.record_said().await?;
         if let Some(store) = self.gateway.answer_store.as_ref().filter(|_| *recorded < answered.len()) {
             let place = self.answers_place(origin);
             let entries = [&place.before[..], answered].concat();

@@ -1,0 +1,123 @@
+//! A request that a client sends again, because its connection broke: it gets the response of the first turn, or goes on
+//! where that was cut off.
+
+use std::collections::VecDeque;
+
+use axum::http::{HeaderMap, StatusCode};
+use dacapo_runner::StoreError;
+use dacapo_wire::{ClientSide, ModelResponse};
+
+use super::{TurnDone, TurnEnd, TurnRunner};
+use crate::http::TurnError;
+use crate::observe::{Event, RequestId};
+use crate::store::turn_records::{EarlierTurn, RecordedResponse, SaidInTurn, TurnRecord};
+
+/// What the model has said in this turn, if it may have to be known when the turn is cut off.
+#[derive(Default)]
+pub(super) struct SaidSoFar {
+    responses: Vec<ModelResponse>,
+    /// How many of them are recorded.
+    recorded: usize,
+    /// What the model said in a turn that was cut off. It is not asked for it again.
+    pub again: VecDeque<ModelResponse>,
+    pub state: SaidState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum SaidState {
+    /// It is said in this turn.
+    #[default]
+    New,
+    /// Some of it was said in a turn that was cut off, whose programs may have answers in the store.
+    Resumed,
+    /// An earlier turn was cut off, and it is not known what was said in it.
+    Lost,
+}
+
+const INTERRUPTED: &str = "an earlier attempt of this same request was cut off after it had called functions with effects, and it is not \
+known which of them took effect; look before you ask for the same again, in other words";
+
+impl TurnRunner {
+    /// Goes on where an earlier turn of the same request was cut off: with what the model said then.
+    pub(super) fn go_on_after(&mut self, earlier: EarlierTurn) {
+        match earlier {
+            EarlierTurn::Interrupted(Some(said)) if said.wire == self.turn.provider.wire() => {
+                (self.progress.seed, self.progress.started_at_ms) = (said.seed, said.started_at_ms);
+                self.said =
+                    SaidSoFar { again: said.responses.into(), state: SaidState::Resumed, ..SaidSoFar::default() };
+            }
+            EarlierTurn::Interrupted(_) => self.said.state = SaidState::Lost,
+            EarlierTurn::None | EarlierTurn::Ended(_) => {}
+        }
+    }
+
+    /// Waits for an earlier turn of the same request, and keeps the stream alive meanwhile. Returns the end of this turn if
+    /// the client gets the response of the other.
+    pub(crate) async fn attach(&mut self) -> Result<Option<TurnDone>, TurnError> {
+        let Some(record) = self.record.clone() else { return Ok(None) };
+        let deadline = self.deadline;
+        match deadline.limit(self.sink.while_waiting(record.earlier())).await? {
+            Ok(EarlierTurn::Ended(response)) => {
+                self.sink.recorded_response(response).await?;
+                Ok(Some(TurnDone { body: None, headers: HeaderMap::new(), end: TurnEnd::Answer }))
+            }
+            Ok(earlier) => {
+                self.go_on_after(earlier);
+                Ok(None)
+            }
+            Err(error) => {
+                self.observer.emit(&Event::StoreFailed { error: &error });
+                Ok(None)
+            }
+        }
+    }
+
+    /// Notes what the model said, if it may have to be recorded.
+    pub(super) fn note_said(&mut self, response: &ModelResponse) {
+        if self.record.is_some() {
+            self.said.responses.push(response.clone());
+        }
+    }
+
+    /// Records what the model has said so far, before a call with effects is sent.
+    pub(super) async fn record_said(&mut self) -> Result<(), StoreError> {
+        let said = &mut self.said;
+        let Some(record) = self.record.as_ref().filter(|_| said.recorded < said.responses.len()) else { return Ok(()) };
+        let in_turn = SaidInTurn {
+            seed: self.progress.seed.clone(),
+            started_at_ms: self.progress.started_at_ms,
+            wire: self.turn.provider.wire(),
+            responses: said.responses.clone(),
+        };
+        record.keep_said(&in_turn).await?;
+        said.recorded = said.responses.len();
+        Ok(())
+    }
+}
+
+/// Keeps the response for a client that asks again. `streamed` is what was sent of a stream.
+pub(super) async fn record_response(
+    record: &TurnRecord,
+    done: &Result<TurnDone, TurnError>,
+    streamed: Option<String>,
+    client: ClientSide,
+    request_id: &RequestId,
+) {
+    let (status, body) = match done {
+        Ok(done) => (StatusCode::OK, done.body.clone().unwrap_or_default()),
+        Err(error) => (error.status(), error.body(client, request_id)),
+    };
+    let (status, is_stream, body) = match streamed {
+        Some(streamed) => (StatusCode::OK, true, streamed),
+        None => (status, false, body.to_string()),
+    };
+    let response = RecordedResponse { status: status.as_u16(), is_stream, body };
+    if let Err(error) = record.end(response).await {
+        tracing::warn!(%error, "the response could not be recorded for a client that asks again");
+    }
+}
+
+/// The error if it is not known how far an earlier turn came.
+pub(super) fn interrupted() -> TurnError {
+    TurnError::refused(StatusCode::FAILED_DEPENDENCY, "interrupted_error", INTERRUPTED)
+}
