@@ -93,6 +93,7 @@ pub enum StartError {
 }
 
 impl Gateway {
+    /// Prepares what the configuration names: the store, memory for programs, consumers of events. It does not listen yet.
     pub fn new(config: Config) -> Result<Gateway, StartError> {
         let stepper = Stepper::new(config.warm)?;
         if stepper.programs_max() < config.warm.count_max {

@@ -33,6 +33,7 @@ pub enum OffReason {
 }
 
 impl AppliedMode {
+    /// As the header `x-dacapo-mode`, the log and the metrics name it.
     pub fn name(self) -> &'static str {
         match self {
             AppliedMode::Plain => "plain",

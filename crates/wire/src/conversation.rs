@@ -416,6 +416,7 @@ impl ProgramBlock {
             || self.owned().any(|entry| !entry.answer.handles().is_empty())
     }
 
+    /// How many calls of the client have an answer in the history.
     pub fn answered_count(&self) -> usize {
         self.rounds.iter().flat_map(|round| &round.calls).filter(|call| call.answer.is_some()).count()
     }
@@ -497,6 +498,7 @@ fn executed(entry: &JournalEntry, round: u32) -> SentCall<'_> {
 }
 
 impl SentCall<'_> {
+    /// Position in the order in which the program made its calls.
     pub fn index(&self) -> CallIndex {
         match self.call {
             OwnedCall::Client(call) => call.expected.index(),
@@ -504,6 +506,7 @@ impl SentCall<'_> {
         }
     }
 
+    /// The name of the tool in journals.
     pub fn tool(&self) -> &str {
         match self.call {
             OwnedCall::Client(call) => &call.tool,

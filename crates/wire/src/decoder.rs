@@ -99,10 +99,12 @@ pub enum DeltaKind {
 }
 
 impl ResponseDelta {
+    /// In characters, as `hold_text_chars` counts them.
     pub fn text_chars(&self) -> usize {
         self.text.chars().count()
     }
 
+    /// Whether it has nothing that a client could be sent.
     pub fn is_empty(&self) -> bool {
         self.native.is_none() && self.text.is_empty() && self.reasoning_text.is_empty() && self.reasoning.is_none()
     }

@@ -96,6 +96,7 @@ pub struct ProgramStarted<'a> {
     pub progress: ProgramProgress,
 }
 
+/// How far a program has come when the client is told of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramProgress {
     /// It waits for calls, which follow.

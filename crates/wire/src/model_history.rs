@@ -88,6 +88,7 @@ impl ModelHistory {
         self
     }
 
+    /// How many messages or items it has, on the provider's wire.
     pub fn entry_count(&self) -> usize {
         self.entries.len()
     }

@@ -114,6 +114,7 @@ impl From<CallExtra> for Map<String, Value> {
     }
 }
 
+/// A call of the tool `search`: what the model is looking for, and how much of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchQuery {
     pub text: SearchText,
@@ -122,6 +123,7 @@ pub struct SearchQuery {
 }
 
 impl SearchQuery {
+    /// How many functions are found for a query that does not say it.
     pub const LIMIT_DEFAULT: usize = 5;
     const LIMIT_MAX: usize = 50;
 
@@ -198,6 +200,7 @@ const BROKEN: &str = "not_json";
 const REASONING_BYTES_MAX: usize = 12 << 10;
 
 impl ModelMessage {
+    /// What the message asks for, taken as a whole: its calls are answered together.
     pub fn intent(&self, model_tools: &ModelTools) -> Intent {
         let meanings: Vec<CallMeaning> = self.calls.iter().map(|call| call.meaning(model_tools)).collect();
         let count = |test: fn(&CallMeaning) -> bool| meanings.iter().filter(|meaning| test(meaning)).count();

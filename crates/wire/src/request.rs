@@ -63,6 +63,7 @@ pub enum CodeMode {
 }
 
 impl CodeMode {
+    /// As the header `x-dacapo-mode` and the configuration write it.
     pub fn parse(text: &str) -> Option<CodeMode> {
         match text {
             "off" => Some(CodeMode::Off),
@@ -73,6 +74,7 @@ impl CodeMode {
         }
     }
 
+    /// What [`CodeMode::parse`] reads.
     pub fn name(self) -> &'static str {
         match self {
             CodeMode::Off => "off",

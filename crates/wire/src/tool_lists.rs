@@ -102,6 +102,7 @@ impl From<Value> for RequestBody {
 }
 
 impl RequestBody {
+    /// The whole body, its tool list included.
     pub fn json(&self) -> &Value {
         &self.json
     }

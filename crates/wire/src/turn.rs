@@ -136,10 +136,12 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// The functions that programs of this turn can call.
     pub fn toolbox(&self) -> &Arc<Toolbox> {
         self.model_tools.toolbox()
     }
 
+    /// The name of the model that the client asks for.
     pub fn model(&self) -> &str {
         self.body.get("model").and_then(Value::as_str).unwrap_or_default()
     }
@@ -153,6 +155,7 @@ impl Turn {
         history
     }
 
+    /// Writes the response, on the client's wire and as the client wants it.
     pub fn encoder(&self, call_deltas: CallDeltas) -> Box<dyn ResponseEncoder> {
         let ResponsePrefs { delivery, stream_usage, hold_text_chars, .. } = self.prefs;
         let (provider, mode, item_ids) = (self.provider, self.mode, self.item_ids);

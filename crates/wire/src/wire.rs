@@ -35,12 +35,23 @@ pub enum Wire {
 }
 
 impl Wire {
+    /// Every wire once.
     pub const ALL: [Wire; 3] = [Wire::Chat, Wire::Responses, Wire::Messages];
 
+    /// A wire by the name that configurations and scripts have for it.
+    ///
+    /// ```
+    /// use dacapo_wire::{ClientSide, Wire};
+    ///
+    /// let wire = Wire::parse("messages").expect("there is one");
+    /// assert_eq!(ClientSide::of(wire).map(ClientSide::wire), Some(Wire::Messages));
+    /// assert_eq!(Wire::parse("anthropic"), None);
+    /// ```
     pub fn parse(name: &str) -> Option<Wire> {
         Wire::ALL.into_iter().find(|wire| wire.name() == name)
     }
 
+    /// What [`Wire::parse`] reads.
     pub fn name(self) -> &'static str {
         match self {
             Wire::Chat => "chat",
@@ -196,10 +207,12 @@ impl ProviderSide {
         ProviderSide::ALL.into_iter().find(|provider| provider.wire() == wire)
     }
 
+    /// Which wire it is.
     pub fn wire(self) -> Wire {
         self.0.wire()
     }
 
+    /// How the wire differs from the others.
     pub fn capabilities(self) -> ProviderCapabilities {
         self.0.capabilities()
     }
@@ -209,6 +222,7 @@ impl ProviderSide {
         self.0.endpoint(model, delivery)
     }
 
+    /// Puts one streamed response together.
     pub fn decoder(self) -> Box<dyn ResponseDecoder> {
         self.0.decoder()
     }

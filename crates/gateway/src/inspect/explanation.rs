@@ -105,6 +105,7 @@ pub struct BlockExplanation {
     pub replay: ReplayVerdict,
 }
 
+/// All that a program is run from.
 #[derive(Debug, Serialize)]
 pub struct ProgramText {
     pub code: String,
@@ -187,9 +188,11 @@ pub struct ReplayVerdict {
     pub call: Option<u32>,
 }
 
+/// How a replay compares with what the history says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayStatus {
+    /// It made the same calls, and came to the same result.
     Exact,
     /// It made other calls, or had another result.
     Diverged,
@@ -213,6 +216,7 @@ pub struct ContextTokens {
     pub classic: ModelCalls,
 }
 
+/// What a conversation costs in one of the two ways.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct ModelCalls {
     pub model_calls: u64,
