@@ -1,6 +1,9 @@
 //! A client on any wire, without the HTTP: the next request, and the reading of a response. Like real clients it sends
 //! the output of earlier responses back unchanged.
 
+#![allow(dead_code, reason = "each test uses its part")]
+#![allow(clippy::allow_attributes, reason = "whether the lint fires depends on the test")]
+
 use dacapo_wire::Wire;
 use serde_json::{Map, Value, json};
 
