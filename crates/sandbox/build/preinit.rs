@@ -3,7 +3,7 @@
 
 use std::error::Error;
 
-use wasmtime::{Caller, Engine, Extern, ExternType, Instance, Linker, Memory, Module, Store, Val};
+use wasmtime::{Caller, Engine, Extern, ExternType, Instance, Linker, Memory, Module, OptLevel, Store, Val};
 
 use crate::config;
 
@@ -66,6 +66,8 @@ struct BootedMemory {
 fn memory_after_boot(wasm: &[u8], scripts: [&[u8]; 2]) -> Result<BootedMemory, Box<dyn Error>> {
     let mut config = config::shared(config::AddressSpace::Ample);
     config.consume_fuel(false);
+    // It runs for a moment, and compiling it well takes longer.
+    config.cranelift_opt_level(OptLevel::None);
     let engine = Engine::new(&config)?;
     let module = Module::new(&engine, wasm)?;
     let mut boot = Guest::new(&engine, &module)?;
