@@ -156,7 +156,7 @@ fn converse(faults: &Faults<'_>, number: usize) -> End {
     for _ in 0..10 {
         let (status, text) = ask(faults, &talk);
         // In a stream that has begun, the same is an event.
-        if status == 424 || text.contains("interrupted_error") {
+        if status == 424 || text.contains("was cut off after it had called functions with effects") {
             return End::CutOff;
         }
         assert_eq!(status, 200, "{wire}: {text}");
