@@ -82,27 +82,27 @@ fn a_definition_has_one_name_in_all_tools_of_a_server() {
     insta::assert_snapshot!(declarations.text(), @r#"
     // Check the shape of an unknown result before use.
     declare namespace wiki {
-      type Page_184303 = { page?: Page_184303; again?: string };
-      /** A page */
-      type Page_285961 = {
-        /** As the author wrote it, or as the file is called */
-        title: string;
-        children?: Page_285961[];
-      };
-      function append(args: { page: Page_285961 }): Promise<unknown>;
-      function unlike(args: { page: Page_184303 }): Promise<unknown>;
-      function write(args: { page: Page_285961 }): Promise<unknown>;
+     type Page_184303 = { page?: Page_184303; again?: string };
+     /** A page */
+     type Page_285961 = {
+      /** As the author wrote it, or as the file is called */
+      title: string;
+      children?: Page_285961[];
+     };
+     function append(args: { page: Page_285961 }): Promise<unknown>;
+     function unlike(args: { page: Page_184303 }): Promise<unknown>;
+     function write(args: { page: Page_285961 }): Promise<unknown>;
     }
     "#);
     insta::assert_snapshot!(declarations.of(ToolIndex(0)), @r#"
     declare namespace wiki {
-      /** A page */
-      type Page_285961 = {
-        /** As the author wrote it, or as the file is called */
-        title: string;
-        children?: Page_285961[];
-      };
-      function write(args: { page: Page_285961 }): Promise<unknown>;
+     /** A page */
+     type Page_285961 = {
+      /** As the author wrote it, or as the file is called */
+      title: string;
+      children?: Page_285961[];
+     };
+     function write(args: { page: Page_285961 }): Promise<unknown>;
     }
     "#);
     assert_eq!(compile(&[("shared.ts".to_owned(), declarations.text().to_owned())]), []);
@@ -121,10 +121,10 @@ fn an_object_that_stands_twice_in_a_tool_gets_a_name() {
 
     insta::assert_snapshot!(declarations.of(ToolIndex(0)), @r#"
     type From_917214 = {
-      /** north is positive */
-      latitude: number;
-      /** east is positive */
-      longitude: number;
+     /** north is positive */
+     latitude: number;
+     /** east is positive */
+     longitude: number;
     };
 
     declare function route(args: { from: From_917214; stops?: From_917214[] }): Promise<unknown>;
@@ -224,8 +224,8 @@ fn a_long_list_of_values_is_cut_and_counted() {
 
     insta::assert_snapshot!(declarations.of(ToolIndex(0)), @r#"
     declare function pick(args?: {
-      /** Which one; one of 200 values: "value0", "value1", "value2", "value3", "value4", "value5", "value6", "value7", "value8", "value9", "value10", "value11", … */
-      value?: string;
+     /** Which one; one of 200 values: "value0", "value1", "value2", "value3", "value4", "value5", "value6", "value7", "value8", "value9", "value10", "value11", … */
+     value?: string;
     }): Promise<unknown>;
     "#);
 }
@@ -283,9 +283,9 @@ fn words_of_others_stay_in_their_comment() {
      * Warning: output schema: `$ref` "#/ends * / declare const x: 1; /* '''\n''' --- ** / \u{202e}\u{200b}*\u{200b}/ \u{2028}@x\r\n\u{e0041}" leads to no place in the same schema
      */
     declare function hostile(args?: {
-      /** ends * / declare const x: 1; /* ''' ''' --- ** / * / @x; pattern * / */
-      a?: string;
-      "*/"?: "*/\u0060\u0060\u0060";
+     /** ends * / declare const x: 1; /* ''' ''' --- ** / * / @x; pattern * / */
+     a?: string;
+     "*/"?: "*/\u0060\u0060\u0060";
     }): Promise<unknown>;
     "##);
     assert_eq!(compile(&[("hostile.ts".to_owned(), declarations.text().to_owned())]), []);
@@ -315,12 +315,12 @@ fn an_intersection_with_comments_within_another_one_parses() {
 
     insta::assert_snapshot!(declarations.of(ToolIndex(0)), @"
     declare function nested(args?:
-      & (
-        & ({ a?: string } | null)
-        /** Record<string, unknown>: keys match a; null: keys match a */
-        & (Record<string, unknown> | null)
-      )
-      & (Record<string, unknown> | null)): Promise<unknown>;
+     & (
+      & ({ a?: string } | null)
+      /** Record<string, unknown>: keys match a; null: keys match a */
+      & (Record<string, unknown> | null)
+     )
+     & (Record<string, unknown> | null)): Promise<unknown>;
     ");
     assert_eq!(compile(&[("nested.ts".to_owned(), declarations.text().to_owned())]), []);
 }
