@@ -119,6 +119,7 @@ fn read_value(value: Value, wire: Option<Wire>) -> Result<SavedContent, String> 
 
 fn request(mut body: Map<String, Value>, wire: Option<Wire>, response: Option<Value>) -> Result<SavedContent, String> {
     let wire = wire.unwrap_or_else(|| wire_of(&body));
+    remove_credentials(&mut body);
     let key = history_key(wire);
     match body.get(key) {
         Some(Value::Array(_)) => {}
@@ -147,6 +148,21 @@ fn request(mut body: Map<String, Value>, wire: Option<Wire>, response: Option<Va
         );
     }
     Ok(SavedContent::Request { wire, body, notes })
+}
+
+/// Takes out what lets the gateway into MCP servers that a request names: whoever looks at a conversation need not have it.
+fn remove_credentials(body: &mut Map<String, Value>) {
+    for (list, fields) in [("tools", &["authorization", "headers"][..]), ("mcp_servers", &["authorization_token"])] {
+        let entries = body.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for entry in entries.filter_map(Value::as_object_mut) {
+            if list == "tools" && entry.get("type").and_then(Value::as_str) != Some("mcp") {
+                continue;
+            }
+            for field in fields {
+                entry.shift_remove(*field);
+            }
+        }
+    }
 }
 
 pub(super) fn history_key(wire: Wire) -> &'static str {
@@ -257,6 +273,20 @@ mod tests {
         ];
         for (text, wire) in cases {
             assert_eq!(wires(text), [Some(wire)], "{text}");
+        }
+    }
+
+    #[test]
+    fn credentials_of_mcp_servers_are_left_out() {
+        let saved = [
+            r#"{"input": "hi", "tools": [{"type": "mcp", "server_label": "crm", "authorization": "SECRET", "headers": {"x": "SECRET"}}]}"#,
+            r#"{"messages": [], "system": "", "mcp_servers": [{"type": "url", "name": "crm", "authorization_token": "SECRET"}]}"#,
+        ];
+        for text in saved {
+            let requests = read(text, None);
+            let Ok(SavedContent::Request { body, .. }) = &requests[0].content else { panic!("{text}") };
+            let body = Value::Object(body.clone()).to_string();
+            assert!(body.contains("crm") && !body.contains("SECRET"), "{body}");
         }
     }
 
