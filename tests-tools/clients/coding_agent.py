@@ -67,14 +67,14 @@ def lines(path: Path) -> list[str]:
 
 @contextlib.contextmanager
 def started(folder: Path, argv: list, environment: dict[str, str]) -> Iterator[subprocess.Popen]:
-    """The agent, with a home of its own and no way to other machines. It ends when it takes too long."""
+    """The agent, with a home and settings of its own and no way to other machines. It ends when it takes too long."""
     home = {f"XDG_{kind}_HOME": str(folder / "home" / kind.lower()) for kind in ["CONFIG", "DATA", "CACHE", "STATE"]}
     nowhere = {name: "http://127.0.0.1:9" for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"]}
-    local = {"HOME": str(folder / "home"), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+    local = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
     agent = subprocess.Popen(
         argv,
         cwd=folder,
-        env={**os.environ, **home, **nowhere, **local, **environment},
+        env={**home, **nowhere, **local, **environment},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
