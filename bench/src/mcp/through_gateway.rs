@@ -94,7 +94,7 @@ async fn start_gateway(
     let script = folder.join("script.toml");
     let turns = format!(
         "[[turn]]\nwhen = {{ after = \"user\", tool = \"execute\" }}\nprogram = '''\n{PROGRAM}'''\n\n\
-         [[turn]]\ntext = \"{{{{result/data}}}}{{{{result/error/message}}}}\"\n"
+         [[turn]]\ntext = \"{{{{result/data}}}}\"\n"
     );
     std::fs::write(&script, turns)?;
     let mut options =

@@ -60,11 +60,11 @@ fn runs() -> Vec<Run> {
 }
 
 /// Models are on the client's own wire, where thoughts have to come back as they were, or on each of the others. An image
-/// has another form on each.
+/// has another form on each, and so have the words of a user who stops an agent.
 fn upstreams(client: Wire, scenario: &str) -> Vec<Wire> {
     let at = Wire::ALL.iter().position(|wire| *wire == client).expect("one of three");
     let further = match scenario {
-        "image" => return Wire::ALL.to_vec(),
+        "image" | "stop" => return Wire::ALL.to_vec(),
         "sequential" => 1,
         "failing" => 2,
         _ => 0,

@@ -14,7 +14,7 @@ pub(crate) enum Beside {
 /// Tags in which agents wrap text that no person wrote.
 const WRAPPERS: [&str; 4] = ["system-reminder", "environment_context", "environment_details", "user_instructions"];
 
-/// Beginnings of wrapped text that a person wrote: messages that arrived while the agent was working.
+/// Beginnings of text of agents that a person wrote: messages that arrived while the agent was working.
 const USER_WORDS_TITLES: [&str; 2] =
     ["The user sent a new message while you were working:", "The user sent the following message:"];
 
@@ -49,6 +49,12 @@ pub(crate) fn take_reminders(result: &mut String) -> Option<String> {
 /// Whether the reminders at the end of a tool's result hold words of the user.
 pub(crate) fn are_user_words(reminders: &str) -> bool {
     classify([reminders], Attachments::None) == Beside::UserWords
+}
+
+/// Whether a text is one that the user wrote meanwhile. Claude Code sends such words also in a message of role
+/// `system`.
+pub(crate) fn is_titled_as_user_words(text: &str) -> bool {
+    USER_WORDS_TITLES.iter().any(|title| text.trim_start().starts_with(title))
 }
 
 /// Classifies a message: its texts, and whether images or files stand beside them.
@@ -90,7 +96,7 @@ fn without_wrapped(text: &str) -> String {
             Some((wrapper, Some(end))) => {
                 let (open, close) = &open_tags[wrapper];
                 let inside = rest[open.len()..end].trim();
-                if USER_WORDS_TITLES.iter().any(|title| inside.starts_with(title)) {
+                if is_titled_as_user_words(inside) {
                     kept.push_str(inside);
                 }
                 rest = &rest[end + close.len()..];

@@ -322,6 +322,37 @@ text = "Stopped."
     .await;
 }
 
+/// Claude Code does so with models that take messages of this role.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_user_wrote_meanwhile_ends_a_program_also_in_a_system_message() {
+    let script = r#"
+[[turn]]
+when = { user = "look", after = "user" }
+program = "const a = await web_search({ query: 'a' }); await web_search({ query: 'b' }); return a;"
+
+[[turn]]
+text = "Stopped."
+"#;
+    on_every_pair(script, async |pair| {
+        // The scripted model has no such messages on its Messages wire, as most have not.
+        if pair.client == Wire::Messages && pair.upstream == Wire::Messages {
+            return;
+        }
+        let (mut conversation, first) = pair.ask(&SEARCH, "Please look.").await;
+        conversation.answer(&first.calls[0], "found a", false);
+        let words = "The user sent a new message while you were working:\nNo more of it.";
+        conversation.history.push(json!({"type": "message", "role": "system", "content": words}));
+        if pair.client != Wire::Responses {
+            conversation.history.last_mut().unwrap().as_object_mut().unwrap().remove("type");
+        }
+        let ended = pair.send(&mut conversation).await;
+        assert_eq!((ended.text.as_str(), ended.calls.len()), ("Stopped.", 0), "{pair}");
+        let shown = pair.shown();
+        assert!(shown.contains("No more of it.") && shown.contains("found a"), "{pair}: {shown}");
+    })
+    .await;
+}
+
 /// An answer may come late: to an earlier round of the program, or to a program before it.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_user_wrote_meanwhile_ends_a_program_also_inside_of_a_late_result() {

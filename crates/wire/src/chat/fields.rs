@@ -8,7 +8,7 @@ use crate::ids::UnsealedCallId;
 use crate::model_message::{CallExtra, CallFormat, ModelCall, ModelMessage};
 use crate::neutral::ToolStatus;
 use crate::reasoning::Reasoning;
-use crate::remarks::{Attachments, Beside, classify};
+use crate::remarks::{Attachments, Beside, classify, is_titled_as_user_words};
 use crate::seal::Sealer;
 use crate::tool_answer::ToolAnswer;
 
@@ -125,6 +125,10 @@ pub(super) fn function_call(id: &str, name: &str, arguments: &str) -> Value {
 /// Whether a message beside tool results is a remark: text of the application, or of an agent on its own.
 pub(super) fn is_remark(message: &Value) -> bool {
     match (role(message), message.get("content")) {
+        ("system" | "developer", Some(Value::String(text))) => !is_titled_as_user_words(text),
+        ("system" | "developer", Some(Value::Array(parts))) => {
+            !parts.iter().filter_map(|part| part["text"].as_str()).any(is_titled_as_user_words)
+        }
         ("system" | "developer", _) => true,
         ("user", Some(Value::String(text))) => classify([text.as_str()], Attachments::None) == Beside::Remark,
         ("user", Some(Value::Array(parts))) => {

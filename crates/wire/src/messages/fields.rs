@@ -9,7 +9,7 @@ use crate::ids::RunId;
 use crate::model_message::{CallFormat, ModelCall, ModelMessage};
 use crate::neutral::ToolStatus;
 use crate::reasoning::Reasoning;
-use crate::remarks::{Attachments, Beside, classify};
+use crate::remarks::{Attachments, Beside, classify, is_titled_as_user_words};
 use crate::seal::Sealer;
 use crate::tool_answer::ToolAnswer;
 
@@ -229,10 +229,10 @@ pub(super) fn model_message(content: &[Value]) -> ModelMessage {
 
 /// Whether a message beside tool results is a remark: text of the application, or of an agent on its own.
 pub(super) fn is_remark(message: &Value) -> bool {
-    if role(message) == "system" {
-        return true;
-    }
     let content = content(message);
+    if role(message) == "system" {
+        return !content.iter().any(|block| is_titled_as_user_words(text_of(block, "text")));
+    }
     let is_text = |block: &&Value| kind(block) == "text";
     let texts = content.iter().filter(is_text).map(|block| text_of(block, "text"));
     let media = Attachments::attached_if(content.iter().any(|block| !is_text(&block)));

@@ -9,7 +9,7 @@ use super::translate;
 use crate::conversation;
 use crate::model_message::{CallExtra, CallFormat, ModelCall};
 use crate::neutral::ToolStatus;
-use crate::remarks::{Attachments, Beside, classify};
+use crate::remarks::{Attachments, Beside, classify, is_titled_as_user_words};
 use crate::tool_answer::ToolAnswer;
 
 /// Calls of providers' tools that the client executes.
@@ -70,7 +70,9 @@ pub(super) fn is_message(item: &Value) -> bool {
 
 /// Whether the message is from the developer of the application, not from its user.
 pub(super) fn is_instruction(item: &Value) -> bool {
-    is_message(item) && matches!(text_of(item, "role"), "developer" | "system")
+    is_message(item)
+        && matches!(text_of(item, "role"), "developer" | "system")
+        && !is_titled_as_user_words(&message_text(item))
 }
 
 pub(super) fn is_reasoning(item: &Value) -> bool {
