@@ -181,6 +181,13 @@ async fn functions_are_found_and_called() {
         assert_eq!(structured(&found)["functions"][0], "desk.echo");
         assert!(text(&found).ends_with("// not available now: attic (no such file)\n"));
         assert_eq!(structured(&found)["unavailable"], json!(["attic (no such file)"]));
+        // One query for each step of a task.
+        let queries = json!({ "queries": ["fail with a message", "echo a value"] });
+        let found = client.call_tool(call("search", queries)).await.expect("it is answered");
+        let shown = text(&found);
+        let [failing, echoing] = ["fail with a message", "echo a value"].map(|query| shown.find(query));
+        assert!(failing.is_some() && failing < echoing, "an answer for each, in their order: {shown}");
+        assert!(shown.contains("function fail(") && shown.contains("function echo("), "{shown}");
 
         let result = execute(&client, "console.warn('hm'); return [await desk.echo({value: 0.1}), 2]").await;
         let expected = json!({
