@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -122,10 +123,15 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(crate) fn start() -> Redis {
-        // Below the ports that systems give to clients: while it is down, one of them could get it.
-        let first = 10_000 + (std::process::id() % 10_000) as u16;
-        let port = (first..32_000).find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok());
-        let port = port.expect("a port");
+        // Below the ports that systems give to clients, and none twice: while it is down, a client or another Redis could
+        // get it.
+        static PORTS_TRIED: AtomicU32 = AtomicU32::new(0);
+        let next = || {
+            let number = std::process::id().wrapping_mul(61).wrapping_add(PORTS_TRIED.fetch_add(1, Ordering::Relaxed));
+            10_000 + (number % 22_000) as u16
+        };
+        let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+        let port = std::iter::repeat_with(next).find(is_free).expect("a port");
         let directory = tempfile::tempdir().expect("a directory");
         let child = Redis::serve(port, directory.path());
         Redis { child, port, directory, url: format!("redis://127.0.0.1:{port}/0") }
