@@ -194,8 +194,8 @@ impl Starts {
 async fn search(client: &Client, query: &str) -> anyhow::Result<()> {
     let result = client.call("search", Map::from_iter([("query".to_owned(), json!(query))])).await?;
     let found = result.structured_content.context("`search` answers with structure")?;
-    let functions = found["functions"].as_array().context("`search` answers with functions")?;
-    ensure!(!functions.is_empty(), "nothing found for: {query}");
+    // Not every server has a function for every query.
+    found["functions"].as_array().context("`search` answers with functions")?;
     Ok(())
 }
 
