@@ -31,7 +31,8 @@ const KILLS: usize = 5;
 /// After so many gateways, Redis is killed too.
 const REDIS_EVERY: usize = 3;
 const AT_ONCE: usize = 4;
-const TRIES_MAX: usize = 60;
+/// A minute: a Redis that writes to a busy disk answers late.
+const TRIES_MAX: usize = 300;
 
 /// What came of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
