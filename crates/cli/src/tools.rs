@@ -19,7 +19,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Tool>> {
     {
         return Ok(tools);
     }
-    // Another shape, or a mistake, which is told best of the whole.
+    // Another shape, or a mistake: reading the file as a whole names its place.
     let json: Value = serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))?;
     read_tools(&json).with_context(|| path.display().to_string())
 }

@@ -251,9 +251,9 @@ fn a_mistake_in_a_file_of_tools_is_told_with_its_place() {
         ),
         (r#"[{"name": "a"}, 3]"#, "dacapo: tools.json: tools[1]: expected an object, found a number\n"),
     ];
-    for (file, told) in mistakes {
+    for (file, message) in mistakes {
         let output = Desk::with(&[("tools.json", file)]).dacapo(&["search", "x", "--tools", "tools.json"], "");
-        assert_eq!((text(&output.stderr), output.status.success()), (told, false));
+        assert_eq!((text(&output.stderr), output.status.success()), (message, false));
     }
 }
 

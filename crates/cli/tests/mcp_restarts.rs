@@ -111,7 +111,7 @@ impl Drop for Killed {
     }
 }
 
-fn told(client: Child) -> Value {
+fn result_of(client: Child) -> Value {
     let output = client.wait_with_output().expect("the client ends");
     report(&output).expect("a report")["execute"].clone()
 }
@@ -132,7 +132,7 @@ fn a_client_whose_user_answers_after_a_restart_does_not_notice_it() {
         drop(dacapo);
         let _another = desk.listen();
         desk.lets_answer();
-        let execute = told(client);
+        let execute = result_of(client);
         assert_eq!(execute["structuredContent"]["data"], "1 to ann, closed ann", "{script}: {execute:#}");
         assert_eq!(execute["structuredContent"]["calls"], json!({"ledger.pay": 1, "ledger.close_account": 1}));
         assert_eq!(desk.executed(), (1, 1), "{script}");
@@ -168,11 +168,11 @@ fn a_client_that_sends_its_program_again_after_a_restart_is_asked_again_and_pays
         drop(first);
         assert_eq!(desk.executed(), (1, 0), "{transport}");
         desk.lets_answer();
-        let execute = told(client());
+        let execute = result_of(client());
         assert_eq!(execute["structuredContent"]["data"], "1 to ann, closed ann", "{transport}: {execute:#}");
         assert_eq!(desk.executed(), (1, 1), "{transport}");
         // The same program once more is another one.
-        let execute = told(client());
+        let execute = result_of(client());
         assert_eq!(execute["structuredContent"]["data"], "1 to ann, closed ann", "{transport}: {execute:#}");
         assert_eq!(desk.executed(), (2, 2), "{transport}");
         drop(dacapo);
