@@ -1,27 +1,41 @@
 //! A store in a file, for one process: it survives a restart.
+//!
+//! One thread writes. While it waits for the disk, more texts arrive, and the next transaction stores them all: a hundred
+//! calls that are recorded at the same time cost a few waits for the disk, and not a hundred.
 
+use std::error::Error;
 use std::fs::OpenOptions;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dacapo_runner::{BoxFuture, JournalStore, StoreError, StoreKey};
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use futures_util::future::try_join_all;
+use redb::{AccessGuard, Database, ReadableDatabase, ReadableTable, TableDefinition};
+use tokio::sync::oneshot;
 
 use crate::gateway::now_ms;
 
 /// By key: when it expires, in milliseconds since 1970, and the text.
 const TEXTS: TableDefinition<'_, &str, (u64, &str)> = TableDefinition::new("texts");
 /// Texts that have expired are removed after so many were stored.
-const SWEEP_EVERY: u64 = 1_000;
+const SWEEP_EVERY: usize = 1_000;
+/// Texts that one transaction stores at most, so that the first of them does not wait for all others.
+const WRITES_PER_TRANSACTION_MAX: usize = 1_000;
 
 /// An embedded database. Whatever it has stored is on the disk before `put` returns.
-#[derive(Clone)]
 pub(super) struct FileStore {
     database: Arc<Database>,
     ttl: Duration,
-    puts: Arc<AtomicU64>,
+    writer: WriterThread,
+}
+
+/// The thread that writes. It ends, and the file can be opened again, when this is dropped.
+struct WriterThread {
+    /// `None` when it is to end.
+    writes: Option<mpsc::Sender<Write>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 /// Why the file cannot be used.
@@ -32,6 +46,21 @@ pub struct FileStoreError {
     reason: String,
     /// Whether another process has it open.
     pub is_in_use: bool,
+}
+
+/// A text that is to be stored.
+struct Write {
+    key: String,
+    text: String,
+    replace: Replace,
+    /// Is sent the text that was there, once the transaction is on the disk.
+    done: oneshot::Sender<Result<Option<String>, StoreError>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Replace {
+    Yes,
+    No,
 }
 
 impl FileStore {
@@ -50,62 +79,154 @@ impl FileStore {
             }
             error => unusable(error.to_string()),
         })?;
-        let store = FileStore { database: Arc::new(database), ttl, puts: Arc::default() };
-        store.sweep().map_err(|error| unusable(error.to_string()))?;
-        Ok(store)
-    }
-
-    fn expires_at(&self) -> u64 {
-        now_ms().saturating_add(u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX))
+        let database = Arc::new(database);
+        let writer = Writer { database: Arc::clone(&database), ttl, writes_since_sweep: 0 };
+        writer.sweep().map_err(|error| unusable(error.to_string()))?;
+        let writer = WriterThread::start(writer).map_err(|error| unusable(error.to_string()))?;
+        Ok(FileStore { database, ttl, writer })
     }
 
     /// Stores a text, or leaves the one that is there, which is returned.
-    fn write(&self, key: &str, text: &str, replace: Replace) -> Result<Option<String>, redb::Error> {
+    async fn write(&self, key: String, text: String, replace: Replace) -> Result<Option<String>, StoreError> {
+        let (done, stored) = oneshot::channel();
+        self.writer.send(Write { key, text, replace, done })?;
+        stored.await.map_err(unreachable)?
+    }
+
+    async fn read(&self, keys: Vec<String>) -> Result<Vec<Option<String>>, StoreError> {
+        let ttl = self.ttl;
+        let read = move |database: &Database| {
+            let now = now_ms();
+            // A text whose time is half over is renewed, so that not every reading has to write.
+            let renew_before = now.saturating_add(u64::try_from(ttl.as_millis() / 2).unwrap_or(u64::MAX));
+            let (mut found, mut renewed) = (Vec::new(), Vec::new());
+            let transaction = database.begin_read()?;
+            let texts = transaction.open_table(TEXTS)?;
+            for key in keys {
+                let text = unexpired(texts.get(key.as_str())?, now);
+                if let Some((expires_at, text)) = &text
+                    && *expires_at < renew_before
+                {
+                    renewed.push((key, text.clone()));
+                }
+                found.push(text.map(|(_, text)| text));
+            }
+            Ok((found, renewed))
+        };
+        let (found, renewed) = self.off_thread(read).await?;
+        try_join_all(renewed.into_iter().map(|(key, text)| self.write(key, text, Replace::Yes))).await?;
+        Ok(found)
+    }
+
+    async fn has_expired(&self, keys: Vec<String>) -> Result<Vec<bool>, StoreError> {
+        let has_expired = move |database: &Database| {
+            let now = now_ms();
+            let transaction = database.begin_read()?;
+            let texts = transaction.open_table(TEXTS)?;
+            let expired = |key: &String| Ok(texts.get(key.as_str())?.is_some_and(|found| found.value().0 <= now));
+            keys.iter().map(expired).collect()
+        };
+        self.off_thread(has_expired).await
+    }
+
+    /// The disk may take long.
+    async fn off_thread<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Database) -> Result<T, redb::Error> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let database = Arc::clone(&self.database);
+        tokio::task::spawn_blocking(move || read(&database)).await.map_err(unreachable)?.map_err(unreachable)
+    }
+}
+
+/// When a text expires, and the text, if it has not.
+fn unexpired(found: Option<AccessGuard<'_, (u64, &str)>>, now: u64) -> Option<(u64, String)> {
+    let found = found?;
+    let (expires_at, text) = found.value();
+    (expires_at > now).then(|| (expires_at, text.to_owned()))
+}
+
+fn unreachable(error: impl Error + Send + Sync + 'static) -> StoreError {
+    StoreError::Unreachable(Box::new(error))
+}
+
+impl WriterThread {
+    fn start(writer: Writer) -> std::io::Result<WriterThread> {
+        let (writes, received) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("dacapo-store".to_owned());
+        let thread = thread.spawn(move || writer.run(&received))?;
+        Ok(WriterThread { writes: Some(writes), thread: Some(thread) })
+    }
+
+    fn send(&self, write: Write) -> Result<(), StoreError> {
+        let sent = self.writes.as_ref().is_some_and(|writes| writes.send(write).is_ok());
+        if sent { Ok(()) } else { Err(StoreError::Unreachable("the thread that writes has ended".into())) }
+    }
+}
+
+impl Drop for WriterThread {
+    fn drop(&mut self) {
+        drop(self.writes.take());
+        // What it was sent is stored first. If it has panicked, whoever waited for it knows.
+        drop(self.thread.take().map(JoinHandle::join));
+    }
+}
+
+/// What the thread that writes has.
+struct Writer {
+    database: Arc<Database>,
+    ttl: Duration,
+    writes_since_sweep: usize,
+}
+
+impl Writer {
+    /// Stores what arrives, until nobody can send anything any more.
+    fn run(mut self, received: &mpsc::Receiver<Write>) {
+        while let Ok(first) = received.recv() {
+            let others = received.try_iter().take(WRITES_PER_TRANSACTION_MAX - 1);
+            let writes: Vec<Write> = std::iter::once(first).chain(others).collect();
+            match self.write(&writes) {
+                Ok(known) => {
+                    self.writes_since_sweep += writes.len();
+                    for (write, known) in writes.into_iter().zip(known) {
+                        // Whoever waited for it may be gone.
+                        write.done.send(Ok(known)).unwrap_or_default();
+                    }
+                }
+                Err(error) => {
+                    let error: Arc<redb::Error> = Arc::new(error);
+                    for write in writes {
+                        write.done.send(Err(unreachable(Arc::clone(&error)))).unwrap_or_default();
+                    }
+                }
+            }
+            if self.writes_since_sweep >= SWEEP_EVERY {
+                self.writes_since_sweep = 0;
+                if let Err(error) = self.sweep() {
+                    tracing::warn!(%error, "what has expired could not be removed from the store");
+                }
+            }
+        }
+    }
+
+    /// Stores texts in one transaction, in their order. Returns what was there for each.
+    fn write(&self, writes: &[Write]) -> Result<Vec<Option<String>>, redb::Error> {
+        let now = now_ms();
+        let expires_at = now.saturating_add(u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX));
         let transaction = self.database.begin_write()?;
         let known = {
             let mut texts = transaction.open_table(TEXTS)?;
-            let known = texts.get(key)?.map(|found| {
-                let (expires_at, text) = found.value();
-                (expires_at, text.to_owned())
-            });
-            let known = known.filter(|(expires_at, _)| *expires_at > now_ms()).map(|(_, text)| text);
-            if replace == Replace::Yes || known.is_none() {
-                texts.insert(key, (self.expires_at(), text))?;
-            }
-            known
+            let write = |write: &Write| {
+                let known = unexpired(texts.get(write.key.as_str())?, now).map(|(_, text)| text);
+                if write.replace == Replace::Yes || known.is_none() {
+                    texts.insert(write.key.as_str(), (expires_at, write.text.as_str()))?;
+                }
+                Ok(known)
+            };
+            writes.iter().map(write).collect::<Result<_, redb::Error>>()?
         };
         transaction.commit()?;
-        if self.puts.fetch_add(1, Ordering::Relaxed) % SWEEP_EVERY == SWEEP_EVERY - 1 {
-            self.sweep()?;
-        }
         Ok(known)
-    }
-
-    fn read(&self, keys: &[String]) -> Result<Vec<Option<String>>, redb::Error> {
-        let now = now_ms();
-        // A text whose time is half over is renewed, so that not every reading has to write.
-        let renew_before = now.saturating_add(u64::try_from(self.ttl.as_millis() / 2).unwrap_or(u64::MAX));
-        let (mut found, mut renewed) = (Vec::new(), Vec::new());
-        let transaction = self.database.begin_read()?;
-        let texts = transaction.open_table(TEXTS)?;
-        for key in keys {
-            let text = texts.get(key.as_str())?.map(|found| {
-                let (expires_at, text) = found.value();
-                (expires_at, text.to_owned())
-            });
-            let text = text.filter(|(expires_at, _)| *expires_at > now);
-            if let Some((expires_at, text)) = &text
-                && *expires_at < renew_before
-            {
-                renewed.push((key, text.clone()));
-            }
-            found.push(text.map(|(_, text)| text));
-        }
-        drop(texts);
-        for (key, text) in renewed {
-            self.write(key, &text, Replace::Yes)?;
-        }
-        Ok(found)
     }
 
     /// Removes what has expired. That a text was there is remembered as long again.
@@ -128,52 +249,24 @@ impl FileStore {
         }
         Ok(transaction.commit()?)
     }
-
-    fn has_expired(&self, keys: &[String]) -> Result<Vec<bool>, redb::Error> {
-        let now = now_ms();
-        let transaction = self.database.begin_read()?;
-        let texts = transaction.open_table(TEXTS)?;
-        let expired = keys.iter().map(|key| Ok(texts.get(key.as_str())?.is_some_and(|found| found.value().0 <= now)));
-        expired.collect()
-    }
-
-    /// The disk may take long.
-    async fn off_thread<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&FileStore) -> Result<T, redb::Error> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let store = self.clone();
-        let done = tokio::task::spawn_blocking(move || work(&store)).await;
-        done.map_err(|error| StoreError::Unreachable(Box::new(error)))?
-            .map_err(|error| StoreError::Unreachable(Box::new(error)))
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Replace {
-    Yes,
-    No,
 }
 
 impl JournalStore for FileStore {
     fn put<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         let (key, text) = (key.as_str().to_owned(), text.to_owned());
-        Box::pin(async move { self.off_thread(move |store| store.write(&key, &text, Replace::Yes)).await.map(drop) })
+        Box::pin(async move { self.write(key, text, Replace::Yes).await.map(drop) })
     }
 
     fn put_new<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
-        let (key, text) = (key.as_str().to_owned(), text.to_owned());
-        Box::pin(async move { self.off_thread(move |store| store.write(&key, &text, Replace::No)).await })
+        Box::pin(self.write(key.as_str().to_owned(), text.to_owned(), Replace::No))
     }
 
     fn get<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<Option<String>>, StoreError>> {
-        let keys: Vec<String> = keys.iter().map(|key| key.as_str().to_owned()).collect();
-        Box::pin(async move { self.off_thread(move |store| store.read(&keys)).await })
+        Box::pin(self.read(keys.iter().map(|key| key.as_str().to_owned()).collect()))
     }
 
     fn expired<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<bool>, StoreError>> {
-        let keys: Vec<String> = keys.iter().map(|key| key.as_str().to_owned()).collect();
-        Box::pin(async move { self.off_thread(move |store| store.has_expired(&keys)).await })
+        Box::pin(self.has_expired(keys.iter().map(|key| key.as_str().to_owned()).collect()))
     }
 }
 
@@ -203,5 +296,28 @@ mod tests {
         drop(store);
         let store = FileStore::open(&path, Duration::ZERO).expect("it opens again");
         assert_eq!(store.expired(&keys).await.expect("it is read"), [false, false]);
+    }
+
+    #[tokio::test]
+    async fn of_writes_at_the_same_time_all_are_kept_and_one_is_the_first() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("store");
+        let store = FileStore::open(&path, Duration::from_mins(1)).expect("it opens");
+        let numbers = || (0..3_000).map(|number: u32| number.to_string());
+        let (contested, own) = (StoreKey::new("a tenant", "contested"), |name: &str| StoreKey::new("a tenant", name));
+        let write = async |number: String| {
+            store.put(&own(&number), &number).await?;
+            store.put_new(&contested, &number).await
+        };
+        let known = try_join_all(numbers().map(write)).await.expect("all are stored");
+        drop(store);
+
+        let store = FileStore::open(&path, Duration::from_mins(1)).expect("it opens at once");
+        let keys: Vec<StoreKey> = numbers().map(|number| own(&number)).collect();
+        assert!(store.get(&keys).await.expect("they are read").into_iter().eq(numbers().map(Some)));
+        let first = store.get(&[contested]).await.expect("it is read").pop().flatten().expect("one was the first");
+        for (number, known) in numbers().zip(known) {
+            assert_eq!(known, (number != first).then(|| first.clone()), "{number}");
+        }
     }
 }
