@@ -58,7 +58,7 @@ impl ServerHandler for Echo {
         _: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let args = request.arguments.unwrap_or_default();
-        if let Some(after) = args.get("after_ms").and_then(Value::as_u64) {
+        if let Some(after) = args.get("after_ms").and_then(Value::as_u64).filter(|after| *after > 0) {
             tokio::time::sleep(Duration::from_millis(after)).await;
         }
         let message = args.get("message").and_then(Value::as_str).unwrap_or_default();

@@ -24,9 +24,16 @@ use crate::soak::Redis;
 
 const CALLS: usize = 100;
 const READY: Duration = Duration::from_secs(30);
-const PROGRAM: &str =
-    "const said = await Promise.all(Array.from({ length: 100 }, (_, i) => s0.echo({ message: `call ${i}` })));
-return said.filter((text, i) => text === `Echo: call ${i}`).length";
+/// What a tool takes that does something.
+const AFTER_MS: u64 = 10;
+
+fn program(after_ms: u64) -> String {
+    format!(
+        "const call = (_, i) => s0.echo({{ message: `call ${{i}}`, after_ms: {after_ms} }});
+const said = await Promise.all(Array.from({{ length: {CALLS} }}, call));
+return said.filter((text, i) => text === `Echo: call ${{i}}`).length"
+    )
+}
 
 /// Where a gateway records calls.
 enum Store {
@@ -37,8 +44,15 @@ enum Store {
 
 pub(super) async fn run(runs: usize) -> anyhow::Result<()> {
     println!(
-        "a program of {CALLS} calls in parallel, a whole request: milliseconds, min / p50 / p99; ratio at p50 to the SDK\n"
+        "a program of {CALLS} calls in parallel, a whole request: milliseconds, min / p50 / p99; ratio at p50 to the SDK"
     );
+    measure(runs, 0).await?;
+    measure(runs, AFTER_MS).await
+}
+
+/// With a tool that takes so long.
+async fn measure(runs: usize, after_ms: u64) -> anyhow::Result<()> {
+    println!("\na tool that takes {after_ms} ms");
     let folder = tempfile::tempdir()?;
     let echo = Command::echo(0, 1, 0)?;
     let redis = Redis::start().await?;
@@ -54,12 +68,13 @@ pub(super) async fn run(runs: usize) -> anyhow::Result<()> {
     ];
     let mut started = Vec::new();
     for (name, target, store) in gateways {
-        started.push((name, target, start_gateway(&echo, &store, folder.path(), &redis.url()).await?));
+        started.push((name, target, start_gateway(&echo, &store, after_ms, folder.path(), &redis.url()).await?));
     }
     let http = reqwest::Client::new();
     let mut times: Vec<Vec<Duration>> = vec![Vec::new(); 2 + started.len()];
     for number in 0..=runs {
-        let mut taken = vec![timed(by_sdk(&client)).await?, timed(by_dacapo_mcp(&dacapo_mcp)).await?];
+        let mut taken =
+            vec![timed(by_sdk(&client, after_ms)).await?, timed(by_dacapo_mcp(&dacapo_mcp, after_ms)).await?];
         for (_, _, (_, url)) in &started {
             taken.push(timed(by_gateway(&http, url, number)).await?);
         }
@@ -88,13 +103,15 @@ pub(super) async fn run(runs: usize) -> anyhow::Result<()> {
 async fn start_gateway(
     echo: &Command,
     store: &Store,
+    after_ms: u64,
     folder: &Path,
     redis: &str,
 ) -> anyhow::Result<(Arc<Fleet>, String)> {
     let script = folder.join("script.toml");
     let turns = format!(
-        "[[turn]]\nwhen = {{ after = \"user\", tool = \"execute\" }}\nprogram = '''\n{PROGRAM}'''\n\n\
-         [[turn]]\ntext = \"{{{{result/data}}}}\"\n"
+        "[[turn]]\nwhen = {{ after = \"user\", tool = \"execute\" }}\nprogram = '''\n{}'''\n\n\
+         [[turn]]\ntext = \"{{{{result/data}}}}\"\n",
+        program(after_ms)
     );
     std::fs::write(&script, turns)?;
     let mut options =
@@ -135,9 +152,10 @@ async fn timed(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result
     Ok(begun.elapsed())
 }
 
-async fn by_sdk(client: &Client) -> anyhow::Result<()> {
+async fn by_sdk(client: &Client, after_ms: u64) -> anyhow::Result<()> {
     let call = async |number: usize| {
-        let args = Map::from_iter([("message".to_owned(), json!(format!("call {number}")))]);
+        let message = ("message".to_owned(), json!(format!("call {number}")));
+        let args = Map::from_iter([message, ("after_ms".to_owned(), json!(after_ms))]);
         let result = client.call("echo", args).await?;
         let text = result.content.first().and_then(|content| content.as_text()).context("no text")?;
         ensure!(text.text == format!("Echo: call {number}"), "echo said {}", text.text);
@@ -146,8 +164,8 @@ async fn by_sdk(client: &Client) -> anyhow::Result<()> {
     try_join_all((0..CALLS).map(call)).await.map(drop)
 }
 
-async fn by_dacapo_mcp(client: &Client) -> anyhow::Result<()> {
-    let result = client.call("execute", Map::from_iter([("code".to_owned(), json!(PROGRAM))])).await?;
+async fn by_dacapo_mcp(client: &Client, after_ms: u64) -> anyhow::Result<()> {
+    let result = client.call("execute", Map::from_iter([("code".to_owned(), json!(program(after_ms)))])).await?;
     let data = result.structured_content.as_ref().map(|content| &content["data"]);
     ensure!(data == Some(&json!(CALLS)), "it says {data:?}");
     Ok(())

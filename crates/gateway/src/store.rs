@@ -154,20 +154,27 @@ impl Store {
         self.put_sealed(&key, &sealed).await
     }
 
-    /// Seals a text and stores it, unless there is one under the name, which is returned. One that cannot be opened is
+    /// Seals texts and stores each under its name, unless there is one, which is returned. One that cannot be opened is
     /// returned as an empty text.
-    pub(crate) async fn put_new_text(
+    pub(crate) async fn put_new_texts(
         &self,
         tenant: &str,
-        name: &str,
-        text: &str,
-    ) -> Result<Option<String>, StoreError> {
-        let key = StoreKey::new(tenant, name);
+        texts: impl IntoIterator<Item = (&str, String)>,
+    ) -> Vec<Result<Option<String>, StoreError>> {
         let sealer = self.secrets.sealer(tenant);
+        let seal = |(name, text): (&str, String)| {
+            let key = StoreKey::new(tenant, name);
+            let text = sealer.seal_text(key.as_str(), &text);
+            (key, text)
+        };
+        let texts: Vec<(StoreKey, String)> = texts.into_iter().map(seal).collect();
         let started = Instant::now();
-        let put = self.sealed.put_new(&key, &sealer.seal_text(key.as_str(), text)).await;
-        self.metrics.store(StoreOperation::Put, put.is_ok(), started.elapsed());
-        Ok(put?.map(|known| sealer.unseal_text(key.as_str(), &known).unwrap_or_default()))
+        let put = self.sealed.put_new_all(&texts).await;
+        let open = |((key, _), put): (&(StoreKey, String), Result<Option<String>, StoreError>)| {
+            self.metrics.store(StoreOperation::Put, put.is_ok(), started.elapsed());
+            Ok(put?.map(|known| sealer.unseal_text(key.as_str(), &known).unwrap_or_default()))
+        };
+        texts.iter().zip(put).map(open).collect()
     }
 
     /// The texts that are stored under these names. Reading a text renews its time to live. One that cannot be opened is

@@ -1,6 +1,7 @@
 //! One request of a client in code mode, from its history to its response.
 
 mod ask;
+mod call_execution;
 mod history_replay;
 mod owned_calls;
 mod program;

@@ -1,7 +1,6 @@
 //! The calls of one program: those that are being executed, and what became of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 
 use dacapo_replay::{
     Answer, Attachment, Call, CallIndex, CompletedCall, Journal, JournalEntry, LogLine, MadeCall, handles_in,
@@ -10,14 +9,9 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
+use crate::answer_window::AnswerWindow;
 use crate::runner::{CallPhase, CallProgress, ProgressSink, RunProgress};
 use crate::tool_host::{CallError, ToolOutput};
-
-/// Handing a step to another thread and back takes about this long. Waiting up to as long for one more answer costs
-/// nothing if it comes, because it saves a step.
-const IDLE_MAX: Duration = Duration::from_micros(50);
-/// Answers that have arrived are not held back longer than this, however fast others follow.
-const GATHER_MAX: Duration = Duration::from_millis(1);
 
 /// Calls that are being executed.
 pub(crate) struct InFlight<'a> {
@@ -99,18 +93,13 @@ impl CallTracker {
 impl InFlight<'_> {
     /// Waits for answers that arrive right after others, so that one step takes them all.
     pub(crate) async fn gather(&mut self, completed: &mut Vec<Completed>) {
-        let started = Instant::now();
-        let mut last = started;
+        let mut window = AnswerWindow::open();
         loop {
-            let before = completed.len();
             while let Some(Some(next)) = self.futures.next().now_or_never() {
                 completed.push(next);
+                window.answer_arrived();
             }
-            let now = Instant::now();
-            if completed.len() > before {
-                last = now;
-            }
-            if self.futures.is_empty() || now - last > IDLE_MAX || now - started > GATHER_MAX {
+            if self.futures.is_empty() || window.is_over() {
                 return;
             }
             tokio::task::yield_now().await;

@@ -55,6 +55,7 @@
 //! ```
 #![warn(missing_docs)]
 
+mod answer_window;
 mod approval;
 mod call_gate;
 mod execution;
@@ -71,6 +72,7 @@ mod tool_servers;
 mod trace_meta;
 mod truncate;
 
+pub use answer_window::AnswerWindow;
 pub use approval::{
     Approval, ApprovalQuestion, ApprovalVerdict, Approver, DefinitionChange, QuestionText, StandingApprovals,
 };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dacapo_lru::LruCache;
 use dacapo_replay::{Journal, JournalFormatError};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
@@ -40,6 +40,15 @@ pub trait JournalStore: fmt::Debug + Send + Sync {
 
     /// Stores a text unless there is one under the key, in one step for all who share the store. Returns what is there.
     fn put_new<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>>;
+
+    /// [`JournalStore::put_new`] for several texts at once. Each is stored, or not, without regard to the others; a store may
+    /// have one trip to its disk or server for all of them.
+    fn put_new_all<'a>(
+        &'a self,
+        texts: &'a [(StoreKey, String)],
+    ) -> BoxFuture<'a, Vec<Result<Option<String>, StoreError>>> {
+        Box::pin(join_all(texts.iter().map(|(key, text)| self.put_new(key, text))))
+    }
 
     /// The text under each key, in the order of the keys. `None` where there is none, or it has expired.
     fn get<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<Option<String>>, StoreError>>;

@@ -37,9 +37,19 @@ impl CallRecord {
         CallRecord(LiveRecord::new(store, tenant, format!("call:{}:{}:{digest}", call.key, call.tool)))
     }
 
-    /// Records that the call is about to be sent, unless somebody has done so: then waits for the answer.
-    pub(crate) async fn claim(&self) -> Result<Claim, StoreError> {
-        if self.0.claim().await?.is_none() {
+    /// Records that calls are about to be sent. For each, returns what is recorded of it if somebody has done so before: see
+    /// [`CallRecord::claim`].
+    pub(crate) async fn claim_all(
+        store: &Store,
+        tenant: &str,
+        calls: impl Iterator<Item = &CallRecord> + Clone,
+    ) -> Vec<Result<Option<String>, StoreError>> {
+        LiveRecord::claim_all(store, tenant, calls.map(|call| &call.0)).await
+    }
+
+    /// What is to be done about the call, of which this was recorded before. Waits for the answer of whoever sends it.
+    pub(crate) async fn claim(&self, known: Option<String>) -> Result<Claim, StoreError> {
+        if known.is_none() {
             return Ok(Claim::Send);
         }
         Ok(match self.0.outcome(answer).await? {

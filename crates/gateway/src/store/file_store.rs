@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dacapo_runner::{BoxFuture, JournalStore, StoreError, StoreKey};
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use redb::{AccessGuard, Database, ReadableDatabase, ReadableTable, TableDefinition};
 use tokio::sync::oneshot;
 
@@ -21,7 +21,7 @@ use crate::gateway::now_ms;
 const TEXTS: TableDefinition<'_, &str, (u64, &str)> = TableDefinition::new("texts");
 /// Texts that have expired are removed after so many were stored.
 const SWEEP_EVERY: usize = 1_000;
-/// Texts that one transaction stores at most, so that the first of them does not wait for all others.
+/// A transaction that stores as many texts takes no more, so that the first of them does not wait for all others.
 const WRITES_PER_TRANSACTION_MAX: usize = 1_000;
 
 /// An embedded database. Whatever it has stored is on the disk before `put` returns.
@@ -34,7 +34,7 @@ pub(super) struct FileStore {
 /// The thread that writes. It ends, and the file can be opened again, when this is dropped.
 struct WriterThread {
     /// `None` when it is to end.
-    writes: Option<mpsc::Sender<Write>>,
+    writes: Option<mpsc::Sender<Vec<Write>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -88,9 +88,24 @@ impl FileStore {
 
     /// Stores a text, or leaves the one that is there, which is returned.
     async fn write(&self, key: String, text: String, replace: Replace) -> Result<Option<String>, StoreError> {
-        let (done, stored) = oneshot::channel();
-        self.writer.send(Write { key, text, replace, done })?;
-        stored.await.map_err(unreachable)?
+        let stored = self.write_all([(key, text)], replace).await.pop();
+        stored.unwrap_or_else(|| Err(StoreError::Unreachable("nothing was stored".into())))
+    }
+
+    /// Stores texts in one transaction, or leaves those that are there, which are returned.
+    async fn write_all(
+        &self,
+        texts: impl IntoIterator<Item = (String, String)>,
+        replace: Replace,
+    ) -> Vec<Result<Option<String>, StoreError>> {
+        let write = |(key, text)| {
+            let (done, stored) = oneshot::channel();
+            (Write { key, text, replace, done }, stored)
+        };
+        let (writes, stored): (Vec<Write>, Vec<_>) = texts.into_iter().map(write).unzip();
+        self.writer.send(writes);
+        // If the thread has ended, nobody sends anything.
+        join_all(stored.into_iter().map(async |stored| stored.await.map_err(unreachable)?)).await
     }
 
     async fn read(&self, keys: Vec<String>) -> Result<Vec<Option<String>>, StoreError> {
@@ -114,7 +129,9 @@ impl FileStore {
             Ok((found, renewed))
         };
         let (found, renewed) = self.off_thread(read).await?;
-        try_join_all(renewed.into_iter().map(|(key, text)| self.write(key, text, Replace::Yes))).await?;
+        for renewed in self.write_all(renewed, Replace::Yes).await {
+            renewed?;
+        }
         Ok(found)
     }
 
@@ -152,15 +169,17 @@ fn unreachable(error: impl Error + Send + Sync + 'static) -> StoreError {
 
 impl WriterThread {
     fn start(writer: Writer) -> std::io::Result<WriterThread> {
-        let (writes, received) = mpsc::channel();
+        let (sender, received) = mpsc::channel();
         let thread = std::thread::Builder::new().name("dacapo-store".to_owned());
         let thread = thread.spawn(move || writer.run(&received))?;
-        Ok(WriterThread { writes: Some(writes), thread: Some(thread) })
+        Ok(WriterThread { writes: Some(sender), thread: Some(thread) })
     }
 
-    fn send(&self, write: Write) -> Result<(), StoreError> {
-        let sent = self.writes.as_ref().is_some_and(|writes| writes.send(write).is_ok());
-        if sent { Ok(()) } else { Err(StoreError::Unreachable("the thread that writes has ended".into())) }
+    /// To be stored in one transaction. Whoever waits for it notices if the thread has ended.
+    fn send(&self, writes: Vec<Write>) {
+        if let Some(thread) = self.writes.as_ref().filter(|_| !writes.is_empty()) {
+            thread.send(writes).unwrap_or_default();
+        }
     }
 }
 
@@ -181,10 +200,13 @@ struct Writer {
 
 impl Writer {
     /// Stores what arrives, until nobody can send anything any more.
-    fn run(mut self, received: &mpsc::Receiver<Write>) {
-        while let Ok(first) = received.recv() {
-            let others = received.try_iter().take(WRITES_PER_TRANSACTION_MAX - 1);
-            let writes: Vec<Write> = std::iter::once(first).chain(others).collect();
+    fn run(mut self, received: &mpsc::Receiver<Vec<Write>>) {
+        while let Ok(mut writes) = received.recv() {
+            while writes.len() < WRITES_PER_TRANSACTION_MAX
+                && let Ok(more) = received.try_recv()
+            {
+                writes.extend(more);
+            }
             match self.write(&writes) {
                 Ok(known) => {
                     self.writes_since_sweep += writes.len();
@@ -261,6 +283,13 @@ impl JournalStore for FileStore {
         Box::pin(self.write(key.as_str().to_owned(), text.to_owned(), Replace::No))
     }
 
+    fn put_new_all<'a>(
+        &'a self,
+        texts: &'a [(StoreKey, String)],
+    ) -> BoxFuture<'a, Vec<Result<Option<String>, StoreError>>> {
+        Box::pin(self.write_all(texts.iter().map(|(key, text)| (key.as_str().to_owned(), text.clone())), Replace::No))
+    }
+
     fn get<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<Option<String>>, StoreError>> {
         Box::pin(self.read(keys.iter().map(|key| key.as_str().to_owned()).collect()))
     }
@@ -278,6 +307,8 @@ impl std::fmt::Debug for FileStore {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::future::try_join_all;
+
     use super::*;
 
     #[tokio::test]

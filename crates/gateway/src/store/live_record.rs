@@ -38,9 +38,22 @@ impl LiveRecord {
 
     /// Says that somebody is at it, unless there is a record already, which is returned.
     pub(super) async fn claim(&self) -> Result<Option<String>, StoreError> {
-        let claim = self.running(0);
-        let known = self.store.put_new_text(&self.tenant, &self.name, &claim).await?;
-        Ok(known.filter(|known| *known != claim))
+        let claimed = LiveRecord::claim_all(&self.store, &self.tenant, std::iter::once(self)).await.pop();
+        claimed.unwrap_or_else(|| Err(StoreError::Unreachable("nothing was stored".into())))
+    }
+
+    /// The same for several records of a tenant at once.
+    pub(super) async fn claim_all(
+        store: &Store,
+        tenant: &str,
+        records: impl Iterator<Item = &LiveRecord> + Clone,
+    ) -> Vec<Result<Option<String>, StoreError>> {
+        let claims = records.clone().map(|record| (&*record.name, record.running(0)));
+        let known = store.put_new_texts(tenant, claims).await;
+        let of_others = |(record, known): (&LiveRecord, Result<Option<String>, StoreError>)| {
+            known.map(|known| known.filter(|known| *known != record.running(0)))
+        };
+        records.zip(known).map(of_others).collect()
     }
 
     /// Puts another text in the place of what is recorded.

@@ -2,31 +2,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use axum::http::{HeaderValue, StatusCode};
-use dacapo_replay::{Answer, Call, CallIndex, JournalEntry, StepRequest, Tool};
-use dacapo_runner::{Approval, StoreError, ToolOutput, with_trace};
+use dacapo_replay::{Answer, Call, CallIndex, JournalEntry, StepRequest};
+use dacapo_runner::{AnswerWindow, Approval, BoxFuture, StoreError, ToolOutput};
 use dacapo_wire::{
-    ModelResponse, OwnedAnswers, ProgramMode, ProgramProgress, ResponseMeta, RoundHeader, RunState, ServerCall,
-    ServerCallApproval, ServerCallEnd, ServerToolList, Wire,
+    ModelResponse, OwnedAnswers, ProgramMode, ProgramProgress, ResponseMeta, RoundHeader, RunState, ServerCallEnd,
+    ServerToolList, Wire,
 };
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
-use tokio::task::JoinSet;
 
+use super::call_execution::{CallExecutor, ExecutedCall, OwnedCall, OwnedTool};
 use super::history_replay::{HistoryEnd, HistoryReplay};
 use super::program_run::ProgramRun;
 use super::repeated_request::SaidState;
 use super::{TurnRunner, history_replay};
-use crate::gateway::Gateway;
 use crate::http::TurnError;
 use crate::observe::{CallOutcome, Event, TRACEPARENT, TRACESTATE};
 use crate::store::StoreFailure;
 use crate::store::attachments;
-use crate::store::call_records::{self, CallRecord, Claim};
 use crate::store::owned_answers::{self, AnswersBetweenRounds};
 use crate::store::turn_records::Begun;
-use crate::tool_servers::{OfferedTools, is_write, without_attachments};
 
 /// Answers up to this size, as JSON, ride in the id of the next call to the client. Larger ones would make it too long for
 /// some clients.
@@ -79,33 +77,6 @@ enum CallApproval {
     Missing,
 }
 
-/// A call that is being executed.
-#[derive(Clone)]
-struct OpenCall {
-    call: Call,
-    tool: Tool,
-    /// What a person said about it.
-    approval: Approval,
-}
-
-impl OpenCall {
-    fn shown(&self) -> ServerCall<'_> {
-        let server = self.tool.server.as_deref().unwrap_or_default();
-        let approval = match self.approval {
-            Approval::Unavailable => ServerCallApproval::NotAsked,
-            _ => ServerCallApproval::Asked,
-        };
-        ServerCall { server, tool: &self.tool.name, call: &self.call, approval }
-    }
-}
-
-/// A call that was executed.
-struct ExecutedCall {
-    index: CallIndex,
-    output: ToolOutput,
-    took: Duration,
-}
-
 impl TurnRunner {
     /// Runs a program and executes the calls that are the gateway's, all at the same time, until the program ends or waits
     /// for nothing but its client.
@@ -114,9 +85,9 @@ impl TurnRunner {
         mut request: StepRequest,
         origin: ProgramOrigin<'_>,
     ) -> Result<DrivenProgram, TurnError> {
-        // Dropped with the turn, it cancels the calls.
-        let mut running: JoinSet<ExecutedCall> = JoinSet::new();
-        let mut open: BTreeMap<CallIndex, OpenCall> = BTreeMap::new();
+        // Dropped with the turn, it cancels calls without effects.
+        let mut running: FuturesUnordered<BoxFuture<'static, ExecutedCall>> = FuturesUnordered::new();
+        let mut open: BTreeMap<CallIndex, Arc<OwnedCall>> = BTreeMap::new();
         let mut sent = BTreeSet::new();
         let mut answered = Box::pin(self.answers_of_interrupted(origin)).await?;
         for entry in &answered {
@@ -128,55 +99,45 @@ impl TurnRunner {
             let step = |replay: &HistoryReplay<'_>, request: &StepRequest| replay.step(request);
             (request, run) = self.run_programs(request, step).await?;
             if let ProgramRun::Paused { calls, .. } = &run {
-                for call in calls {
-                    let Some(tool) = self.owned_tool(&call.tool).filter(|_| !sent.contains(&call.call)) else {
-                        continue;
-                    };
-                    let approval = Approval::Unavailable;
-                    let mut new = OpenCall { call: call.clone(), tool: tool.clone(), approval };
-                    if self.turn.mode == ProgramMode::Explicit && sent.is_empty() {
-                        Box::pin(self.show_program(origin)).await?;
-                    }
-                    sent.insert(call.call);
-                    match self.approval(&new) {
-                        CallApproval::Missing => {
-                            self.sink.approval_requested(&new.shown()).await?;
-                            continue;
-                        }
-                        CallApproval::Known(approval) => new.approval = approval,
-                    }
-                    if self.turn.mode == ProgramMode::Explicit {
-                        Box::pin(self.show_call(&new)).await?;
-                    }
-                    let begun = if is_write(&new.tool) {
-                        Box::pin(self.record_before_write(origin, &answered, &mut recorded)).await
-                    } else {
-                        Ok(Begun::Yes)
-                    };
-                    match begun {
-                        Ok(Begun::Yes) => running.spawn(self.execute(&new)?),
+                let new = Box::pin(self.new_calls(calls, &mut sent, origin)).await?;
+                open.extend(new.iter().map(|new| (new.call.call, Arc::clone(new))));
+                let (writes, reads): (Vec<_>, Vec<_>) = new.into_iter().partition(|new| new.is_write());
+                if !reads.is_empty() {
+                    let executor = self.call_executor()?;
+                    running.extend(reads.into_iter().map(|read| executor.read(read)));
+                }
+                if !writes.is_empty() {
+                    match Box::pin(self.record_before_write(origin, &answered, &mut recorded)).await {
+                        Ok(Begun::Yes) => running.extend(self.call_executor()?.writes(writes)),
                         Ok(Begun::ByAnother) => return Err(answered_already()),
                         Err(error) => {
                             tracing::warn!(%error, "a call was not sent, because what led to it could not be recorded");
-                            running.spawn(std::future::ready(not_recorded(call)))
+                            running.extend(writes.iter().map(|write| ExecutedCall::not_recorded(&write.call)));
                         }
-                    };
-                    open.insert(call.call, new);
+                    }
                 }
             }
             // A program that has ended needs no more answers. But what its calls have done has to be known.
-            let is_done = matches!(run, ProgramRun::Finished { .. }) && !open.values().any(|open| is_write(&open.tool));
-            let Some(first) = (if is_done { None } else { self.sink.while_waiting(running.join_next()).await? }) else {
+            let is_done = matches!(run, ProgramRun::Finished { .. }) && !open.values().any(|open| open.is_write());
+            let Some(first) = (if is_done { None } else { self.sink.while_waiting(running.next()).await? }) else {
                 for open in open.values() {
                     self.show_end(open, ServerCallEnd::Cancelled).await?;
                 }
                 let is_shown = self.turn.mode == ProgramMode::Explicit && !sent.is_empty();
                 return Ok(DrivenProgram { run, request, answered, is_shown });
             };
-            let mut next = Some(first);
-            while let Some(executed) = next {
-                let ExecutedCall { index, output: ToolOutput { answer, attachments }, took } =
-                    executed.map_err(|error| TurnError::Internal(format!("a call could not be executed: {error}")))?;
+            let mut executed = vec![first];
+            let mut window = AnswerWindow::open();
+            while !running.is_empty() && !window.is_over() {
+                match running.next().now_or_never().flatten() {
+                    Some(next) => {
+                        executed.push(next);
+                        window.answer_arrived();
+                    }
+                    None => tokio::task::yield_now().await,
+                }
+            }
+            for ExecutedCall { index, output: ToolOutput { answer, attachments }, took } in executed {
                 let ended = open.remove(&index).ok_or_else(|| TurnError::bug("a call that nobody sent"))?;
                 self.show_end(&ended, ServerCallEnd::Answered(&answer)).await?;
                 self.add_attachments(attachments.into_iter().map(|it| (it.handle, it.block)))?;
@@ -187,10 +148,40 @@ impl TurnRunner {
                 let entry = JournalEntry::answering(&ended.call, answer);
                 request.journal.push(entry.clone());
                 answered.push(entry);
-                // Answers that are there already are taken in one step.
-                next = running.try_join_next();
             }
         }
+    }
+
+    /// The calls that are to be executed here now, of those that a program waits for. An explicit client is shown them, and
+    /// asked about those that a person has to approve.
+    async fn new_calls(
+        &mut self,
+        calls: &[Call],
+        sent: &mut BTreeSet<CallIndex>,
+        origin: ProgramOrigin<'_>,
+    ) -> Result<Vec<Arc<OwnedCall>>, TurnError> {
+        let mut new_calls = Vec::new();
+        for call in calls {
+            let tool = if sent.contains(&call.call) { None } else { self.owned_tool(&call.tool) };
+            let Some(tool) = tool else { continue };
+            if self.turn.mode == ProgramMode::Explicit && sent.is_empty() {
+                Box::pin(self.show_program(origin)).await?;
+            }
+            sent.insert(call.call);
+            let mut new = OwnedCall { call: call.clone(), tool, approval: Approval::Unavailable };
+            match self.approval(&new) {
+                CallApproval::Missing => {
+                    self.sink.approval_requested(&new.shown()).await?;
+                    continue;
+                }
+                CallApproval::Known(approval) => new.approval = approval,
+            }
+            if self.turn.mode == ProgramMode::Explicit {
+                Box::pin(self.show_call(&new)).await?;
+            }
+            new_calls.push(Arc::new(new));
+        }
+        Ok(new_calls)
     }
 
     /// Where the answers of a program are kept that is run now.
@@ -280,7 +271,7 @@ impl TurnRunner {
     }
 
     /// Shows an explicit client a call that is about to be sent, after the tools of its server.
-    async fn show_call(&mut self, open: &OpenCall) -> Result<(), TurnError> {
+    async fn show_call(&mut self, open: &OwnedCall) -> Result<(), TurnError> {
         let call = open.shown();
         if self.progress.listed_servers.insert(call.server.to_owned()) {
             let turn = Arc::clone(&self.turn);
@@ -294,7 +285,7 @@ impl TurnRunner {
         self.sink.server_call_started(&call).await
     }
 
-    async fn show_end(&mut self, open: &OpenCall, end: ServerCallEnd<'_>) -> Result<(), TurnError> {
+    async fn show_end(&mut self, open: &OwnedCall, end: ServerCallEnd<'_>) -> Result<(), TurnError> {
         match self.turn.mode {
             ProgramMode::Explicit => self.sink.server_call_ended(&open.shown(), end).await,
             ProgramMode::Plain => Ok(()),
@@ -333,15 +324,15 @@ impl TurnRunner {
     }
 
     /// The tool of this name, if its calls are executed here.
-    pub(super) fn owned_tool(&self, name: &str) -> Option<&Tool> {
-        let catalog = self.turn.toolbox().catalog();
-        let index = catalog.find(name).map(|tool| tool.0 as usize).filter(|index| *index >= self.turn.owned_from)?;
-        catalog.tools().get(index)
+    pub(super) fn owned_tool(&self, name: &str) -> Option<OwnedTool> {
+        let toolbox = self.turn.toolbox();
+        let index = toolbox.catalog().find(name).map(|tool| tool.0 as usize);
+        index.filter(|index| *index >= self.turn.owned_from).and_then(|index| OwnedTool::new(toolbox, index))
     }
 
     /// What a person has said about a call that needs to be asked for. Only the Responses API has such questions, in explicit
     /// mode; elsewhere nobody can be asked.
-    fn approval(&self, open: &OpenCall) -> CallApproval {
+    fn approval(&self, open: &OwnedCall) -> CallApproval {
         let can_ask = self.turn.mode == ProgramMode::Explicit && self.turn.client.wire() == Wire::Responses;
         let asks = self.tenant.offered.as_ref().is_some_and(|offered| offered.asks(&open.tool));
         if !(can_ask && asks) {
@@ -354,28 +345,18 @@ impl TurnRunner {
         }
     }
 
-    fn execute(&self, open: &OpenCall) -> Result<impl Future<Output = ExecutedCall> + Send + use<>, TurnError> {
-        let OpenCall { call, tool, approval } = open.clone();
-        let (gateway, offered) = (Arc::clone(&self.gateway), self.tenant.offered.clone());
-        let (Some(offered), Some(store)) = (offered, &gateway.answer_store) else {
+    /// What executes calls of this turn.
+    fn call_executor(&self) -> Result<Arc<CallExecutor>, TurnError> {
+        let (Some(offered), Some(store)) = (&self.tenant.offered, &self.gateway.answer_store) else {
             return Err(TurnError::bug("a tool of a server that nobody has"));
         };
-        let tenant = Arc::clone(&self.tenant.name);
-        let record = CallRecord::new(store, &tenant, &call);
-        let trace = self.trace();
-        let execution = CallExecution { gateway, tenant, offered, tool, call, approval, record, trace };
-        Ok(async move {
-            let started = Instant::now();
-            let index = execution.call.call;
-            let output = if is_write(&execution.tool) {
-                // It goes on, and is recorded, when the client leaves.
-                let done = tokio::spawn(async move { execution.once().await }).await;
-                done.unwrap_or_else(|error| without_attachments(Answer::error(format!("the call failed: {error}"))))
-            } else {
-                execution.send().await
-            };
-            ExecutedCall { index, output, took: started.elapsed() }
-        })
+        Ok(Arc::new(CallExecutor {
+            gateway: Arc::clone(&self.gateway),
+            store: Arc::clone(store),
+            tenant: Arc::clone(&self.tenant.name),
+            offered: Arc::clone(offered),
+            trace: self.trace(),
+        }))
     }
 
     /// Names the trace that calls of servers belong to: ours, or the client's if requests are not traced.
@@ -450,71 +431,11 @@ impl TurnRunner {
     }
 }
 
-/// One call on its way.
-struct CallExecution {
-    gateway: Arc<Gateway>,
-    tenant: Arc<str>,
-    offered: Arc<OfferedTools>,
-    tool: Tool,
-    call: Call,
-    approval: Approval,
-    record: CallRecord,
-    /// The trace that it belongs to, as `_meta` has it.
-    trace: Map<String, Value>,
-}
-
-const NOT_RECORDED: &str = "it was not sent, because it could not be recorded before: the store cannot be reached";
-
-impl CallExecution {
-    /// Sends the call. What it brings beside text is stored, because no id could carry it.
-    async fn send(&self) -> ToolOutput {
-        let deployed = self.gateway.servers.as_deref();
-        let output = with_trace(&self.trace, self.offered.call(deployed, &self.tool, &self.call, self.approval)).await;
-        if let Some(store) = self.gateway.answer_store.as_ref().filter(|_| !output.attachments.is_empty())
-            && let Err(error) = attachments::keep(store, &self.tenant, &output.attachments).await
-        {
-            tracing::warn!(%error, "images or files of a call could not be stored");
-        }
-        output
-    }
-
-    /// Sends a call with effects at most once: it is recorded before it is sent, and its answer after it.
-    async fn once(self) -> ToolOutput {
-        let output = match self.record.claim().await {
-            Err(error) if self.gateway.config.store_failure == StoreFailure::Continue => {
-                tracing::warn!(%error, "a call with effects is sent although it could not be recorded");
-                self.send().await
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a call was not sent, because it could not be recorded");
-                let message = format!("`{}`: {NOT_RECORDED}", self.call.tool);
-                return without_attachments(CallOutcome::Refused.error(message));
-            }
-            Ok(Claim::Answered(answer)) => return without_attachments(answer),
-            Ok(Claim::Unknown) => without_attachments(call_records::unknown(&self.call.tool)),
-            Ok(Claim::Send) => tokio::select! {
-                output = self.send() => output,
-                () = self.record.keep_alive() => without_attachments(Answer::error("the call was given up")),
-            },
-        };
-        if let Err(error) = self.record.answered(&self.call, &output.answer).await {
-            tracing::warn!(%error, "the answer to a call could not be recorded");
-        }
-        output
-    }
-}
-
 /// Another turn of the same request was faster. Nothing with effects was sent in this one; the client is to ask again, and
 /// gets what the other comes to.
 fn answered_already() -> TurnError {
     let (kind, message) = ("server_error", "the same request is being answered already; try again".to_owned());
     TurnError::Refused { status: StatusCode::SERVICE_UNAVAILABLE, kind, message, retry_after_s: Some(1) }
-}
-
-/// The answer to a call that is not sent.
-fn not_recorded(call: &Call) -> ExecutedCall {
-    let output = without_attachments(Answer::error(format!("`{}`: {NOT_RECORDED}", call.tool)));
-    ExecutedCall { index: call.call, output, took: Duration::ZERO }
 }
 
 pub(super) fn answer_bytes(answer: &Answer) -> usize {
