@@ -38,7 +38,7 @@ impl CallRecord {
     }
 
     /// Records that calls are about to be sent. For each, returns what is recorded of it if somebody has done so before: see
-    /// [`CallRecord::claim`].
+    /// [`CallRecord::decide`].
     pub(crate) async fn claim_all(
         store: &Store,
         tenant: &str,
@@ -48,7 +48,7 @@ impl CallRecord {
     }
 
     /// What is to be done about the call, of which this was recorded before. Waits for the answer of whoever sends it.
-    pub(crate) async fn claim(&self, known: Option<String>) -> Result<Claim, StoreError> {
+    pub(crate) async fn decide(&self, known: Option<String>) -> Result<Claim, StoreError> {
         if known.is_none() {
             return Ok(Claim::Send);
         }

@@ -346,9 +346,18 @@ mod tests {
         let store = FileStore::open(&path, Duration::from_mins(1)).expect("it opens at once");
         let keys: Vec<StoreKey> = numbers().map(|number| own(&number)).collect();
         assert!(store.get(&keys).await.expect("they are read").into_iter().eq(numbers().map(Some)));
-        let first = store.get(&[contested]).await.expect("it is read").pop().flatten().expect("one was the first");
+        let first = store
+            .get(std::slice::from_ref(&contested))
+            .await
+            .expect("it is read")
+            .pop()
+            .flatten()
+            .expect("one was the first");
         for (number, known) in numbers().zip(known) {
             assert_eq!(known, (number != first).then(|| first.clone()), "{number}");
         }
+        let together = [(contested, "late".to_owned()), (own("new"), "early".to_owned())];
+        let known = store.put_new_all(&together).await.into_iter().collect::<Result<Vec<_>, _>>();
+        assert_eq!(known.expect("both are looked at"), [Some(first), None]);
     }
 }

@@ -168,7 +168,7 @@ impl CallExecutor {
         known: Result<Option<String>, StoreError>,
     ) -> ToolOutput {
         let claim = match known {
-            Ok(known) => record.claim(known).await,
+            Ok(known) => record.decide(known).await,
             Err(error) => Err(error),
         };
         let output = match claim {
