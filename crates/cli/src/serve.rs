@@ -94,7 +94,7 @@ pub(crate) fn serve(options: &ServeOptions) -> anyhow::Result<ExitCode> {
         Err(error) => return wrong_configuration(&error),
     };
     if options.print_config {
-        write!(io::stdout(), "{}", config.to_toml())?;
+        write!(io::stdout(), "{}", config.into_toml())?;
         return Ok(ExitCode::SUCCESS);
     }
     let servers = match &config.mcp_servers {

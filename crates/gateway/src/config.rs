@@ -227,12 +227,12 @@ impl GatewayOptions {
         read.map_err(|mistake| errors.push(mistake)).ok()
     }
 
-    fn other_routes(&self, errors: &mut Vec<String>) -> Vec<String> {
-        let Some(patterns) = &self.other_routes else { return vec!["/v1/*".to_owned()] };
+    fn other_routes(&mut self, errors: &mut Vec<String>) -> Vec<String> {
+        let Some(patterns) = self.other_routes.take() else { return vec!["/v1/*".to_owned()] };
         for pattern in patterns.iter().filter(|pattern| !pattern.starts_with("/v1/")) {
             errors.push(format!("other_routes: `{pattern}` is not below /v1/; write it like /v1/audio/*"));
         }
-        patterns.clone()
+        patterns
     }
 
     fn cors_origins(&self, lets_everybody_in: bool, errors: &mut Vec<String>) -> AllowedOrigins {
@@ -389,11 +389,11 @@ impl GatewayOptions {
         file
     }
 
-    fn effects(&self, errors: &mut Vec<String>) -> EffectRules {
+    fn effects(&mut self, errors: &mut Vec<String>) -> EffectRules {
         let mut rules = Vec::new();
-        for (pattern, name) in &self.tools.effects {
-            match Effect::parse(name) {
-                Some(effect) => rules.push((pattern.clone(), effect)),
+        for (pattern, name) in std::mem::take(&mut self.tools.effects) {
+            match Effect::parse(&name) {
+                Some(effect) => rules.push((pattern, effect)),
                 None => errors.push(format!(
                     "tools.effects.\"{pattern}\": `{name}` is not an effect; use read, idempotent or write"
                 )),

@@ -32,10 +32,11 @@ const AT_ONCE_MAX: Duration = Duration::from_millis(2);
 /// A running gateway.
 #[derive(Debug)]
 pub struct Gateway {
+    /// What was configured, but for what has moved into the fields below: upstreams, rules for models, embeddings, traces.
     pub(crate) config: Config,
-    pub(crate) stepper: Arc<Stepper>,
+    /// Shared with gateways of later configurations.
+    pub(crate) process: Arc<ProcessState>,
     pub(crate) toolboxes: Arc<Toolboxes>,
-    pub(crate) tool_lists: Arc<ToolLists>,
     pub(crate) upstreams: Upstreams,
     /// A second opinion for searches, if one is configured.
     pub(crate) embeddings: Option<Embeddings>,
@@ -47,17 +48,19 @@ pub struct Gateway {
     pub(crate) servers: Option<Arc<DeployedServers>>,
     /// MCP servers that requests name.
     pub(crate) request_servers: Option<Arc<RequestServers>>,
-    /// Programs that run at the same moment.
-    pub(crate) steps: Arc<StepSlots>,
+    pub(crate) quotas: Arc<ClientQuotas>,
+}
+
+/// What stays as long as the process runs, whatever configuration is read meanwhile.
+#[derive(Debug)]
+pub(crate) struct ProcessState {
+    pub(crate) stepper: Stepper,
+    pub(crate) tool_lists: Arc<ToolLists>,
     /// Turns that run at the same moment.
     pub(crate) turns: Arc<SharedQuota>,
-    /// Bodies that are being read at the same moment.
-    pub(crate) bodies: Arc<SharedQuota>,
-    /// What has arrived of them.
-    pub(crate) body_bytes: Arc<SharedQuota>,
-    pub(crate) memory: Arc<MemoryBudget>,
+    pub(crate) memory: MemoryBudget,
     /// Requests per minute.
-    pub(crate) rates: Arc<RateCounters>,
+    pub(crate) rates: RateCounters,
     pub(crate) metrics: Arc<Metrics>,
     /// Set if conversations are recorded for the inspector page.
     pub(crate) recorder: Option<Arc<Recorder>>,
@@ -94,7 +97,7 @@ pub enum StartError {
 
 impl Gateway {
     /// Prepares what the configuration names: the store, memory for programs, consumers of events. It does not listen yet.
-    pub fn new(config: Config) -> Result<Gateway, StartError> {
+    pub fn new(mut config: Config) -> Result<Gateway, StartError> {
         let stepper = Stepper::new(config.warm)?;
         if stepper.programs_max() < config.warm.count_max {
             let programs_max = stepper.programs_max();
@@ -110,7 +113,7 @@ impl Gateway {
         if let Some(recorder) = &recorder {
             consumers.push(Box::new(RecorderEvents(Arc::clone(recorder))));
         }
-        let traces = config.traces.clone().map(TraceExporter::new).transpose()?.map(Arc::new);
+        let traces = config.traces.take().map(TraceExporter::new).transpose()?.map(Arc::new);
         if let Some(running) = &config.running {
             // Before the log: a request whose line is written runs no more.
             consumers.insert(0, Box::new(running.clone()));
@@ -118,31 +121,30 @@ impl Gateway {
         if let Some(exporter) = &traces {
             consumers.push(Box::new(Traces(Arc::clone(exporter))));
         }
-        let upstreams = upstreams(&config, None)?;
-        let quotas = ClientQuotas::new(&config);
+        let (upstreams, embeddings) = upstreams(&mut config, None)?;
         let new_store = |store: &StoreConfig| Store::new(store, config.secrets.clone(), Arc::clone(&metrics));
         let store = config.store.as_ref().map(new_store).transpose()?.map(Arc::new);
-        let embeddings = config.embeddings.clone().map(|config| Embeddings::new(config, upstreams.client().clone()));
-        Ok(Gateway {
-            stepper: Arc::new(stepper),
-            toolboxes: toolboxes(&config),
+        let process = ProcessState {
+            stepper,
             tool_lists: Arc::default(),
+            turns: SharedQuota::new(config.turns_max, config.turns_max_per_client),
+            memory: MemoryBudget::new(config.memory_bytes_max),
+            rates: RateCounters::shared(config.store.as_ref().and_then(StoreConfig::redis)),
+            consumers: consumers.into(),
+            metrics,
+            recorder,
+            traces,
+        };
+        Ok(Gateway {
+            process: Arc::new(process),
+            toolboxes: toolboxes(&config),
             upstreams,
             embeddings,
             store,
             answer_store: None,
             servers: None,
             request_servers: None,
-            steps: quotas.steps,
-            turns: SharedQuota::new(config.turns_max, config.turns_max_per_client),
-            bodies: quotas.bodies,
-            body_bytes: quotas.body_bytes,
-            memory: Arc::new(MemoryBudget::new(config.memory_bytes_max)),
-            rates: Arc::new(RateCounters::shared(config.store.as_ref().and_then(StoreConfig::redis))),
-            consumers: consumers.into(),
-            metrics: Arc::clone(&metrics),
-            recorder,
-            traces,
+            quotas: Arc::new(ClientQuotas::new(&config)),
             config,
         })
     }
@@ -154,39 +156,22 @@ impl Gateway {
         if let Some(reason) = config.exposes() {
             return Err(StartError::Unsafe(reason));
         }
-        let upstreams = upstreams(&config, Some(&self.upstreams))?;
-        let embeddings = config.embeddings.clone().map(|config| Embeddings::new(config, upstreams.client().clone()));
+        let (upstreams, embeddings) = upstreams(&mut config, Some(&self.upstreams))?;
         let is_same_tenancy = config.tenancy() == self.config.tenancy();
-        let quotas = if is_same_tenancy {
-            ClientQuotas {
-                steps: Arc::clone(&self.steps),
-                bodies: Arc::clone(&self.bodies),
-                body_bytes: Arc::clone(&self.body_bytes),
-            }
-        } else {
-            ClientQuotas::new(&config)
-        };
         let has_same_effects = config.effects == self.config.effects;
+        let with_secrets = |store: &Option<Arc<Store>>| {
+            store.as_ref().map(|store| Arc::new(store.with_secrets(config.secrets.clone())))
+        };
         let gateway = Gateway {
-            stepper: Arc::clone(&self.stepper),
+            process: Arc::clone(&self.process),
             toolboxes: if has_same_effects { Arc::clone(&self.toolboxes) } else { toolboxes(&config) },
-            tool_lists: Arc::clone(&self.tool_lists),
             upstreams,
             embeddings,
-            store: self.store.as_ref().map(|store| Arc::new(store.with_secrets(config.secrets.clone()))),
-            answer_store: self.answer_store.as_ref().map(|store| Arc::new(store.with_secrets(config.secrets.clone()))),
+            store: with_secrets(&self.store),
+            answer_store: with_secrets(&self.answer_store),
             servers: self.servers.clone(),
             request_servers: self.request_servers.clone(),
-            steps: quotas.steps,
-            turns: Arc::clone(&self.turns),
-            bodies: quotas.bodies,
-            body_bytes: quotas.body_bytes,
-            memory: Arc::clone(&self.memory),
-            rates: Arc::clone(&self.rates),
-            metrics: Arc::clone(&self.metrics),
-            recorder: self.recorder.clone(),
-            traces: self.traces.clone(),
-            consumers: Arc::clone(&self.consumers),
+            quotas: if is_same_tenancy { Arc::clone(&self.quotas) } else { Arc::new(ClientQuotas::new(&config)) },
             config,
         };
         Ok((gateway, unchanged))
@@ -222,7 +207,7 @@ impl Gateway {
                  middle of a program, need a [store]"
             );
             let memory = StoreConfig::memory();
-            let store = Store::new(&memory, self.config.secrets.clone(), Arc::clone(&self.metrics));
+            let store = Store::new(&memory, self.config.secrets.clone(), Arc::clone(&self.process.metrics));
             store.map(Arc::new).ok()
         };
         self.answer_store = self.store.clone().or_else(in_memory);
@@ -230,7 +215,7 @@ impl Gateway {
 
     /// A token that lets one browser see recorded conversations: the inspector page takes it as `/#token=…`.
     pub fn inspector_token(&self) -> Option<String> {
-        self.recorder.as_ref()?.token()
+        self.process.recorder.as_ref()?.token()
     }
 
     /// Runs programs of a client, when it is the client's turn: on this thread if they take little time, else from the
@@ -241,7 +226,7 @@ impl Gateway {
         input: I,
         work: impl Fn(&Gateway, ShouldContinue<'_>, &I) -> T + Send + 'static,
     ) -> Result<(I, T), TurnError> {
-        let slot = self.steps.acquire(client).await;
+        let slot = self.quotas.steps.acquire(client).await;
         if let Some(done) = self.run_at_once(|should_continue| work(self, should_continue, &input))? {
             return Ok((input, done));
         }
@@ -273,7 +258,7 @@ impl Gateway {
         client: &Arc<str>,
         work: impl FnOnce(&Gateway, ShouldContinue<'_>) -> T + Send + 'static,
     ) -> Result<T, TurnError> {
-        let slot = self.steps.acquire(client).await;
+        let slot = self.quotas.steps.acquire(client).await;
         self.run_in_slot(slot, work).await
     }
 
@@ -302,17 +287,17 @@ impl Gateway {
             tokio::time::sleep(UNUSED_PROGRAMS_EVERY).await;
             let gateway = Arc::clone(self);
             // It has no result, and if it panics the next one is as good.
-            tokio::task::spawn_blocking(move || gateway.stepper.release_unused()).await.unwrap_or_default();
+            tokio::task::spawn_blocking(move || gateway.process.stepper.release_unused()).await.unwrap_or_default();
         }
     }
 
     /// Refuses a request if the process has no memory for it. What is only kept to save time is given up then.
     pub(crate) fn check_memory(&self) -> Result<(), TurnError> {
-        match self.memory.check(Instant::now()) {
+        match self.process.memory.check(Instant::now()) {
             MemoryVerdict::Enough => Ok(()),
             MemoryVerdict::LetIn => {
                 // Where there is no address space to do so, the next time is soon.
-                drop(self.stepper.release_memory());
+                drop(self.process.stepper.release_memory());
                 Ok(())
             }
             MemoryVerdict::Short { resident_bytes, bytes_max } => Err(TurnError::Refused {
@@ -369,10 +354,14 @@ impl Gateway {
 }
 
 /// What is shared out differently among one and several clients.
-struct ClientQuotas {
-    steps: Arc<StepSlots>,
-    bodies: Arc<SharedQuota>,
-    body_bytes: Arc<SharedQuota>,
+#[derive(Debug)]
+pub(crate) struct ClientQuotas {
+    /// Programs that run at the same moment.
+    pub(crate) steps: Arc<StepSlots>,
+    /// Bodies that are being read at the same moment.
+    pub(crate) bodies: Arc<SharedQuota>,
+    /// What has arrived of them.
+    pub(crate) body_bytes: Arc<SharedQuota>,
 }
 
 impl ClientQuotas {
@@ -392,9 +381,13 @@ impl ClientQuotas {
     }
 }
 
-fn upstreams(config: &Config, before: Option<&Upstreams>) -> Result<Upstreams, StartError> {
+/// Moves what is configured about upstreams out of the configuration.
+fn upstreams(config: &mut Config, before: Option<&Upstreams>) -> Result<(Upstreams, Option<Embeddings>), StartError> {
     let timeouts = (config.connect_timeout, config.idle_timeout);
-    Upstreams::new(config.upstreams.clone(), config.models.clone(), timeouts, before)
+    let (list, rules) = (std::mem::take(&mut config.upstreams), std::mem::take(&mut config.models));
+    let upstreams = Upstreams::new(list, rules, timeouts, before)?;
+    let embeddings = config.embeddings.take().map(|config| Embeddings::new(config, upstreams.client().clone()));
+    Ok((upstreams, embeddings))
 }
 
 fn toolboxes(config: &Config) -> Arc<Toolboxes> {

@@ -133,7 +133,7 @@ pub async fn serve_with_reloads(
         tokio::time::sleep(deadline).await;
     };
     let (ended, mut has_ended) = tokio::sync::watch::channel(());
-    let exporting = gateway.traces.clone().map(|exporter| {
+    let exporting = gateway.process.traces.clone().map(|exporter| {
         tokio::spawn(async move {
             exporter.run(async move { while has_ended.changed().await.is_ok() {} }).await;
         })
@@ -196,7 +196,7 @@ async fn complete(client: ClientSide, State(server): State<GatewayServer>, reque
 
 async fn count_tokens(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
     let route = "/v1/messages/count_tokens";
-    let open = OpenRequest::start(&server.gateway.consumers, Some(Wire::Messages), route, request.headers());
+    let open = OpenRequest::start(&server.gateway.process.consumers, Some(Wire::Messages), route, request.headers());
     let counted = server.count_tokens(request, open.observer()).await;
     exit::respond(open, ClientSide::MESSAGES, counted.map(|count| Exit::json(&count)))
 }
@@ -216,7 +216,7 @@ async fn readyz(State(server): State<GatewayServer>, headers: HeaderMap) -> Resp
                 .to_owned(),
             retry_after_s: Some(server.gateway.config.drain.as_secs().max(1)),
         }
-    } else if server.gateway.turns.is_spent() {
+    } else if server.gateway.process.turns.is_spent() {
         server.too_many_turns()
     } else if let Err(short) = server.gateway.check_memory() {
         short
@@ -259,7 +259,7 @@ impl GatewayServer {
             Some(Wire::Messages) => "/v1/messages",
             None => "",
         };
-        OpenRequest::start(&self.gateway.consumers, wire, route, headers)
+        OpenRequest::start(&self.gateway.process.consumers, wire, route, headers)
     }
 
     async fn complete(
@@ -270,7 +270,7 @@ impl GatewayServer {
     ) -> Result<Exit, TurnError> {
         let ClientRequest { parsed, body, source, mut route, context, tenant, permit } =
             self.read(client, request, &observer).await?;
-        if let Some(recorder) = &self.gateway.recorder {
+        if let Some(recorder) = &self.gateway.process.recorder {
             recorder.request(observer.request(), &tenant.name, client.wire(), &body);
         }
         let deadline = self.turn_deadline();
@@ -322,9 +322,9 @@ impl GatewayServer {
             let next = route.next().map(|next| next.upstream.provider_for(source.client));
             let next = next.filter(|next| next.wire() == source.client.wire());
             let (Some(failure), Some(_)) = (failure(&responded), next) else { return responded };
-            let from = Arc::clone(&route.target().upstream);
+            let from = route.position();
             route.advance();
-            failure.note(&from, route.upstream(), observer);
+            failure.note(route.asked_at(from), route.upstream(), observer);
         }
     }
 
@@ -337,11 +337,11 @@ impl GatewayServer {
         route: &mut Route,
         observer: &Observer,
     ) -> Option<Box<Turn>> {
-        let from = Arc::clone(&route.target().upstream);
+        let from = route.position();
         while route.advance() {
             // One that cannot be asked for the same is left out.
             if let Ok(ParsedRequest::Turn(turn)) = source.read_again(route, body).await {
-                failure.note(&from, route.upstream(), observer);
+                failure.note(route.asked_at(from), route.upstream(), observer);
                 return Some(turn);
             }
         }
@@ -494,8 +494,8 @@ impl GatewayServer {
             let request =
                 StepRequest::parse_for(text, rules).map_err(|error| bad_request(&error.path, error.message))?;
             let started = Instant::now();
-            let (step, start) = gateway.stepper.step_from(&request, should_continue)?;
-            gateway.metrics.step(start, started.elapsed(), step.usage.fuel);
+            let (step, start) = gateway.process.stepper.step_from(&request, should_continue)?;
+            gateway.process.metrics.step(start, started.elapsed(), step.usage.fuel);
             Ok(step)
         });
         self.turn_deadline().limit(async { stepped.await? }).await

@@ -12,7 +12,7 @@ const MASK: &[u8] = b"(hidden)";
 const KEY_BYTES_MIN: usize = 8;
 
 /// The key that clients must not see, if there is one.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
 pub(crate) struct KeyMask(Option<Secret>);
 
 impl KeyMask {
@@ -41,20 +41,17 @@ impl KeyMask {
     /// Masks the key in a body, even where it is cut in two.
     pub(crate) fn body(&self, body: ByteStream) -> ByteStream {
         let Some(key) = self.0.clone() else { return body };
-        let pieces = stream::unfold((body, Some(Vec::new())), move |(mut body, held)| {
-            let key = key.clone();
-            async move {
-                let mut bytes = held?;
-                match body.next().await {
-                    Some(Ok(piece)) => {
-                        bytes.extend_from_slice(&piece);
-                        replace(&mut bytes, key.0.as_bytes());
-                        let held = bytes.split_off(bytes.len() - begun(&bytes, key.0.as_bytes()));
-                        Some((Ok(Bytes::from(bytes)), (body, Some(held))))
-                    }
-                    Some(Err(error)) => Some((Err(error), (body, None))),
-                    None => Some((Ok(Bytes::from(bytes)), (body, None))),
+        let pieces = stream::unfold((body, Some(Vec::new()), key), |(mut body, held, key)| async move {
+            let mut bytes = held?;
+            match body.next().await {
+                Some(Ok(piece)) => {
+                    bytes.extend_from_slice(&piece);
+                    replace(&mut bytes, key.0.as_bytes());
+                    let held = bytes.split_off(bytes.len() - begun(&bytes, key.0.as_bytes()));
+                    Some((Ok(Bytes::from(bytes)), (body, Some(held), key)))
                 }
+                Some(Err(error)) => Some((Err(error), (body, None, key))),
+                None => Some((Ok(Bytes::from(bytes)), (body, None, key))),
             }
         });
         Box::pin(pieces.filter(|piece| {

@@ -103,6 +103,16 @@ impl Route {
         &self.target().upstream
     }
 
+    /// Names the one that is asked now, for [`Route::asked_at`] after the route has gone on.
+    pub(crate) fn position(&self) -> usize {
+        self.at
+    }
+
+    /// The upstream at a position of the route.
+    pub(crate) fn asked_at(&self, position: usize) -> &Upstream {
+        &self.targets[position].upstream
+    }
+
     /// Whether nobody else has been asked before.
     pub(crate) fn is_at_first(&self) -> bool {
         self.at == 0

@@ -351,17 +351,18 @@ impl LoadedOptions {
     /// The options, for whoever needs no more than them.
     pub fn checked(self) -> Result<GatewayOptions, ConfigError> {
         let in_settings = self.in_settings.iter().map(|(source, mistake)| format!("{source}: {}", mistake.message));
-        let mistakes: Vec<String> = self.mistakes.iter().cloned().chain(in_settings).collect();
+        let mistakes: Vec<String> = self.mistakes.into_iter().chain(in_settings).collect();
         if mistakes.is_empty() { Ok(self.options) } else { Err(ConfigError(mistakes)) }
     }
 
     /// Checks everything at once.
     pub fn resolve(self, environment: &Environment) -> Result<Config, ConfigError> {
         let LoadedOptions { options, mut mistakes, in_settings, .. } = self;
-        let resolved = options.resolve(environment);
-        let is_explained = |later: &String| in_settings.iter().any(|(_, mistake)| mistake.explains(later));
-        let later = resolved.as_ref().err().map(|error| error.0.as_slice()).unwrap_or_default();
-        let later: Vec<String> = later.iter().filter(|later| !is_explained(later)).cloned().collect();
+        let (config, mut later) = match options.resolve(environment) {
+            Ok(config) => (Some(config), Vec::new()),
+            Err(ConfigError(errors)) => (None, errors),
+        };
+        later.retain(|later| !in_settings.iter().any(|(_, mistake)| mistake.explains(later)));
         mistakes.extend(in_settings.into_iter().map(|(source, mistake)| {
             // A variable names its key.
             if source.starts_with("DACAPO_") {
@@ -371,7 +372,7 @@ impl LoadedOptions {
             }
         }));
         mistakes.extend(later);
-        if mistakes.is_empty() { resolved } else { Err(ConfigError(mistakes)) }
+        config.filter(|_| mistakes.is_empty()).ok_or(ConfigError(mistakes))
     }
 }
 

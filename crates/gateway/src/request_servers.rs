@@ -46,28 +46,31 @@ impl RequestServers {
         &self,
         tenant: &str,
         deployed: Option<&OfferedTools>,
-        servers: Vec<AllowedServer>,
+        mut servers: Vec<AllowedServer>,
     ) -> OfferedTools {
-        let hosts: Vec<_> = servers.iter().map(|allowed| self.host(tenant, allowed)).collect();
+        let hosts: Vec<_> = servers.iter_mut().map(|allowed| self.host(tenant, allowed)).collect();
         join_all(hosts.iter().map(|host| host.ready())).await;
         let mut decisions = deployed.map(|deployed| deployed.decisions.clone()).unwrap_or_default();
         let mut of_request = BTreeMap::new();
-        let (mut tools, mut unavailable): (Vec<Tool>, Vec<String>) = Default::default();
-        for (AllowedServer { server, .. }, host) in servers.into_iter().zip(hosts) {
+        let toolboxes: Vec<_> = hosts.iter().map(|host| host.toolbox()).collect();
+        let (mut tools, mut unavailable): (Vec<&Tool>, Vec<String>) = Default::default();
+        for ((AllowedServer { server, .. }, host), toolbox) in servers.into_iter().zip(hosts).zip(&toolboxes) {
             let is_missing =
                 |availability: &Availability| matches!(availability, Availability::Starting | Availability::Failed(_));
             if host.statuses().iter().any(|status| is_missing(&status.availability)) {
                 unavailable.push(server.name.clone());
             }
-            for tool in host.toolbox().catalog().tools().iter().filter(|tool| server.offers(tool)) {
+            let of_server: Vec<&Tool> = toolbox.catalog().tools().iter().filter(|tool| server.offers(tool)).collect();
+            let decision = |tool: &&Tool| {
                 let decision = if server.needs_approval(tool) { Decision::Ask } else { Decision::Allow };
-                decisions.insert((server.name.clone(), tool.name.clone()), decision);
-                tools.push(tool.clone());
-            }
+                (tool.name.clone(), decision)
+            };
+            decisions.entry(server.name.clone()).or_default().extend(of_server.iter().map(decision));
+            tools.extend(of_server);
             of_request.insert(server.name, host);
         }
         let names: BTreeSet<String> = of_request.keys().cloned().collect();
-        let of_servers = ServerTools::new(&tools, unavailable).of_request(names);
+        let of_servers = ServerTools::new(tools, unavailable).of_request(names);
         let tools = match deployed {
             Some(deployed) => deployed.tools.joined_with(&of_servers),
             None => of_servers,
@@ -75,7 +78,8 @@ impl RequestServers {
         OfferedTools { tools, decisions, of_request }
     }
 
-    fn host(&self, tenant: &str, AllowedServer { server, reach }: &AllowedServer) -> Arc<dyn ToolServers> {
+    /// Takes the address and the headers, which only a connection needs.
+    fn host(&self, tenant: &str, AllowedServer { server, reach }: &mut AllowedServer) -> Arc<dyn ToolServers> {
         let RequestServer { name, url, headers, .. } = server;
         let mut digest = Sha256::new();
         for text in
@@ -97,8 +101,8 @@ impl RequestServers {
             let oldest = known.iter().enumerate().min_by_key(|(_, known)| known.used_at).map(|(at, _)| at);
             oldest.map(|at| known.swap_remove(at));
         }
-        let (name, url, headers) = (name.clone(), url.clone(), headers.clone());
-        let host = self.connector.connect(&RemoteServer { name, url, headers, reach: *reach });
+        let (url, headers) = (std::mem::take(url), std::mem::take(headers));
+        let host = self.connector.connect(RemoteServer { name: name.clone(), url, headers, reach: *reach });
         known.push(KnownServer { digest, host: Arc::clone(&host), used_at: now });
         host
     }

@@ -26,10 +26,13 @@ pub(crate) struct DeployedServers {
 pub(crate) struct OfferedTools {
     pub tools: ServerTools,
     /// By server and tool, when they were offered.
-    pub decisions: BTreeMap<(String, String), Decision>,
+    pub decisions: ServerDecisions,
     /// The servers that the request names itself.
     pub of_request: BTreeMap<String, Arc<dyn ToolServers>>,
 }
+
+/// What the policy says to the tools of each server.
+pub(crate) type ServerDecisions = BTreeMap<String, BTreeMap<String, Decision>>;
 
 /// What was offered, and what it was made of.
 struct Offer {
@@ -72,19 +75,18 @@ impl DeployedServers {
             return Arc::clone(&offer.offered);
         }
         let tools = || toolbox.catalog().tools().iter().filter(|tool| tool.server.as_deref().is_some_and(is_offered));
-        let decision = |tool: &Tool| {
-            let server = tool.server.clone().unwrap_or_default();
-            let decision = self.gate.decide(&server, &tool.name, &*self.host);
-            ((server, tool.name.clone()), decision)
-        };
-        let decisions = tools().map(decision).collect();
+        let mut decisions = ServerDecisions::new();
+        for (server, tool) in tools().filter_map(|tool| Some((tool.server.as_deref()?, &tool.name))) {
+            let decision = self.gate.decide(server, tool, &*self.host);
+            decisions.entry(server.to_owned()).or_default().insert(tool.to_owned(), decision);
+        }
         let offered = Arc::new(OfferedTools {
             tools: ServerTools::new(tools(), unavailable.clone()),
             decisions,
             of_request: BTreeMap::new(),
         });
         let servers = servers.map(<[String]>::to_vec);
-        let offer = Offer { servers, toolbox: Arc::clone(&toolbox), unavailable, offered: Arc::clone(&offered) };
+        let offer = Offer { servers, toolbox, unavailable, offered: Arc::clone(&offered) };
         match known {
             Some(at) => offers[at] = offer,
             None => offers.push(offer),
@@ -124,8 +126,11 @@ impl DeployedServers {
 impl OfferedTools {
     /// Whether a person has to be asked before a call of the tool.
     pub(crate) fn asks(&self, tool: &Tool) -> bool {
-        let server = tool.server.clone().unwrap_or_default();
-        self.decisions.get(&(server, tool.name.clone())) == Some(&Decision::Ask)
+        self.decision(tool) == Some(Decision::Ask)
+    }
+
+    fn decision(&self, tool: &Tool) -> Option<Decision> {
+        self.decisions.get(tool.server.as_deref()?)?.get(&tool.name).copied()
     }
 
     /// Executes a call of a tool that was offered; `approval` is what a person said about it.
@@ -139,10 +144,9 @@ impl OfferedTools {
         let Value::Object(args) = &call.args else {
             return refused(format!("`{}` takes an object", call.tool));
         };
-        let server = tool.server.clone().unwrap_or_default();
-        let earlier = self.decisions.get(&(server.clone(), tool.name.clone())).copied().unwrap_or(Decision::Deny);
+        let earlier = self.decision(tool).unwrap_or(Decision::Deny);
         let mut call = ToolCall {
-            server,
+            server: tool.server.clone().unwrap_or_default(),
             tool: tool.name.clone(),
             args: args.clone(),
             idempotency_key: call.key.clone(),

@@ -68,8 +68,6 @@ pub(crate) struct TurnRunner {
     /// Whether a program of this request has finished with success.
     has_run: bool,
     end: TurnEnd,
-    /// Set if calls with effects may be sent.
-    record: Option<Arc<TurnRecord>>,
     said: SaidSoFar,
 }
 
@@ -91,7 +89,7 @@ pub(crate) struct Tenant {
     pub stored_turn: Option<StoredTurn>,
     /// Tools of servers that it may use, which the gateway executes.
     pub offered: Option<Arc<OfferedTools>>,
-    /// What is known of the turns of this request, if it may use such tools.
+    /// What is known of the turns of this request, if it may use such tools. Calls with effects are sent only with it.
     pub record: Option<Arc<TurnRecord>>,
 }
 
@@ -153,7 +151,6 @@ impl TurnRunner {
         let sink = ResponseSink::new(stream, encoder, gateway.config.keep_alive, tenant.record.clone());
         // It names the client's request; the requests to models are other ones.
         context.headers.remove("idempotency-key");
-        let record = tenant.record.clone();
         let mut runner = TurnRunner {
             gateway,
             route,
@@ -173,7 +170,6 @@ impl TurnRunner {
             responded_at: None,
             has_run: false,
             end: TurnEnd::Answer,
-            record,
             said: SaidSoFar::default(),
         };
         runner.go_on_after(earlier);
@@ -187,17 +183,17 @@ impl TurnRunner {
 
     /// Runs the turn to its end. An error after something was streamed is sent to the client as an event.
     pub(crate) async fn run(mut self) -> Result<TurnDone, TurnError> {
-        let record = self.record.clone();
-        let alive = record.as_ref().map(TurnRecord::keep_alive);
-        let (client, request_id) = (self.turn.client, self.observer.request_id().clone());
+        let alive = self.tenant.record.as_ref().map(TurnRecord::keep_alive);
+        let client = self.turn.client;
         let (done, streamed) = self.run_to_end().await;
         drop(alive);
         // A turn that was cancelled or failed gives nothing back, which costs the next one a little time.
         if done.is_ok() {
             Arc::into_inner(self.turn).map(Turn::end).unwrap_or_default();
         }
-        if let Some(record) = record.filter(|record| record.has_begun()) {
-            repeated_request::record_response(&record, &done, streamed, client, &request_id).await;
+        if let Some(record) = self.tenant.record.filter(|record| record.has_begun()) {
+            let request_id = self.observer.request_id();
+            repeated_request::record_response(&record, &done, streamed, client, request_id).await;
         }
         done
     }
@@ -229,9 +225,9 @@ impl TurnRunner {
     /// The body, if the response is not streamed.
     async fn respond_to_end(&mut self) -> Result<Option<Value>, TurnError> {
         self.respond().await?;
-        let is_whole_needed = self.tenant.stored_turn.is_some() || self.gateway.recorder.is_some();
+        let is_whole_needed = self.tenant.stored_turn.is_some() || self.gateway.process.recorder.is_some();
         let (events, body) = self.sink.end(&self.usage, is_whole_needed);
-        if let (Some(recorder), Some(body)) = (&self.gateway.recorder, &body) {
+        if let (Some(recorder), Some(body)) = (&self.gateway.process.recorder, &body) {
             recorder.response(self.observer.request(), body);
         }
         if let (Some(stored), Some(store), Some(body)) = (self.tenant.stored_turn.take(), &self.gateway.store, &body) {
@@ -527,7 +523,7 @@ fn history_replay<'a>(
     HistoryReplay {
         client: turn.client,
         conversation: &turn.conversation,
-        stepper: &gateway.stepper,
+        stepper: &gateway.process.stepper,
         model_tools: &turn.model_tools,
         owned_from: turn.owned_from,
         tools_digest: turn.tools_digest,
@@ -539,7 +535,7 @@ fn history_replay<'a>(
         limits: gateway.limits(tenant),
         embeddings: gateway.embeddings.as_ref().map(|embeddings| (embeddings, gateway.store.as_deref())),
         should_continue,
-        trace: &*gateway.metrics,
+        trace: &*gateway.process.metrics,
         missing: RefCell::default(),
     }
 }

@@ -380,8 +380,10 @@ impl Upstreams {
                     }
                 }
             };
-            let listed =
-                listed.and_then(|body| body.get("data").and_then(Value::as_array).cloned()).unwrap_or_default();
+            let listed = match listed.and_then(|mut body| body.get_mut("data").map(Value::take)) {
+                Some(Value::Array(listed)) => listed,
+                _ => Vec::new(),
+            };
             let configured = upstream.models.iter().filter(|pattern| !pattern.contains('*'));
             let configured = configured.map(|name| named(name, upstream));
             for model in listed.into_iter().chain(configured) {

@@ -22,7 +22,7 @@ impl RemoteServers {
 }
 
 impl ServerConnector for RemoteServers {
-    fn connect(&self, server: &RemoteServer) -> Arc<dyn ToolServers> {
+    fn connect(&self, server: RemoteServer) -> Arc<dyn ToolServers> {
         let options = FleetOptions { reach: server.reach, ..self.options.clone() };
         Arc::new(Fleet::start(ServersFile::remote(server), options))
     }

@@ -180,22 +180,21 @@ impl ServersFile {
     }
 
     /// A single server at an address, whose headers only it may see.
-    pub(crate) fn remote(server: &RemoteServer) -> ServersFile {
+    pub(crate) fn remote(server: RemoteServer) -> ServersFile {
         let RemoteServer { name, url, headers, reach } = server;
-        let endpoint =
-            Some(ServerEndpoint::Http { url: url.clone(), headers: headers.clone(), oauth: OAuthClient::default() });
-        let fingerprint = fingerprint(endpoint.as_ref(), None, None);
         // The scheme of a token is no secret, and stands in error messages.
         let secret = |value: &String| value.strip_prefix("Bearer ").unwrap_or(value).to_owned();
         let secrets = headers.iter().map(|(_, value)| secret(value)).filter(|value| !value.is_empty()).collect();
-        let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
+        let host = Url::parse(&url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
         // Names are resolved later, and looked at then.
         let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
-        let spec = match address.filter(|address| *reach == AddressReach::Public && !is_public(*address)) {
-            Some(_) => Err(invalid(name, "its address is not public")),
+        let endpoint = Some(ServerEndpoint::Http { url, headers, oauth: OAuthClient::default() });
+        let fingerprint = fingerprint(endpoint.as_ref(), None, None);
+        let spec = match address.filter(|address| reach == AddressReach::Public && !is_public(*address)) {
+            Some(_) => Err(invalid(&name, "its address is not public")),
             None => Ok(ServerSpec { endpoint, disabled: false, secrets, fingerprint }),
         };
-        ServersFile { servers: vec![ServerEntry { name: name.clone(), spec }], ignored_keys: Vec::new() }
+        ServersFile { servers: vec![ServerEntry { name, spec }], ignored_keys: Vec::new() }
     }
 }
 

@@ -309,6 +309,11 @@ impl Journal {
         &self.entries
     }
 
+    /// The answered calls, to be changed or pushed to another journal.
+    pub fn into_entries(self) -> Vec<JournalEntry> {
+        self.entries
+    }
+
     /// A short hash of all entries, for comparing journals; not for use against an attacker.
     pub fn fingerprint(&self) -> [u8; 8] {
         let digest = self.digest(self.entries.len());

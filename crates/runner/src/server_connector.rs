@@ -8,7 +8,7 @@ use crate::tool_servers::ToolServers;
 /// Connects to servers by their addresses.
 pub trait ServerConnector: Send + Sync {
     /// Starts to connect, and returns at once. The connection ends when what it returns is dropped.
-    fn connect(&self, server: &RemoteServer) -> Arc<dyn ToolServers>;
+    fn connect(&self, server: RemoteServer) -> Arc<dyn ToolServers>;
 }
 
 /// A server at an address.

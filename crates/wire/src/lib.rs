@@ -74,7 +74,7 @@ pub use provider_wire::{
 };
 pub use reasoning::Reasoning;
 pub use request::{BadRequest, CodeMode, CodeModeDefaults, ParsedRequest, ReadRequest, RequestReader};
-pub use request_servers::RequestServer;
+pub use request_servers::{RequestServer, remove_credentials};
 pub use seal::{PackedState, RoundHeader, Sealer, Unsealed};
 pub use sealing_key::{SealingSecrets, UnsealError};
 pub use server_tools::{ServerToolList, ServerTools};

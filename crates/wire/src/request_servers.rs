@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use dacapo_catalog::{Effect, Tool};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::client_wire::Body;
+use crate::neutral::remove_fields;
 use crate::request::BadRequest;
 
 /// A server that a request names.
@@ -210,6 +211,17 @@ pub(crate) fn remove(body: &mut Body, servers: &BTreeSet<String>) {
     named.retain(|entry| !entry["name"].as_str().is_some_and(|name| servers.contains(name)));
     if named.is_empty() {
         body.shift_remove(SERVERS);
+    }
+}
+
+/// Removes from a request what lets somebody in at the servers that it names: whoever reads it later need not have that.
+pub fn remove_credentials(body: &mut Map<String, Value>) {
+    let lists = [("tools", Some(MCP), &["authorization", "headers"][..]), (SERVERS, None, &["authorization_token"])];
+    for (list, kind, fields) in lists {
+        let entries = body.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for entry in entries.filter(|entry| kind.is_none_or(|kind| entry["type"] == kind)) {
+            remove_fields(entry, fields);
+        }
     }
 }
 

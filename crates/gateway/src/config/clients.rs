@@ -8,9 +8,9 @@ use crate::http::{ApiClient, ApiClients, ClientRules};
 use crate::options::{ClientOptions, GatewayOptions};
 
 impl GatewayOptions {
-    pub(super) fn clients(&self, limits: &Limits, errors: &mut Vec<String>) -> ApiClients {
+    pub(super) fn clients(&mut self, limits: &Limits, errors: &mut Vec<String>) -> ApiClients {
         let mut clients: Vec<ApiClient> = Vec::new();
-        for (at, client) in self.clients.iter().enumerate() {
+        for (at, client) in self.clients.iter_mut().enumerate() {
             if client.name.is_empty() {
                 errors.push(format!("client[{at}].name: is missing"));
             }
@@ -45,7 +45,7 @@ impl GatewayOptions {
     }
 }
 
-fn rules(at: usize, client: &ClientOptions, limits: &Limits, errors: &mut Vec<String>) -> ClientRules {
+fn rules(at: usize, client: &mut ClientOptions, limits: &Limits, errors: &mut Vec<String>) -> ClientRules {
     let mode = client.mode.as_deref().and_then(|text| {
         let mode = CodeMode::parse(text);
         if mode.is_none() {
@@ -61,5 +61,5 @@ fn rules(at: usize, client: &ClientOptions, limits: &Limits, errors: &mut Vec<St
         set_limits(&mut limits, &client.limits, &format!("client[{at}].limits"), errors);
         limits
     });
-    ClientRules { models: client.models.clone(), mode, turns_max: client.turns_max, limits }
+    ClientRules { models: std::mem::take(&mut client.models), mode, turns_max: client.turns_max, limits }
 }

@@ -20,8 +20,8 @@ pub(crate) struct CodeModeConfig {
 }
 
 impl GatewayOptions {
-    pub(super) fn code_mode(&self, errors: &mut Vec<String>) -> CodeModeConfig {
-        let options = &self.code_mode;
+    pub(super) fn code_mode(&mut self, errors: &mut Vec<String>) -> CodeModeConfig {
+        let options = std::mem::take(&mut self.code_mode);
         let mut parse = |key: &str, text: &str| {
             CodeMode::parse(text).unwrap_or_else(|| {
                 errors.push(format!("{key}: `{text}` is not known; use plain, explicit, native or off"));
@@ -29,10 +29,10 @@ impl GatewayOptions {
             })
         };
         let default = options.default.as_deref().map_or(CodeMode::Plain, |text| parse("code_mode.default", text));
-        let models = options
-            .models
-            .iter()
-            .map(|(model, text)| (model.clone(), parse(&format!("code_mode.models.\"{model}\""), text)));
+        let models = options.models.into_iter().map(|(model, text)| {
+            let mode = parse(&format!("code_mode.models.\"{model}\""), &text);
+            (model, mode)
+        });
         let mut models: Vec<(String, CodeMode)> = models.collect();
         // The most particular pattern is asked first.
         let particularity =
@@ -46,9 +46,10 @@ impl GatewayOptions {
         };
         let callers =
             options.callers.as_deref().map_or(DefaultCallers::Programs, |text| parse("code_mode.callers", text));
-        let model_callers = options.model_callers.iter();
-        let model_callers = model_callers
-            .map(|(model, text)| (model.clone(), parse(&format!("code_mode.model_callers.\"{model}\""), text)));
+        let model_callers = options.model_callers.into_iter().map(|(model, text)| {
+            let callers = parse(&format!("code_mode.model_callers.\"{model}\""), &text);
+            (model, callers)
+        });
         let mut model_callers: Vec<(String, DefaultCallers)> = model_callers.collect();
         model_callers.sort_by_key(|(pattern, _)| particularity(pattern));
         CodeModeConfig {
@@ -56,8 +57,8 @@ impl GatewayOptions {
             models,
             callers,
             model_callers,
-            direct_tools: options.direct_tools.clone(),
-            text_models: options.text_models.clone(),
+            direct_tools: options.direct_tools,
+            text_models: options.text_models,
             declarations_tokens_max: options.declarations_tokens_max.unwrap_or(16_000),
             hold_text_chars: options.hold_text_chars.unwrap_or(0),
             attempts_max: options.attempts_max.unwrap_or(5),

@@ -69,46 +69,20 @@ impl Config {
         ErrorTextsOptions::ByTool(by_tool)
     }
 
-    /// The limits that are not those of all clients.
-    fn changed_limits(&self, limits: &Limits) -> BTreeMap<String, u64> {
-        let changed = Limit::ALL.iter().filter(|limit| limits.get(**limit) != self.limits.get(**limit));
-        changed.map(|limit| (limit.name().to_owned(), limits.get(*limit))).collect()
-    }
-
-    fn client_options(&self) -> Vec<ClientOptions> {
-        let options = |client: &ApiClient| ClientOptions {
-            name: client.name.clone(),
-            key_sha256: client.keys().map(|_| HIDDEN.to_owned()).collect(),
-            requests_per_minute: client.rate.as_ref().map(|rate| rate.requests_per_minute),
-            servers: client.servers.clone(),
-            models: client.rules.models.clone(),
-            mode: client.rules.mode.map(|mode| mode.name().to_owned()),
-            turns_max: client.rules.turns_max,
-            limits: client.rules.limits.as_ref().map(|limits| self.changed_limits(limits)).unwrap_or_default(),
-        };
-        self.clients.list().map(options).collect()
-    }
-
-    fn model_options(&self, rule: &ModelRule) -> ModelOptions {
-        let ask = rule.targets.iter().map(|target| TargetOptions {
-            model: target.model.clone(),
-            upstream: self.upstreams.get(target.upstream).map(|upstream| upstream.name.clone()),
-        });
-        ModelOptions { name: rule.name.clone(), ask: ask.collect() }
-    }
-
     /// What is in force, as a file would say it, with the secrets hidden.
-    pub fn to_toml(&self) -> String {
+    pub fn into_toml(self) -> String {
+        let (inspector, store, errors) = (self.inspector_options(), self.store_options(), self.error_texts_options());
+        let (tls_cert, tls_key) = self.tls.map(|tls| (tls.cert, tls.key)).unzip();
         let options = GatewayOptions {
             listen: Some(self.listen.to_string()),
-            tls_cert: self.tls.as_ref().map(|tls| tls.cert.clone()),
-            tls_key: self.tls.as_ref().map(|tls| tls.key.clone()),
+            tls_cert,
+            tls_key,
             metrics_listen: self.metrics_listen.map(|address| address.to_string()),
             secret: Some(if self.secret_is_random { "(random)" } else { HIDDEN }.to_owned()),
             secrets_old: vec![HIDDEN.to_owned(); self.secrets_old],
             allow_unauthenticated: self.allow_unauthenticated.then_some(true),
             cors_origins: self.cors_origins.list().to_vec(),
-            other_routes: Some(self.other_routes.clone()),
+            other_routes: Some(self.other_routes),
             body_bytes_max: Some(self.body_bytes_max),
             body_values_max: Some(self.body_values_max),
             memory_bytes_max: self.memory_bytes_max,
@@ -130,18 +104,18 @@ impl Config {
                 models: self
                     .code_mode
                     .models
-                    .iter()
-                    .map(|(model, mode)| (model.clone(), mode.name().to_owned()))
+                    .into_iter()
+                    .map(|(model, mode)| (model, mode.name().to_owned()))
                     .collect(),
                 callers: Some(self.code_mode.callers.name().to_owned()),
                 model_callers: self
                     .code_mode
                     .model_callers
-                    .iter()
-                    .map(|(model, callers)| (model.clone(), callers.name().to_owned()))
+                    .into_iter()
+                    .map(|(model, callers)| (model, callers.name().to_owned()))
                     .collect(),
-                direct_tools: self.code_mode.direct_tools.clone(),
-                text_models: self.code_mode.text_models.clone(),
+                direct_tools: self.code_mode.direct_tools,
+                text_models: self.code_mode.text_models,
             },
             warm: WarmOptions { programs_max: Some(self.warm.count_max), bytes_max: Some(self.warm.bytes_max) },
             timeouts: TimeoutOptions {
@@ -152,15 +126,14 @@ impl Config {
                 idle_seconds: Some(self.idle_timeout.as_secs()),
                 keep_alive_seconds: Some(self.keep_alive.as_secs()),
             },
-            inspector: self.inspector_options(),
+            inspector,
             step: StepOptions { enabled: Some(self.step_endpoint == StepEndpoint::Served) },
             search: SearchOptions {
-                embeddings: self.embeddings.as_ref().map(|embeddings| EmbeddingsOptions {
-                    upstream: embeddings.upstream.clone(),
-                    model: embeddings.model.clone(),
-                }),
+                embeddings: self
+                    .embeddings
+                    .map(|embeddings| EmbeddingsOptions { upstream: embeddings.upstream, model: embeddings.model }),
             },
-            store: self.store_options(),
+            store,
             mcp: McpOptions {
                 servers: self.mcp_servers.as_ref().map(|file| file.display().to_string()),
                 allow_urls: self.mcp_allowed.iter().map(|allowed| allowed.written().to_owned()).collect(),
@@ -172,30 +145,57 @@ impl Config {
                     .iter()
                     .map(|(pattern, effect)| (pattern.to_owned(), effect.name().to_owned()))
                     .collect(),
-                errors: self.error_texts_options(),
+                errors,
             },
             limits: Limit::ALL.iter().map(|limit| (limit.name().to_owned(), self.limits.get(*limit))).collect(),
-            clients: self.client_options(),
-            upstreams: self.upstreams.iter().map(upstream_options).collect(),
-            models: self.models.iter().map(|rule| self.model_options(rule)).collect(),
+            clients: self.clients.into_iter().map(|client| client_options(client, &self.limits)).collect(),
+            models: self.models.into_iter().map(|rule| model_options(rule, &self.upstreams)).collect(),
+            upstreams: self.upstreams.into_iter().map(upstream_options).collect(),
         };
         toml::to_string(&options).expect("it is made of tables and plain values")
     }
 }
 
-fn upstream_options(upstream: &Upstream) -> UpstreamOptions {
+fn client_options(client: ApiClient, limits_of_all: &Limits) -> ClientOptions {
+    ClientOptions {
+        key_sha256: client.keys().map(|_| HIDDEN.to_owned()).collect(),
+        requests_per_minute: client.rate.as_ref().map(|rate| rate.requests_per_minute),
+        name: client.name,
+        servers: client.servers,
+        models: client.rules.models,
+        mode: client.rules.mode.map(|mode| mode.name().to_owned()),
+        turns_max: client.rules.turns_max,
+        limits: client.rules.limits.map(|limits| changed_limits(&limits, limits_of_all)).unwrap_or_default(),
+    }
+}
+
+/// The limits that are not those of all clients.
+fn changed_limits(limits: &Limits, of_all: &Limits) -> BTreeMap<String, u64> {
+    let changed = Limit::ALL.iter().filter(|limit| limits.get(**limit) != of_all.get(**limit));
+    changed.map(|limit| (limit.name().to_owned(), limits.get(*limit))).collect()
+}
+
+fn model_options(rule: ModelRule, upstreams: &[Upstream]) -> ModelOptions {
+    let ask = rule.targets.into_iter().map(|target| TargetOptions {
+        model: target.model,
+        upstream: upstreams.get(target.upstream).map(|upstream| upstream.name.clone()),
+    });
+    ModelOptions { name: rule.name, ask: ask.collect() }
+}
+
+fn upstream_options(upstream: Upstream) -> UpstreamOptions {
     UpstreamOptions {
         custom_execute: (upstream.execute_input == TextTools::ForPrograms).then_some(true),
         hold_text_chars: upstream.hold_text_chars,
         wires: Some(upstream.providers.iter().map(|provider| provider.wire().name().to_owned()).collect()),
-        name: upstream.name.clone(),
-        models: upstream.models.clone(),
+        name: upstream.name,
+        models: upstream.models,
         base_url: match &upstream.kind {
             UpstreamKind::Http { base_url, .. } => Some(without_secrets(base_url)),
             UpstreamKind::Scripted(_) => None,
         },
-        api_key_env: upstream.key_from.clone(),
-        script: upstream.script_from.clone(),
+        api_key_env: upstream.key_from,
+        script: upstream.script_from,
         retries_max: Some(upstream.retries_max),
         retry_wait_seconds_max: Some(upstream.retry_wait_max.as_secs()),
     }

@@ -107,19 +107,16 @@ impl GatewayOptions {
         upstreams
     }
 
-    pub(super) fn embeddings(&self, upstreams: &[Upstream], errors: &mut Vec<String>) -> Option<EmbeddingsConfig> {
-        let EmbeddingsOptions { upstream: name, model } = self.search.embeddings.as_ref()?;
+    pub(super) fn embeddings(&mut self, upstreams: &[Upstream], errors: &mut Vec<String>) -> Option<EmbeddingsConfig> {
+        let EmbeddingsOptions { upstream: name, model } = self.search.embeddings.take()?;
         if model.is_empty() {
             errors.push("search.embeddings.model: is missing".to_owned());
         }
-        let upstream = upstreams.iter().find(|upstream| upstream.name == *name);
+        let upstream = upstreams.iter().find(|upstream| upstream.name == name);
         match upstream.map(|upstream| &upstream.kind) {
-            Some(UpstreamKind::Http { base_url, key, .. }) => Some(EmbeddingsConfig {
-                upstream: name.clone(),
-                base_url: base_url.clone(),
-                key: key.clone(),
-                model: model.clone(),
-            }),
+            Some(UpstreamKind::Http { base_url, key, .. }) => {
+                Some(EmbeddingsConfig { upstream: name, base_url: base_url.clone(), key: key.clone(), model })
+            }
             Some(UpstreamKind::Scripted(_)) => {
                 errors.push(format!("search.embeddings.upstream: `{name}` is a script, which has no embeddings"));
                 None

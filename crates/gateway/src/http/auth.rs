@@ -86,6 +86,10 @@ impl ApiClients {
         self.0.iter()
     }
 
+    pub(crate) fn into_iter(self) -> impl Iterator<Item = ApiClient> {
+        self.0.into_iter()
+    }
+
     /// What holds for the client of this name.
     pub(crate) fn rules(&self, name: &str) -> &ClientRules {
         static ALL_IS_ALLOWED: ClientRules =

@@ -24,11 +24,11 @@ impl GatewayServer {
         let gateway = &self.gateway;
         let codings = ContentCoding::of(headers)?;
         gateway.check_memory()?;
-        if gateway.turns.is_spent() {
+        if gateway.process.turns.is_spent() {
             return Err(self.too_many_turns());
         }
-        let _counted = gateway.bodies.take(client, 1).map_err(too_many_bodies)?;
-        let bytes = gateway.body_bytes.take(client, 0).map_err(too_many_bodies)?;
+        let _counted = gateway.quotas.bodies.take(client, 1).map_err(too_many_bodies)?;
+        let bytes = gateway.quotas.body_bytes.take(client, 0).map_err(too_many_bodies)?;
         let timeout = gateway.config.body_timeout;
         let expected = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let expected = expected.unwrap_or(0).min(RESERVED_BYTES_MAX);
@@ -90,8 +90,8 @@ impl GatewayServer {
     pub(crate) fn take_turn(&self, client: &Arc<str>) -> Result<QuotaShare, TurnError> {
         let config = &self.gateway.config;
         let turns_max = config.clients.rules(client).turns_max.unwrap_or(config.turns_max_per_client);
-        self.gateway.turns.take_within(turns_max, client, 1).map_err(|spent| {
-            self.gateway.metrics.turn_refused();
+        self.gateway.process.turns.take_within(turns_max, client, 1).map_err(|spent| {
+            self.gateway.process.metrics.turn_refused();
             match spent {
                 SpentBy::AllClients => self.too_many_turns(),
                 SpentBy::ThisClient => too_much_at_once(format!(

@@ -86,7 +86,7 @@ impl Exit {
     /// Passes on what an upstream responded: small responses when they are complete, which takes no task and no queue,
     /// and the others as they come.
     pub(super) async fn pass_through(
-        response: UpstreamResponse,
+        mut response: UpstreamResponse,
         permit: QuotaShare,
         deadline: TurnDeadline,
     ) -> Result<Exit, TurnError> {
@@ -94,7 +94,7 @@ impl Exit {
         if response.is_stream() || !is_small {
             return Ok(Exit::PassThrough { response, permit, deadline });
         }
-        let (status, headers) = (response.status, response.headers.clone());
+        let (status, headers) = (response.status, std::mem::take(&mut response.headers));
         let broken_off = |reason| TurnError::upstream(format!("the upstream broke off: {reason}"));
         let body = deadline.limit(async { response.whole(usize::MAX).await.map_err(broken_off) }).await?;
         Ok(Exit::PassThroughWhole { status, headers, body })
@@ -110,7 +110,9 @@ pub(super) fn respond(open: OpenRequest, client: ClientSide, exit: Result<Exit, 
     let mut response = respond_to(open, client, exit);
     if let Some(id) = id {
         let headers = response.headers_mut();
-        if let Some(of_upstream) = headers.insert(REQUEST_ID_HEADER, id.clone()).filter(|other| *other != id) {
+        if let Some(of_upstream) = headers.insert(REQUEST_ID_HEADER, id)
+            && headers.get(REQUEST_ID_HEADER) != Some(&of_upstream)
+        {
             headers.insert(UPSTREAM_REQUEST_ID_HEADER, of_upstream);
         }
     }
@@ -124,9 +126,9 @@ fn respond_to(open: OpenRequest, client: ClientSide, exit: Result<Exit, TurnErro
             json_response(bytes)
         }
         Ok(Exit::Json(Err(error))) => fail(open, client, TurnError::Internal(error.to_string())),
-        Ok(Exit::Turn(done)) => {
+        Ok(Exit::Turn(mut done)) => {
             let mut response = json_response(done.body.as_ref().map(json_bytes).unwrap_or_default());
-            response.headers_mut().extend(done.headers.clone());
+            response.headers_mut().extend(std::mem::take(&mut done.headers));
             open.end(outcome(Ok(*done)));
             response
         }

@@ -92,7 +92,7 @@ impl GatewayServer {
             let text =
                 std::str::from_utf8(&body).map_err(|error| bad_request("body", format!("is not UTF-8: {error}")))?;
             let inspection = Inspection {
-                stepper: &gateway.stepper,
+                stepper: &gateway.process.stepper,
                 toolboxes: &gateway.toolboxes,
                 secrets: &gateway.config.secrets,
                 clients: &[tenant.to_string()],

@@ -55,9 +55,9 @@ pub(super) async fn metrics(State(server): State<GatewayServer>, request: Reques
 
 async fn text(State(server): State<GatewayServer>) -> Response<Body> {
     let gateway = &server.gateway;
-    match gateway.metrics.text(
-        &gateway.stepper,
-        gateway.turns.taken(),
+    match gateway.process.metrics.text(
+        &gateway.process.stepper,
+        gateway.process.turns.taken(),
         gateway.servers.as_deref().map(DeployedServers::counts),
     ) {
         Ok(text) => {

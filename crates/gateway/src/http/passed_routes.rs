@@ -56,7 +56,7 @@ impl GatewayServer {
         let context = RequestContext { headers: parts.headers, query, client };
         let deadline = self.turn_deadline();
         let passed = PassedRequest { method: parts.method, path, body, model, context };
-        let response = deadline.limit(self.send_on(&passed, route, &observer)).await?;
+        let response = deadline.limit(self.send_on(passed, route, &observer)).await?;
         Exit::pass_through(response, permit, deadline).await
     }
 
@@ -91,8 +91,8 @@ impl GatewayServer {
             return Ok(Route::to(Arc::clone(named)));
         }
         let speaks = |upstream: &&Arc<Upstream>| upstream.provider_for(client).wire() == client.wire();
-        let mut others = upstreams.iter().filter(|upstream| !upstream.is_scripted());
-        let found = others.clone().find(speaks).or_else(|| others.next());
+        let others = || upstreams.iter().filter(|upstream| !upstream.is_scripted());
+        let found = others().find(speaks).or_else(|| others().next());
         found.map(|upstream| Route::to(Arc::clone(upstream))).ok_or_else(|| {
             let message = "no upstream is configured that this could be passed to; name a model that one has";
             TurnError::refused(StatusCode::NOT_FOUND, "not_found_error", message)
@@ -101,10 +101,11 @@ impl GatewayServer {
 
     async fn send_on(
         &self,
-        passed: &PassedRequest,
+        mut passed: PassedRequest,
         mut route: Route,
         observer: &Observer,
     ) -> Result<UpstreamResponse, TurnError> {
+        let client = passed.context.client;
         loop {
             let upstream = route.upstream();
             if passed.is_text_completion() && !upstream.has_text_completions() {
@@ -113,16 +114,15 @@ impl GatewayServer {
                     format!("the upstream of `{model}` has no text completions; send POST /v1/chat/completions");
                 return Err(TurnError::refused(StatusCode::NOT_FOUND, "not_found_error", message));
             }
-            let provider = upstream.provider_for(passed.context.client);
+            let provider = upstream.provider_for(client);
             // Whatever it speaks, the request leaves as it came.
-            let client = ClientSide::of(provider.wire()).unwrap_or(passed.context.client);
-            let context = RequestContext { client, ..passed.context.clone() };
+            passed.context.client = ClientSide::of(provider.wire()).unwrap_or(client);
             let endpoint = Endpoint::other(provider, passed.method.clone(), &passed.path);
             let body = passed.body_for(&route);
-            let responded = self.gateway.upstreams.send(&route, &endpoint, &context, body, observer).await;
-            let from = Arc::clone(&route.target().upstream);
+            let responded = self.gateway.upstreams.send(&route, &endpoint, &passed.context, body, observer).await;
+            let from = route.position();
             let Some(failure) = failure(&responded).filter(|_| route.advance()) else { return responded };
-            failure.note(&from, route.upstream(), observer);
+            failure.note(route.asked_at(from), route.upstream(), observer);
         }
     }
 }

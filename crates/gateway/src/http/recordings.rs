@@ -42,7 +42,7 @@ struct ExplainedConversation {
 pub(super) async fn session(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
     let open = server.open_request(None, request.headers());
     let (parts, _) = request.into_parts();
-    let recorder = server.gateway.recorder.as_ref();
+    let recorder = server.gateway.process.recorder.as_ref();
     let is_open = server.recorder(&parts).is_ok();
     let limits = recorder.map(|recorder| recorder.limits);
     let state = json!({
@@ -131,7 +131,7 @@ pub(super) async fn conversation(
 impl GatewayServer {
     /// The recorder, for a browser that has a session.
     fn recorder(&self, parts: &Parts) -> Result<&Arc<Recorder>, TurnError> {
-        let Some(recorder) = &self.gateway.recorder else {
+        let Some(recorder) = &self.gateway.process.recorder else {
             let message = "conversations are not recorded here; `dacapo serve --inspect` does";
             return Err(TurnError::refused(StatusCode::NOT_FOUND, "not_found_error", message));
         };
@@ -158,7 +158,7 @@ impl GatewayServer {
         let body = body.map_err(|error| bad_request("body", error.to_string()))?;
         let request: SessionRequest =
             serde_json::from_slice(&body).map_err(|error| bad_request("body", error.to_string()))?;
-        let recorder = self.gateway.recorder.as_ref();
+        let recorder = self.gateway.process.recorder.as_ref();
         let session = recorder.and_then(|recorder| recorder.open_session(&request.token));
         session.ok_or_else(|| {
             forbidden(

@@ -133,10 +133,13 @@ impl GatewayServer {
         let header = headers::mode(&parts.headers)?;
         let hold_text_chars = headers::hold_text_chars(&parts.headers)?;
         let values_max = gateway.config.body_values_max;
-        let (lists, owner) = (Arc::clone(&gateway.tool_lists), Arc::clone(&tenant));
+        let (process, owner) = (Arc::clone(&gateway.process), Arc::clone(&tenant));
         let mut request_body = off_thread(body.clone(), body.len(), move |body| {
             json_size::check_values(&body, values_max)?;
-            lists.parse(&owner, &body).map_err(|error| bad_request("body", format!("is not JSON: {error}")))
+            process
+                .tool_lists
+                .parse(&owner, &body)
+                .map_err(|error| bad_request("body", format!("is not JSON: {error}")))
         })
         .await??;
         let json = request_body.json_mut();
@@ -232,7 +235,7 @@ impl GatewayServer {
     async fn within_rate(&self, client: Option<&ApiClient>) -> Result<Arc<str>, TurnError> {
         let Some(client) = client else { return Ok(Arc::from("")) };
         if let Some(rate) = &client.rate {
-            self.gateway.rates.take(&client.name, rate).await?;
+            self.gateway.process.rates.take(&client.name, rate).await?;
         }
         Ok(Arc::from(client.name.as_str()))
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dacapo_catalog::BYTES_PER_TOKEN;
 use dacapo_replay::{
-    Answer, ArgsDigest, Call, CompletedCall, ErrorKind, JournalEntry, JsonText, Limit, Limits, Outcome, Program,
+    Answer, ArgsDigest, Call, CompletedCall, ErrorKind, Journal, JournalEntry, JsonText, Limit, Outcome, Program,
     ProgramFailure, RecordedOutcome, Step, StepRequest, StoredValues,
 };
 use dacapo_wire::{CallRound, ExpectedCall, Intent, IssuedCall, ProgramBlock};
@@ -22,17 +22,21 @@ use crate::turn::HistoryReplay;
 const POINTS_MAX: usize = 1_000;
 
 /// A program that was run to the last of its answers.
-#[derive(Default)]
 pub(super) struct Played {
+    /// Its journal has the answers that it got.
+    pub request: StepRequest,
     pub points: Vec<Point>,
     pub end: Option<Step>,
     /// The calls that it made, with the number of answers that it had then.
     pub issued: BTreeMap<u32, (usize, Call)>,
-    /// The answers that it got, in order.
-    pub settled: Vec<JournalEntry>,
 }
 
 impl Played {
+    /// The answers that it got, in order.
+    pub(super) fn settled(&self) -> &[JournalEntry] {
+        self.request.journal.entries()
+    }
+
     pub(super) fn failure(&self) -> Option<&ProgramFailure> {
         match &self.end.as_ref()?.outcome {
             Outcome::Finished { result: Err(failure) } => Some(failure),
@@ -45,7 +49,7 @@ impl Played {
             Outcome::Paused { calls } => calls.as_slice(),
             Outcome::Finished { .. } => &[],
         };
-        let answers = self.settled.len();
+        let answers = self.settled().len();
         let known = self.issued.last_key_value().map_or(0, |(last, _)| last + 1);
         // Calls are numbered in issue order, so the new ones are at the end.
         for call in waiting.iter().rev().take_while(|call| call.call.0 >= known) {
@@ -72,13 +76,14 @@ impl Played {
 
 /// A program as far as a history tells of it.
 struct RecordedProgram {
-    entries: Vec<JournalEntry>,
+    /// What the program can be given. After a gap it is nothing.
+    journal: Journal,
     calls: Vec<CallExplanation>,
     gap: Option<(ReplayStatus, String)>,
 }
 
 /// What earlier programs left to a program.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct ProgramInputs {
     pub record: Vec<CompletedCall>,
     pub stored: StoredValues,
@@ -88,15 +93,15 @@ impl Inspection<'_> {
     /// Runs a program with recorded answers, then with those that `next` finds for calls that wait.
     pub(super) fn play(
         &self,
-        mut request: StepRequest,
+        request: StepRequest,
         entries: Vec<JournalEntry>,
         mut next: impl FnMut(&[Call]) -> Option<JournalEntry>,
     ) -> Played {
         let stride = entries.len().div_ceil(POINTS_MAX).max(1);
         let mut entries = entries.into_iter();
-        let mut played = Played::default();
+        let mut played = Played { request, points: Vec::new(), end: None, issued: BTreeMap::new() };
         loop {
-            let Ok(step) = self.stepper.step(&request, self.should_continue) else {
+            let Ok(step) = self.stepper.step(&played.request, self.should_continue) else {
                 played.end = None;
                 return played;
             };
@@ -104,16 +109,11 @@ impl Inspection<'_> {
             if matches!(played.failure(), Some(failure) if is_diverged(failure)) {
                 return played;
             }
-            let mut taken: Vec<JournalEntry> = entries.by_ref().take(stride).collect();
-            if taken.is_empty() {
-                taken.extend(next(played.waiting()));
-            }
-            if taken.is_empty() {
-                return played;
-            }
-            for entry in taken {
-                request.journal.push(entry.clone());
-                played.settled.push(entry);
+            let answers = played.settled().len();
+            entries.by_ref().take(stride).for_each(|entry| played.request.journal.push(entry));
+            if played.settled().len() == answers {
+                let Some(entry) = next(played.waiting()) else { return played };
+                played.request.journal.push(entry);
             }
         }
     }
@@ -127,8 +127,9 @@ impl Inspection<'_> {
         given: &BTreeMap<String, ProgramInputs>,
     ) -> BlockExplanation {
         let program = block.state.waiting();
-        let inputs = given.get(&program.id).cloned();
-        let RecordedProgram { mut entries, mut calls, gap } = recorded_program(block);
+        let inputs = given.get(&program.id);
+        let RecordedProgram { journal, mut calls, gap } = recorded_program(block);
+        let mut entries = journal.into_entries();
         let is_stopped = match self.stop {
             Some(stop) if stop.block.is_none_or(|of| of == number) && entries.len() > stop.answers => {
                 entries.truncate(stop.answers);
@@ -137,27 +138,27 @@ impl Inspection<'_> {
             _ => false,
         };
         let is_orphaned = block.state.record.is_some() && inputs.is_none();
-        let ProgramInputs { record: reuse, stored } = inputs.unwrap_or_default();
+        let nothing = ProgramInputs::default();
+        let ProgramInputs { record: reuse, stored } = inputs.unwrap_or(&nothing);
         let answered = entries.len();
-        let request = replay.request_of(block, program.clone(), &reuse, &stored);
-        let played = self.play(request, entries, |_| None);
-        for call in &mut calls {
-            if let Some((issued, made)) = played.issued.get(&call.call) {
-                call.issued = Some(*issued);
-                call.args.get_or_insert_with(|| made.args.clone());
-            }
-            if call.settled.is_some_and(|place| place > answered) {
-                (call.settled, call.answer, call.bytes) = (None, None, 0);
-            }
-        }
+        let request = replay.request_of(block, program, reuse, stored);
+        let mut played = self.play(request, entries, |_| None);
         let verdict = if is_orphaned {
             let message = "calls of an earlier program that it relied on are not in the conversation any more";
             ReplayVerdict { status: ReplayStatus::Orphaned, message: message.to_owned(), call: None }
         } else {
             verdict(block, &played, gap, is_stopped)
         };
-        let mut explained = explained(number, &program, played, calls, &reuse, self.limits);
-        block.run.as_str().clone_into(&mut explained.run);
+        for call in &mut calls {
+            if let Some((issued, made)) = played.issued.remove(&call.call) {
+                call.issued = Some(issued);
+                call.args.get_or_insert(made.args);
+            }
+            if call.settled.is_some_and(|place| place > answered) {
+                (call.settled, call.answer, call.bytes) = (None, None, 0);
+            }
+        }
+        let mut explained = explained(number, block.run.as_str().to_owned(), played, calls);
         explained.attempts = self.attempts(block, replay, given);
         explained.replay = verdict;
         explained
@@ -174,23 +175,18 @@ impl Inspection<'_> {
         let attempt = |(at, message): (usize, &dacapo_wire::ModelMessage)| {
             let Intent::Program { code, .. } = message.intent(replay.model_tools) else { return None };
             let program = block.state.program(at, &code);
-            let ProgramInputs { record, stored } = given.get(&program.id).cloned().unwrap_or_default();
-            let request = replay.request_of(block, program.clone(), &record, &stored);
+            let nothing = ProgramInputs::default();
+            let ProgramInputs { record, stored } = given.get(&program.id).unwrap_or(&nothing);
+            let request = replay.request_of(block, program, record, stored);
             let end = self.stepper.step(&request, self.should_continue).ok();
-            Some(Attempt { program: program_text(&program), end })
+            Some(Attempt { program: program_text(request.program), end })
         };
         before.iter().enumerate().filter_map(attempt).collect()
     }
 }
 
-pub(super) fn explained(
-    number: usize,
-    program: &Program,
-    played: Played,
-    calls: Vec<CallExplanation>,
-    reuse: &[CompletedCall],
-    limits: &Limits,
-) -> BlockExplanation {
+pub(super) fn explained(number: usize, run: String, played: Played, calls: Vec<CallExplanation>) -> BlockExplanation {
+    let StepRequest { program, reuse, limits, .. } = played.request;
     let answer_bytes: usize = calls.iter().filter(|call| call.settled.is_some()).map(|call| call.bytes).sum();
     let result = played.end.as_ref().and_then(|end| match &end.outcome {
         Outcome::Finished { .. } => serde_json::to_string(&end.outcome).ok(),
@@ -200,7 +196,7 @@ pub(super) fn explained(
     let kept_out = result.as_ref().map_or(0, |result| tokens(answer_bytes.saturating_sub(result.len())));
     BlockExplanation {
         number,
-        run: program.id.clone(),
+        run,
         program: program_text(program),
         attempts: Vec::new(),
         calls,
@@ -217,13 +213,8 @@ pub(super) fn explained(
     }
 }
 
-fn program_text(program: &Program) -> ProgramText {
-    ProgramText {
-        code: program.code.clone(),
-        id: program.id.clone(),
-        seed: program.seed.clone(),
-        started_at: program.started_at_ms,
-    }
+fn program_text(program: Program) -> ProgramText {
+    ProgramText { code: program.code, id: program.id, seed: program.seed, started_at: program.started_at_ms }
 }
 
 /// A completed call as a step request takes it; `None` if not enough is known of it.
@@ -255,8 +246,7 @@ fn recorded_program(block: &ProgramBlock) -> RecordedProgram {
     for sent in block.sent_calls() {
         args.insert(sent.index().0, sent.args());
     }
-    let mut recorded = RecordedProgram { entries: Vec::new(), calls: Vec::new(), gap: None };
-    let mut journal = dacapo_replay::Journal::default();
+    let mut recorded = RecordedProgram { journal: Journal::default(), calls: Vec::new(), gap: None };
     let mut known = BTreeSet::new();
     for (round, number) in block.rounds.iter().zip(0..) {
         if recorded.gap.is_none() && round.number != number {
@@ -264,17 +254,14 @@ fn recorded_program(block: &ProgramBlock) -> RecordedProgram {
             recorded.gap = Some((ReplayStatus::Trimmed, message));
         }
         match round.owned.entries() {
-            Some(entries) => entries.iter().for_each(|entry| {
-                journal.push(entry.clone());
-                recorded.add_executed(entry, round.number);
-            }),
+            Some(entries) => entries.iter().for_each(|entry| recorded.add_executed(entry, round.number)),
             None if recorded.gap.is_none() => {
                 let message = "answers to calls that the gateway executed are in its store only".to_owned();
                 recorded.gap = Some((ReplayStatus::Trimmed, message));
             }
             None => {}
         }
-        if recorded.gap.is_none() && round.answered.is_some_and(|before| before != journal.fingerprint()) {
+        if recorded.gap.is_none() && round.answered.is_some_and(|before| before != recorded.journal.fingerprint()) {
             let message = if number == 0 {
                 "the program was sent with other answers than the conversation has".to_owned()
             } else {
@@ -294,7 +281,7 @@ fn recorded_program(block: &ProgramBlock) -> RecordedProgram {
                 call: index,
                 round: round.number as usize + 1,
                 tool: call.tool.clone(),
-                args: args.get(&index).cloned().flatten(),
+                args: args.remove(&index).flatten(),
                 issued: None,
                 settled: None,
                 answer: None,
@@ -303,12 +290,9 @@ fn recorded_program(block: &ProgramBlock) -> RecordedProgram {
             if let Some(answer) = answer {
                 let (answered, bytes) = answered_with(answer);
                 (explained.answer, explained.bytes) = (Some(answered), bytes);
-                let entry = entry(call, answer.clone());
-                journal.push(entry.clone());
-                // After a gap nothing can be given to the program.
                 if !is_trimmed {
-                    recorded.entries.push(entry);
-                    explained.settled = Some(recorded.entries.len());
+                    recorded.journal.push(entry(call, answer.clone()));
+                    explained.settled = Some(recorded.journal.entries().len());
                 }
             }
             recorded.calls.push(explained);
@@ -325,14 +309,14 @@ impl RecordedProgram {
             return;
         }
         let (answer, bytes) = answered_with(&entry.answer);
-        self.entries.push(entry.clone());
+        self.journal.push(entry.clone());
         self.calls.push(CallExplanation {
             call: entry.call.0,
             round: round as usize + 1,
             tool: entry.tool.clone(),
             args: entry.args(),
             issued: None,
-            settled: Some(self.entries.len()),
+            settled: Some(self.journal.entries().len()),
             answer: Some(answer),
             bytes,
         });
@@ -365,7 +349,7 @@ fn verdict(
         return of(ReplayStatus::Interrupted, "running it again took too long".to_owned(), None);
     };
     let diverged = played.failure().filter(|failure| is_diverged(failure));
-    let at = diverged.and_then(|_| played.settled.last()).map(|entry| entry.call.0);
+    let at = diverged.and_then(|_| played.settled().last()).map(|entry| entry.call.0);
     if let Some((status, message)) = gap {
         return of(status, message, at);
     }
@@ -373,7 +357,7 @@ fn verdict(
         return of(ReplayStatus::Diverged, failure.message.clone(), at);
     }
     if is_stopped {
-        return of(ReplayStatus::Stopped, format!("stopped after {} answers", played.settled.len()), None);
+        return of(ReplayStatus::Stopped, format!("stopped after {} answers", played.settled().len()), None);
     }
     if let Some(result) = &block.result {
         let now = serde_json::to_value(&end.outcome).unwrap_or_default();

@@ -31,7 +31,7 @@ impl Inspection<'_> {
     fn saved(&self, saved: SavedRequest) -> ConversationExplanation {
         let SavedRequest { line, content } = saved;
         let explained = content.and_then(|content| match content {
-            SavedContent::Request { wire, body, notes } => self.conversation(wire, &body, notes),
+            SavedContent::Request { wire, body, notes } => self.conversation(wire, body, notes),
             SavedContent::Step(step) => self.step_request(&step),
         });
         explained.map_or_else(
@@ -44,7 +44,7 @@ impl Inspection<'_> {
         let request = StepRequest::parse_with(&step.to_string(), self.toolboxes)
             .map_err(|error| format!("is a step request that cannot be read: {error}"))?;
         let tools = tools(&request.toolbox);
-        let block = self.step_block(request, &[]);
+        let block = self.step_block(request, Vec::new());
         let exact = block.replay.status == ReplayStatus::Exact;
         Ok(ConversationExplanation { exact, mode: "step", tools, blocks: vec![block], ..Default::default() })
     }
@@ -52,15 +52,17 @@ impl Inspection<'_> {
     fn conversation(
         &self,
         wire: Wire,
-        body: &Map<String, Value>,
+        body: Map<String, Value>,
         mut notes: Vec<String>,
     ) -> Result<ConversationExplanation, String> {
         let client = ClientSide::of(wire).ok_or("no client speaks this wire")?;
-        let history = input::history(wire, body);
-        let mut request = body.clone();
-        request.shift_remove(input::history_key(wire));
-        let model = body.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (parsed, unopened) = self.read(client, body, &mut notes)?;
+        let (parsed, unopened) = self.read(client, &body, &mut notes)?;
+        let mut request = body;
+        let history = match request.shift_remove(input::history_key(wire)) {
+            Some(Value::Array(entries)) => entries,
+            _ => Vec::new(),
+        };
+        let model = request.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
         let explained = ConversationExplanation {
             wire: Some(wire.name()),
             model,
@@ -109,12 +111,13 @@ impl Inspection<'_> {
         let mut best: Option<(ParsedRequest, Vec<(String, UnopenedReason)>)> = None;
         for tenant in self.clients {
             let mut read = read_for(tenant, body.clone())?;
-            let has_sealed = || Value::Object(body.clone()).to_string().contains("\"dc1_");
+            let has_sealed = || serde_json::to_string(body).is_ok_and(|text| text.contains("\"dc1_"));
             if matches!(read.0, ParsedRequest::PassThrough(_)) && has_sealed() {
                 // Something in the request switches code mode off; the programs before it are explained all the same.
                 let kept = ["model", "messages", "input", "tools", "system", "instructions"];
-                let reduced = body.iter().filter(|(key, _)| kept.contains(&key.as_str()));
-                read = read_for(tenant, reduced.map(|(key, value)| (key.clone(), value.clone())).collect())?;
+                let mut reduced = body.clone();
+                reduced.retain(|key, _| kept.contains(&key.as_str()));
+                read = read_for(tenant, reduced)?;
                 let note = "this request itself is not in code mode; its history is shown as if it were";
                 if !notes.iter().any(|known| known == note) {
                     notes.push(note.to_owned());
@@ -180,14 +183,15 @@ impl Inspection<'_> {
         }
         let given = trace.given.take();
         let programs = turn.conversation.items.iter().filter_map(|item| match item {
-            ConversationItem::Program(block) => Some(block),
+            ConversationItem::Program(block) => Some(&**block),
             _ => None,
         });
-        let count = programs.clone().count();
+        let programs: Vec<&ProgramBlock> = programs.collect();
         // Without a number, it is the last program that stops.
-        let stop = self.stop.map(|stop| StopAfter { block: stop.block.or(Some(count)), ..stop });
+        let stop = self.stop.map(|stop| StopAfter { block: stop.block.or(Some(programs.len())), ..stop });
         let inspection = Inspection { stop, ..*self };
-        let blocks = programs.zip(1..).map(|(program, number)| inspection.block(number, program, &replay, &given));
+        let blocks =
+            programs.into_iter().zip(1..).map(|(program, number)| inspection.block(number, program, &replay, &given));
         let blocks: Vec<_> = blocks.collect();
         let has_lost = turn.conversation.items.iter().any(|item| matches!(item, ConversationItem::LostCalls(_)));
         let is_exact = |status| matches!(status, ReplayStatus::Exact | ReplayStatus::Stopped);

@@ -1,6 +1,6 @@
 //! Reading what was saved: a request of any wire, a list of messages, one request per line, or a step request.
 
-use dacapo_wire::Wire;
+use dacapo_wire::{Wire, remove_credentials};
 use serde_json::{Map, Value, json};
 
 /// A saved request of a client, or a step request.
@@ -81,7 +81,7 @@ fn continues(later: &SavedRequest, earlier: &SavedRequest) -> bool {
             Ok(SavedContent::Request { wire: earlier_wire, body: earlier, .. }),
         ) => {
             let (later, earlier) = (history(*wire, body), history(*earlier_wire, earlier));
-            wire == earlier_wire && !earlier.is_empty() && later.starts_with(&earlier)
+            wire == earlier_wire && !earlier.is_empty() && later.starts_with(earlier)
         }
         _ => false,
     }
@@ -137,7 +137,7 @@ fn request(mut body: Map<String, Value>, wire: Option<Wire>, response: Option<Va
         }
     }
     let has_tools = body.get("tools").and_then(Value::as_array).is_some_and(|tools| !tools.is_empty());
-    let names = called_tools(wire, &history(wire, &body));
+    let names = called_tools(wire, history(wire, &body));
     if !has_tools && !names.is_empty() {
         let tools: Vec<Value> = names.iter().map(|name| tool(wire, name)).collect();
         body.insert("tools".to_owned(), Value::Array(tools));
@@ -150,21 +150,6 @@ fn request(mut body: Map<String, Value>, wire: Option<Wire>, response: Option<Va
     Ok(SavedContent::Request { wire, body, notes })
 }
 
-/// Takes out what lets the gateway into MCP servers that a request names: whoever looks at a conversation need not have it.
-fn remove_credentials(body: &mut Map<String, Value>) {
-    for (list, fields) in [("tools", &["authorization", "headers"][..]), ("mcp_servers", &["authorization_token"])] {
-        let entries = body.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        for entry in entries.filter_map(Value::as_object_mut) {
-            if list == "tools" && entry.get("type").and_then(Value::as_str) != Some("mcp") {
-                continue;
-            }
-            for field in fields {
-                entry.shift_remove(*field);
-            }
-        }
-    }
-}
-
 pub(super) fn history_key(wire: Wire) -> &'static str {
     match wire {
         Wire::Responses => "input",
@@ -172,8 +157,8 @@ pub(super) fn history_key(wire: Wire) -> &'static str {
     }
 }
 
-pub(super) fn history(wire: Wire, body: &Map<String, Value>) -> Vec<Value> {
-    body.get(history_key(wire)).and_then(Value::as_array).cloned().unwrap_or_default()
+fn history(wire: Wire, body: &Map<String, Value>) -> &[Value] {
+    body.get(history_key(wire)).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn is_responses_item(entry: &Value) -> bool {

@@ -42,11 +42,11 @@ struct RecordedError {
 }
 
 impl RecordedAnswer {
-    fn answer(&self) -> Option<Answer> {
-        match (&self.ok, &self.error) {
-            (Some(ok), None) => Some(Answer::Ok(JsonText::from(&**ok))),
+    fn answer(self) -> Option<Answer> {
+        match (self.ok, self.error) {
+            (Some(ok), None) => Some(Answer::Ok(JsonText::from(&*ok))),
             (None, Some(error)) => Some(Answer::Error {
-                message: error.message.clone(),
+                message: error.message,
                 data: error.data.as_ref().map(|data| JsonText::from(&**data)),
             }),
             _ => None,
@@ -60,33 +60,33 @@ impl Inspection<'_> {
         let what_if: WhatIf<'_> = serde_json::from_str(text).map_err(|error| format!("body: {error}"))?;
         let rules = ServiceRules { toolboxes: self.toolboxes, tenant, limits: self.limits };
         let request = StepRequest::parse_for(what_if.step.get(), rules).map_err(|error| format!("step.{error}"))?;
-        Ok(self.step_block(request, &what_if.recorded))
+        Ok(self.step_block(request, what_if.recorded))
     }
 
     /// Explains a step request. Calls that its journal does not answer get the recorded answer to the same call.
-    pub(super) fn step_block(&self, mut request: StepRequest, recorded: &[RecordedAnswer]) -> BlockExplanation {
-        let entries = std::mem::take(&mut request.journal).entries().to_vec();
-        let mut unused: BTreeMap<(String, String), Vec<Answer>> = BTreeMap::new();
-        for recorded in recorded.iter().rev() {
-            let of_call = (recorded.tool.clone(), canonical_args(&recorded.args));
-            unused.entry(of_call).or_default().extend(recorded.answer());
+    pub(super) fn step_block(&self, mut request: StepRequest, recorded: Vec<RecordedAnswer>) -> BlockExplanation {
+        let entries = std::mem::take(&mut request.journal).into_entries();
+        // By tool and arguments.
+        let mut unused: BTreeMap<String, BTreeMap<String, Vec<Answer>>> = BTreeMap::new();
+        for mut recorded in recorded.into_iter().rev() {
+            let of_tool = unused.entry(std::mem::take(&mut recorded.tool)).or_default();
+            of_tool.entry(canonical_args(&recorded.args)).or_default().extend(recorded.answer());
         }
         let find = |waiting: &[Call]| {
             let answer = |call: &Call| {
-                let answers = unused.get_mut(&(call.tool.clone(), canonical_args(&call.args)))?;
+                let answers = unused.get_mut(&call.tool)?.get_mut(&canonical_args(&call.args))?;
                 Some(JournalEntry::answering(call, answers.pop()?))
             };
             waiting.iter().find_map(answer)
         };
-        let (program, reuse) = (request.program.clone(), request.reuse.clone());
-        let limits = request.limits.clone();
-        let played = self.play(request, entries, find);
-        let calls = calls(&played);
+        let run = request.program.id.clone();
+        let mut played = self.play(request, entries, find);
+        let calls = calls(&mut played);
         let verdict = match played.failure().filter(|failure| is_diverged(failure)) {
             Some(failure) => ReplayVerdict {
                 status: ReplayStatus::Diverged,
                 message: failure.message.clone(),
-                call: played.settled.last().map(|entry| entry.call.0),
+                call: played.settled().last().map(|entry| entry.call.0),
             },
             None if played.end.is_none() => ReplayVerdict {
                 status: ReplayStatus::Interrupted,
@@ -95,29 +95,29 @@ impl Inspection<'_> {
             },
             None => ReplayVerdict { status: ReplayStatus::Exact, message: String::new(), call: None },
         };
-        let mut block = explained(1, &program, played, calls, &reuse, &limits);
+        let mut block = explained(1, run, played, calls);
         block.replay = verdict;
         block
     }
 }
 
 /// The calls of a program without a history: those that it made at the same point are a round.
-fn calls(played: &Played) -> Vec<CallExplanation> {
+fn calls(played: &mut Played) -> Vec<CallExplanation> {
     let mut rounds: Vec<usize> = played.issued.values().map(|(issued, _)| *issued).collect();
     rounds.dedup();
     let places: BTreeMap<u32, usize> =
-        played.settled.iter().enumerate().map(|(at, entry)| (entry.call.0, at)).collect();
+        played.settled().iter().enumerate().map(|(at, entry)| (entry.call.0, at)).collect();
     let mut calls: Vec<CallExplanation> = Vec::new();
-    for (index, (issued, call)) in &played.issued {
-        let place = places.get(index).copied();
-        let answer = place.map(|at| answered_with(&played.settled[at].answer));
+    for (index, (issued, call)) in std::mem::take(&mut played.issued) {
+        let place = places.get(&index).copied();
+        let answer = place.map(|at| answered_with(&played.settled()[at].answer));
         let (answer, bytes) = answer.map_or((None, 0), |(answer, bytes)| (Some(answer), bytes));
         calls.push(CallExplanation {
-            call: *index,
-            round: rounds.iter().position(|round| round == issued).map_or(1, |at| at + 1),
-            tool: call.tool.clone(),
-            args: Some(call.args.clone()),
-            issued: Some(*issued),
+            call: index,
+            round: rounds.iter().position(|round| *round == issued).map_or(1, |at| at + 1),
+            tool: call.tool,
+            args: Some(call.args),
+            issued: Some(issued),
             settled: place.map(|at| at + 1),
             answer,
             bytes,

@@ -192,19 +192,22 @@ impl EventConsumer for Traces {
         };
         match event {
             Event::ModelAsked { upstream } => {
-                let model = request.summary().model.clone();
+                let summary = request.summary();
+                let model = summary.model.as_str();
                 let name = if model.is_empty() { "chat".to_owned() } else { format!("chat {model}") };
                 let mut span = trace.span(name, otlp::SpanKind::Client, Some(trace.root));
                 span.attributes = vec![
                     attribute("gen_ai.operation.name", "chat"),
                     attribute("gen_ai.provider.name", *upstream),
-                    attribute("gen_ai.request.model", model.as_str()),
+                    attribute("gen_ai.request.model", model),
                 ];
                 trace.model_call = Some(span);
             }
             Event::ModelResponded { status, .. } => {
                 let status = attribute("http.response.status_code", u64::from(status.as_u16()));
-                trace.model_call.iter_mut().for_each(|span| span.attributes.push(status.clone()));
+                if let Some(span) = &mut trace.model_call {
+                    span.attributes.push(status);
+                }
             }
             Event::ModelUnreachable { .. } => trace.end_model_call(None, Some("unreachable".to_owned())),
             Event::ModelRetried { status, .. } => trace.end_model_call(None, failure(*status)),

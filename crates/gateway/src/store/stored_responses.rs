@@ -1,5 +1,7 @@
 //! Responses that a client refers to by id instead of sending them, where a store is configured.
 
+use std::borrow::Cow;
+
 use axum::http::StatusCode;
 use dacapo_wire::{ClientSide, UnopenedStates, Wire};
 use serde_json::{Map, Value, json};
@@ -52,18 +54,19 @@ impl StoredTurn {
         let mut left = ReferredSize::new(config);
         let is_referred = referred(store, tenant, &mut sent, &mut left, unopened).await?;
         let mut history = Vec::new();
-        let mut earlier = previous.clone();
+        let mut earlier = previous.as_deref().map(Cow::Borrowed);
         for _ in 0..CHAIN_MAX {
             let Some(id) = earlier.take() else { break };
             let text = store.get_texts(tenant, &[response_name(&id)], unopened).await?.remove(0);
             left.take(text.as_deref().unwrap_or_default())?;
-            let Some(kept) = text.and_then(|text| serde_json::from_str::<Value>(&text).ok()) else {
+            let Some(mut kept) = text.and_then(|text| serde_json::from_str::<Value>(&text).ok()) else {
                 // It may be the provider's.
                 return Ok(ResolvedReferences::default());
             };
-            let items = kept["items"].as_array().cloned().unwrap_or_default();
-            history.splice(0..0, items);
-            earlier = kept["previous"].as_str().map(str::to_owned);
+            if let Some(Value::Array(items)) = kept.get_mut("items").map(Value::take) {
+                history.splice(0..0, items);
+            }
+            earlier = kept["previous"].as_str().map(|id| Cow::Owned(id.to_owned()));
         }
         let is_kept = body.get("store") != Some(&Value::Bool(false));
         if let Some(fields) = body.as_object_mut() {

@@ -69,14 +69,14 @@ impl TurnRunner {
 
     /// Goes on to the next upstream that can be asked for the same. `false` if there is none.
     async fn take_next_target(&mut self) -> Result<bool, TurnError> {
-        let from = Arc::clone(&self.route.target().upstream);
+        let from = self.route.position();
         while self.route.advance() {
-            let upstream = Arc::clone(&self.route.target().upstream);
-            let provider = upstream.provider_for(self.turn.client);
+            let upstream = self.route.upstream();
+            let (provider, execute_input) = (upstream.provider_for(self.turn.client), upstream.execute_input);
             let is_same_wire = provider.wire() == self.turn.provider.wire();
             if self.usage.model_calls == 0 {
                 let turn = Arc::get_mut(&mut self.turn).ok_or_else(|| TurnError::bug("the turn is in use"))?;
-                if turn.ask_on(provider, upstream.execute_input).is_err() {
+                if turn.ask_on(provider, execute_input).is_err() {
                     continue;
                 }
                 if !is_same_wire {
@@ -88,7 +88,8 @@ impl TurnRunner {
                 // What models have written in this request is in the history, the response and the usage of their wire.
                 continue;
             }
-            self.observer.emit(&Event::FellBack { from: &from.name, to: &upstream.name });
+            let (from, to) = (&self.route.asked_at(from).name, &self.route.upstream().name);
+            self.observer.emit(&Event::FellBack { from, to });
             return Ok(true);
         }
         Ok(false)
@@ -108,7 +109,7 @@ impl TurnRunner {
 
     async fn decode(
         &mut self,
-        response: UpstreamResponse,
+        mut response: UpstreamResponse,
         choice_override: ToolChoiceOverride,
     ) -> Result<ModelResponse, TurnError> {
         self.returned.clone_from(&response.headers);
@@ -121,7 +122,7 @@ impl TurnRunner {
         let mut response = if response.is_stream() {
             self.decode_stream(response, choice_override).await?
         } else {
-            let mask = response.mask.clone();
+            let mask = std::mem::take(&mut response.mask);
             let body = self.sink.while_waiting(response.whole(RESPONSE_BYTES_MAX)).await?;
             self.decode_whole(&body.map_err(TurnError::upstream)?, &mask)?
         };

@@ -234,7 +234,7 @@ impl TurnRunner {
         recorded: &mut usize,
     ) -> Result<Begun, StoreError> {
         // First of all: what another turn of the same request has kept must stay.
-        if let (Some(record), ProgramOrigin::ThisTurn(_)) = (&self.record, origin)
+        if let (Some(record), ProgramOrigin::ThisTurn(_)) = (&self.tenant.record, origin)
             && record.begin().await? == Begun::ByAnother
         {
             return Ok(Begun::ByAnother);

@@ -54,7 +54,7 @@ impl TurnRunner {
     /// Waits for an earlier turn of the same request, and keeps the stream alive meanwhile. Returns the end of this turn if
     /// the client gets the response of the other.
     pub(crate) async fn attach(&mut self) -> Result<Option<TurnDone>, TurnError> {
-        let Some(record) = self.record.clone() else { return Ok(None) };
+        let Some(record) = &self.tenant.record else { return Ok(None) };
         let deadline = self.deadline;
         match deadline.limit(self.sink.while_waiting(record.earlier())).await? {
             Ok(EarlierTurn::Ended(response)) => {
@@ -74,7 +74,7 @@ impl TurnRunner {
 
     /// Notes what the model said, if it may have to be recorded.
     pub(super) fn note_said(&mut self, response: &ModelResponse) {
-        if self.record.is_some() {
+        if self.tenant.record.is_some() {
             self.said.responses.push(response.clone());
         }
     }
@@ -82,7 +82,9 @@ impl TurnRunner {
     /// Records what the model has said so far, before a call with effects is sent.
     pub(super) async fn record_said(&mut self) -> Result<(), StoreError> {
         let said = &mut self.said;
-        let Some(record) = self.record.as_ref().filter(|_| said.recorded < said.responses.len()) else { return Ok(()) };
+        let Some(record) = self.tenant.record.as_ref().filter(|_| said.recorded < said.responses.len()) else {
+            return Ok(());
+        };
         let in_turn = SaidInTurn {
             seed: self.progress.seed.clone(),
             started_at_ms: self.progress.started_at_ms,

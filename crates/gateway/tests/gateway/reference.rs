@@ -86,7 +86,7 @@ fn table(page: &mut String, prefix: &str, section: &Section, defaults: Option<&T
 
 fn configuration_page() -> String {
     let defaults = GatewayOptions { memory_bytes_max: Some(1), ..GatewayOptions::default() };
-    let mut defaults: Table = toml::from_str(&defaults.resolve(&Environment::default()).unwrap().to_toml()).unwrap();
+    let mut defaults: Table = toml::from_str(&defaults.resolve(&Environment::default()).unwrap().into_toml()).unwrap();
     // It depends on the machine.
     defaults.remove("memory_bytes_max");
     if let Some(warm) = defaults.get_mut("warm").and_then(Value::as_table_mut) {

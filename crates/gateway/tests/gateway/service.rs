@@ -298,8 +298,8 @@ fn the_documented_configuration_is_one() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
     let environment = Environment::from([("OPENAI_API_KEY", "sk")]);
-    let documented = GatewayOptions::load(Some(file.path()), &environment).resolve(&environment).unwrap().to_toml();
-    let default = GatewayOptions::default().resolve(&environment).unwrap().to_toml();
+    let documented = GatewayOptions::load(Some(file.path()), &environment).resolve(&environment).unwrap().into_toml();
+    let default = GatewayOptions::default().resolve(&environment).unwrap().into_toml();
     let settings = |shown: &str| {
         let shown = shown.split("[[").next().unwrap().to_owned();
         shown
@@ -348,7 +348,7 @@ base_url = "localhost"
         ("DACAPO_SECRETS_OLD", "an older secret that is hidden, 0123456789 the oldest"),
     ]);
     let config = GatewayOptions::load(None, &environment).resolve(&environment).unwrap();
-    let shown = config.to_toml();
+    let shown = config.into_toml();
     insta::assert_snapshot!(shown);
     assert!(!shown.contains("sk-hidden") && !shown.contains("0123456789") && !shown.contains("older"));
 

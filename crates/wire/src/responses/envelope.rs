@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::client::RESPONSE_ID_PREFIX;
 use super::{fields, tools};
 use crate::decoder::{FinishReason, ModelResponse, ResponseMeta};
-use crate::neutral::remove_fields;
+use crate::request_servers::remove_credentials;
 use crate::wire::Wire;
 
 /// Fields of the request that a response repeats, with their defaults.
@@ -38,12 +38,7 @@ impl RequestEcho {
     pub(super) fn of(body: &Map<String, Value>) -> RequestEcho {
         let repeated = REPEATED.iter().filter_map(|(key, _)| Some(((*key).to_owned(), body.get(*key)?.clone())));
         let mut repeated: Map<String, Value> = repeated.filter(|(_, value)| !value.is_null()).collect();
-        // Credentials for MCP servers are not repeated.
-        for tool in repeated.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten() {
-            if fields::kind(tool) == "mcp" {
-                remove_fields(tool, &["authorization", "headers"]);
-            }
-        }
+        remove_credentials(&mut repeated);
         RequestEcho(repeated)
     }
 
