@@ -14,6 +14,7 @@ mod task;
 mod tool;
 mod world;
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -33,6 +34,7 @@ use self::run::{EvalRun, FailureKind, Mode, RunId};
 use self::screen::EvalScreen;
 use self::summary::Summary;
 use self::task::Task;
+use crate::config_file::config_file;
 use crate::serve::upstream_options;
 use crate::text_style::TextStyler;
 use crate::wrong_usage::WrongUsage;
@@ -176,9 +178,7 @@ fn config(options: &EvalOptions, tasks: &[Task]) -> anyhow::Result<Config> {
         return Ok(config.with_script(solution::scripted_model(tasks)?.with_token_counter(count)));
     }
     let environment = Environment::new(std::env::vars_os());
-    let by_environment = || std::env::var_os("DACAPO_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let here = || Some(PathBuf::from("dacapo.toml")).filter(|path| path.exists());
-    let file = options.config.clone().or_else(by_environment).or_else(here);
+    let file = config_file(options.config.as_deref());
     let mut loaded = GatewayOptions::load(file.as_deref(), &environment);
     let settings = &mut loaded.options;
     settings.listen = None;
@@ -198,13 +198,11 @@ async fn play(
     subject: &Subject,
     tasks: &[Arc<Task>],
 ) -> anyhow::Result<Vec<EvalRun>> {
-    let (mut file, known) = match &options.results {
+    let (mut file, mut known) = match &options.results {
         Some(path) => ResultsFile::open(path).map(|(file, known)| (Some(file), known))?,
         None => (None, Vec::new()),
     };
-    let mut modes = options.mode.clone();
-    modes.sort_unstable();
-    modes.dedup();
+    let modes: BTreeSet<Mode> = options.mode.iter().copied().collect();
     let mut wanted = Vec::new();
     for repeat in 1..=options.repeat.get() {
         for task in tasks {
@@ -217,9 +215,9 @@ async fn play(
     }
     let total = wanted.len();
     let mut runs: Vec<EvalRun> = Vec::new();
-    wanted.retain(|(_, id)| match known.iter().find(|run| run.id == *id) {
-        Some(run) => {
-            runs.push(run.clone());
+    wanted.retain(|(_, id)| match known.iter().position(|run| run.id == *id) {
+        Some(at) => {
+            runs.push(known.remove(at));
             false
         }
         None => true,

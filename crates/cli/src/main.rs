@@ -2,6 +2,7 @@
 
 mod answers;
 mod completions;
+mod config_file;
 mod demo;
 mod eval;
 mod key;

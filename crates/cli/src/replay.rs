@@ -16,6 +16,7 @@ use dacapo_replay::{Stepper, Toolboxes, WarmPrograms};
 use dacapo_wire::{RunId, Wire};
 
 use self::screen::ReplayScreen;
+use crate::config_file::config_file;
 use crate::text_style::TextStyler;
 use crate::wrong_usage::WrongUsage;
 
@@ -149,9 +150,7 @@ fn read(file: &Path) -> anyhow::Result<String> {
 
 fn settings(options: &ReplayOptions) -> anyhow::Result<InspectionSettings> {
     let environment = Environment::new(std::env::vars_os());
-    let by_environment = || std::env::var_os("DACAPO_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let here = || Some(PathBuf::from("dacapo.toml")).filter(|path| path.exists());
-    let file = options.config.clone().or_else(by_environment).or_else(here);
+    let file = config_file(options.config.as_deref());
     let loaded =
         GatewayOptions::load(file.as_deref(), &environment).checked().map_err(|error| WrongUsage(error.to_string()))?;
     InspectionSettings::of(&loaded).map_err(|error| WrongUsage(error.to_string()).into())

@@ -19,6 +19,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use self::live_view::LiveView;
+use crate::config_file::config_file;
 use crate::log_filter::log_filter;
 use crate::servers::{CacheOptions, ConfiguredServers};
 use crate::stop::{Hangup, Hangups, stop_request};
@@ -100,7 +101,7 @@ pub(crate) fn serve(options: &ServeOptions) -> anyhow::Result<ExitCode> {
     let servers = match &config.mcp_servers {
         Some(file) => {
             let servers = ConfiguredServers::read(file, &CacheOptions { no_cache: false })?;
-            let names: Vec<String> = servers.file.servers.iter().map(|server| server.name.clone()).collect();
+            let names: Vec<&str> = servers.file.servers.iter().map(|server| server.name.as_str()).collect();
             if let Err(error) = config.check_servers(&names) {
                 return wrong_configuration(&error);
             }
@@ -182,10 +183,7 @@ pub(crate) fn upstream_options(
 
 /// What is in force, and what else is to be said about it.
 fn configuration(options: &ServeOptions, environment: &Environment) -> (Result<Config, ConfigError>, Option<String>) {
-    let by_environment = || std::env::var_os("DACAPO_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let named = options.config.clone().or_else(by_environment);
-    let here = PathBuf::from("dacapo.toml");
-    let file = named.or_else(|| here.exists().then_some(here));
+    let file = config_file(options.config.as_deref());
     let mut loaded = Settings::load(file.as_deref(), environment);
     let settings = &mut loaded.options;
     if let Some(listen) = &options.listen {

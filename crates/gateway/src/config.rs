@@ -490,10 +490,10 @@ impl Config {
     }
 
     /// What is wrong with the servers that clients may use, of those that there are.
-    pub fn check_servers(&self, names: &[String]) -> Result<(), ConfigError> {
+    pub fn check_servers(&self, names: &[&str]) -> Result<(), ConfigError> {
         let mut errors = Vec::new();
         for (at, client) in self.clients.list().enumerate() {
-            for unknown in client.servers.iter().flatten().filter(|server| !names.contains(server)) {
+            for unknown in client.servers.iter().flatten().filter(|server| !names.contains(&server.as_str())) {
                 errors.push(format!(
                     "client[{at}].servers: there is no server `{unknown}`; there are {}",
                     names.join(", ")

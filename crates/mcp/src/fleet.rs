@@ -102,7 +102,7 @@ impl Fleet {
     /// The same for some of the servers, by name.
     pub(crate) async fn listed_where(&self, wait: Duration, is_wanted: impl Fn(&str) -> bool) {
         let all = async {
-            for server in self.servers.iter().filter(|server| is_wanted(&server.name)) {
+            for server in self.servers.iter().filter(|server| is_wanted(server.name())) {
                 server.listed().await;
             }
         };
@@ -154,12 +154,12 @@ impl ToolHost for Fleet {
     }
 
     fn annotations(&self, server: &str, tool: &str) -> Map<String, Value> {
-        let list = self.servers.iter().find(|known| known.name == server).map(|server| server.list());
+        let list = self.servers.iter().find(|known| known.name() == server).map(|server| server.list());
         list.and_then(|list| list.annotations.get(tool).cloned()).unwrap_or_default()
     }
 
     fn definition(&self, server: &str, tool: &str) -> Option<ToolDigest> {
-        self.servers.iter().find(|known| known.name == server)?.list().definition(tool)
+        self.servers.iter().find(|known| known.name() == server)?.list().definition(tool)
     }
 
     fn observed(&self, shapes: &[ToolShape]) {
@@ -171,7 +171,7 @@ impl ToolHost for Fleet {
         for server in &self.servers {
             let of_server = catalog.functions().iter().filter_map(|function| {
                 let tool = &catalog.tools()[function.tool.0 as usize];
-                let is_of_server = tool.server.as_deref() == Some(server.name.as_str());
+                let is_of_server = tool.server.as_deref() == Some(server.name());
                 let shape = shapes.iter().find(|shape| is_of_server && shape.function == function.expression())?;
                 Some((tool.name.clone(), shape.shape.clone()))
             });
@@ -181,7 +181,7 @@ impl ToolHost for Fleet {
 
     fn tools_confirmed<'a>(&'a self, server: &'a str, cancel: &'a CancellationToken) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let Some(server) = self.servers.iter().find(|known| known.name == server) else { return };
+            let Some(server) = self.servers.iter().find(|known| known.name() == server) else { return };
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => {}
@@ -196,7 +196,7 @@ impl ToolHost for Fleet {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ToolOutput, CallError>> {
         Box::pin(async move {
-            match self.servers.iter().find(|server| server.name == call.server) {
+            match self.servers.iter().find(|server| server.name() == call.server) {
                 Some(server) => server.call(call, cancel).await,
                 None => Err(CallError(format!("there is no server `{}` in the configuration", call.server))),
             }

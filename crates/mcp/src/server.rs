@@ -42,7 +42,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use elicitation::ApprovalRoute;
 use kept_programs::{FoundBy, KeptPrograms, Taken, WaitingProgram};
 use log_forwarder::LogForwarder;
-use program_task::{ApprovalRequest, CallSummary, CanAsk, NewProgram, ProgramDigest, ProgramTask};
+use program_task::{
+    ApprovalRequest, CallSummary, CanAsk, GivenValues, NewProgram, ProgramDigest, ProgramSource, ProgramTask,
+};
 use progress_reporter::ProgressReporter;
 use reply::{brief, reply};
 use session::Session;
@@ -151,7 +153,7 @@ impl McpServer {
 
     /// The same server for another session.
     fn for_new_session(&self) -> McpServer {
-        McpServer { session: Arc::default(), ..self.clone() }
+        McpServer { session: Arc::default(), shared: Arc::clone(&self.shared) }
     }
 
     /// Builds the function names and the search index before the first client needs them.
@@ -205,13 +207,14 @@ impl McpServer {
             }
         }
         let Some(permit) = self.run_permit(context).await else { return failure(CANCELLED.to_owned()).into() };
-        let (stored, reuse) = (self.session.stored(), self.session.take_record(context));
-        let task = self.start(NewProgram { code: program, stored, reuse, resumed: None }, context).await;
+        let given = GivenValues { stored: self.session.stored(), reuse: self.session.take_record(context) };
+        let program = NewProgram { source: ProgramSource::Code(program), given: Arc::new(given) };
+        let task = self.start(program, context).await;
         self.attend(task, permit, context).await
     }
 
     async fn start(&self, program: NewProgram, context: &RequestContext<RoleServer>) -> ProgramTask {
-        self.shared.servers.ready_for(&program.code).await;
+        self.shared.servers.ready_for(program.code()).await;
         let can_ask = match ApprovalRoute::of(context) {
             ApprovalRoute::None => CanAsk::Nobody,
             ApprovalRoute::InputRequired | ApprovalRoute::Elicitation => CanAsk::Client,
@@ -229,9 +232,9 @@ impl McpServer {
         context: &RequestContext<RoleServer>,
     ) -> CallToolResponse {
         let Some(permit) = self.run_permit(context).await else { return failure(CANCELLED.to_owned()).into() };
-        let WaitingProgram { run, stored, reuse, asked } = waiting;
-        let code = run.program.code.clone();
-        let mut task = self.start(NewProgram { code, stored, reuse, resumed: Some(run) }, context).await;
+        let WaitingProgram { run, given, asked } = waiting;
+        let program = NewProgram { source: ProgramSource::Resumed(run), given };
+        let mut task = self.start(program, context).await;
         let mut responses = responses.unwrap_or_default();
         let denies_all = responses.values().find(|response| elicitation::denies_all(response)).cloned();
         for (key, call) in asked {
@@ -373,7 +376,7 @@ impl McpServer {
                     reporter.report(&report).await;
                     return match ended {
                         Ok(mut execution) => {
-                            self.session.keep(&task.stored, &mut execution, context);
+                            self.session.keep(&task.given.stored, &mut execution, context);
                             self.shared.servers.observed(&execution.shapes);
                             self.reply(&execution).into()
                         }

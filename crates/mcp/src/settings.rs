@@ -157,22 +157,22 @@ fn policy(value: &Value, path: &str) -> Result<Policy, SettingsError> {
 
 /// `{"kind": "file", "path": …}` or `{"kind": "redis", "url": …}`
 fn store(value: &Value, path: &str, environment: &BTreeMap<String, String>) -> Result<StorePlace, SettingsError> {
-    let mut fields = fields(value, path)?.clone();
-    let mut text = |key: &str| {
+    let fields = fields(value, path)?;
+    let text = |key: &str| {
         let at = format!("{path}.{key}");
-        match fields.remove(key) {
+        match fields.get(key) {
             Some(Value::String(text)) => {
-                expand(&text, environment).map(|text| text.text).map_err(|message| error(&at, &message))
+                expand(text, environment).map(|text| text.text).map_err(|message| error(&at, &message))
             }
             _ => Err(error(&at, "must be a text")),
         }
     };
-    let place = match text("kind")?.as_str() {
-        "file" => StorePlace::File(text("path")?.into()),
-        "redis" => StorePlace::Redis(text("url")?),
+    let (place, key) = match text("kind")?.as_str() {
+        "file" => (StorePlace::File(text("path")?.into()), "path"),
+        "redis" => (StorePlace::Redis(text("url")?), "url"),
         _ => return Err(error(&format!("{path}.kind"), "must be `file` (with `path`) or `redis` (with `url`)")),
     };
-    match fields.keys().next() {
+    match fields.keys().find(|known| !["kind", key].contains(&known.as_str())) {
         Some(unknown) => Err(error(&format!("{path}.{unknown}"), "is not known here")),
         None => Ok(place),
     }

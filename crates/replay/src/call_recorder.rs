@@ -141,12 +141,11 @@ impl CallRecorder {
 
     /// What is kept for later programs. A program that exceeded a limit keeps nothing.
     pub(crate) fn stored(&self, kind: Option<&ErrorKind>) -> StoredValues {
-        match kind {
-            Some(ErrorKind::Limit { .. } | ErrorKind::Internal | ErrorKind::Diverged { .. }) => {
-                self.given_stored.clone()
-            }
-            _ => self.stored.clone(),
-        }
+        let kept = match kind {
+            Some(ErrorKind::Limit { .. } | ErrorKind::Internal | ErrorKind::Diverged { .. }) => &self.given_stored,
+            _ => &self.stored,
+        };
+        kept.clone()
     }
 
     /// Whether the shape of an answer of this tool is worth looking at.

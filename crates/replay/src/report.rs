@@ -139,10 +139,10 @@ pub(crate) fn diverged(journal: &Journal, entry: usize, actual: Option<ComparedC
     let was = show(&recorded.tool, shown);
     let now = match &actual {
         Some(asking) => {
-            let args = asking.args.clone().unwrap_or_default();
+            let args = asking.args.as_ref().unwrap_or(&Value::Null);
             let differs = matches!(recorded.args, RecordedArgs::Digest(_))
                 && asking.tool == recorded.tool
-                && !recorded.args.match_canonical(&canonical(&args));
+                && !recorded.args.match_canonical(&canonical(args));
             let difference = if differs { " with arguments of another digest" } else { "" };
             format!("this run called {}{difference}", show(&asking.tool, &args.to_string()))
         }

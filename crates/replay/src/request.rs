@@ -220,7 +220,7 @@ pub(crate) fn read_journal(items: &[ListItem<'_>], known: &[&str]) -> Result<Jou
     for item in items {
         let fields = ObjectFields::read(item.raw, &item.path, known)?;
         let call = CallIndex(fields.required("call")?);
-        if let Some(earlier) = answered.insert(call, item.path.clone()) {
+        if let Some(earlier) = answered.insert(call, item.path.as_str()) {
             return Err(fields.error("call", format!("{call} is answered already by {earlier}")));
         }
         let (tool, answer) = (fields.required::<String>("tool")?, answer(&fields)?);

@@ -12,6 +12,7 @@ use dacapo_script::PreparedScript;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::journal::absorb;
 use crate::lookup::Lookup;
 use crate::request::{RequestError, plain};
 use crate::written_names::{ROOTS, WrittenName, WrittenNames};
@@ -259,7 +260,7 @@ impl Toolbox {
     /// What can be imported from a module: the tools of that name, of the server that the module's path names.
     fn imported(&self, module: &str, name: &str) -> Option<NameMeaning> {
         let segments: Vec<&str> = module.split(['/', ':', '\\']).map(module_name).collect();
-        let of_servers = segments.iter().rev().filter(|segment| !segment.is_empty());
+        let mut of_servers = segments.iter().rev().filter(|segment| !segment.is_empty());
         if name == "default" {
             let last = *segments.last()?;
             let in_server = segments.iter().rev().nth(1).and_then(|it| self.path_meaning(&format!("{it}.{last}")));
@@ -267,7 +268,7 @@ impl Toolbox {
             let whole = || absent_module(module).is_none().then(|| NameMeaning::Path(String::new()));
             return in_server.or_else(|| self.path_meaning(last)).or_else(whole);
         }
-        let in_server = of_servers.clone().find_map(|segment| self.path_meaning(&format!("{segment}.{name}")));
+        let in_server = of_servers.find_map(|segment| self.path_meaning(&format!("{segment}.{name}")));
         let is_beginning = |found: &NameMeaning| matches!(found, NameMeaning::Path(_));
         in_server
             .filter(|found| !is_beginning(found))
@@ -407,19 +408,18 @@ fn module_name(segment: &str) -> &str {
 fn digest(tools: &[Tool]) -> [u8; 32] {
     let mut hash = Sha256::new_with_prefix(b"dacapo tools 1\0");
     for tool in tools {
+        let (input, output) = (tool.input_schema.to_string(), tool.output_schema.as_ref().map(ToString::to_string));
         let parts = [
-            Some(tool.name.clone()),
-            tool.server.clone(),
-            tool.description.clone(),
-            Some(tool.input_schema.to_string()),
-            tool.output_schema.as_ref().map(ToString::to_string),
-            Some(tool.effect().name().to_owned()),
+            Some(tool.name.as_str()),
+            tool.server.as_deref(),
+            tool.description.as_deref(),
+            Some(&input),
+            output.as_deref(),
+            Some(tool.effect().name()),
         ];
         // Programs see it in what `describe` returns.
-        for part in parts.into_iter().chain(tool.observed_answer.clone().map(Some)) {
-            hash.update(part.as_ref().map_or(u64::MAX, |part| part.len() as u64).to_le_bytes());
-            hash.update(part.unwrap_or_default().as_bytes());
-        }
+        let observed = tool.observed_answer.as_deref().map(Some);
+        parts.into_iter().chain(observed).for_each(|part| absorb(&mut hash, part));
     }
     hash.finalize().into()
 }

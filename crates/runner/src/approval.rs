@@ -75,19 +75,19 @@ impl Approver for Approval {
     }
 }
 
-/// The tools that people have approved since this process started, as they were then.
+/// The tools that people have approved since this process started, by server and name, as they were then.
 #[derive(Debug, Default)]
-pub(crate) struct ApprovedDefinitions(Mutex<BTreeMap<(String, String), Option<ToolDigest>>>);
+pub(crate) struct ApprovedDefinitions(Mutex<BTreeMap<String, BTreeMap<String, Option<ToolDigest>>>>);
 
 impl ApprovedDefinitions {
     pub(crate) fn change(&self, call: &ToolCall, definition: Option<ToolDigest>) -> DefinitionChange {
-        match lock(&self.0).get(&(call.server.clone(), call.tool.clone())) {
+        match lock(&self.0).get(&call.server).and_then(|tools| tools.get(&call.tool)) {
             Some(approved) if *approved != definition => DefinitionChange::SinceApproval,
             _ => DefinitionChange::None,
         }
     }
 
     pub(crate) fn insert(&self, call: &ToolCall, definition: Option<ToolDigest>) {
-        lock(&self.0).insert((call.server.clone(), call.tool.clone()), definition);
+        lock(&self.0).entry(call.server.clone()).or_default().insert(call.tool.clone(), definition);
     }
 }

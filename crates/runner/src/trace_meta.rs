@@ -17,8 +17,8 @@ const BYTES_MAX: usize = 1_024;
 pub async fn with_trace<F: Future>(given: &Map<String, Value>, future: F) -> F::Output {
     let is_passed =
         |name: &str, value: &Value| NAMES.contains(&name) && value.as_str().is_some_and(|text| text.len() <= BYTES_MAX);
-    let passed = given.iter().filter(|(name, value)| is_passed(name, value));
-    let trace = passed.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let mut trace = given.clone();
+    trace.retain(|name, value| is_passed(name, value));
     TRACE.scope(trace, future).await
 }
 

@@ -319,19 +319,22 @@ impl ProgramBlock {
     /// Puts answers back that the client has replaced, from texts of [`CallRound::answers_text`] by number of their round.
     /// Nothing changes if they are not what the program was given.
     pub fn restore_answers(&mut self, texts: &BTreeMap<u32, String>) {
-        let before = self.rounds.clone();
-        for round in &mut self.rounds {
+        let mut replaced = Vec::new();
+        for (at, round) in self.rounds.iter_mut().enumerate() {
             let stored = texts.get(&round.number).and_then(|text| serde_json::from_str(text).ok());
             for stored in stored.into_iter().flat_map(|stored: Vec<StoredAnswer>| stored) {
-                let call = round.calls.iter_mut().find(|call| call.expected.index().0 == stored.call);
+                let position = round.calls.iter().position(|call| call.expected.index().0 == stored.call);
                 let place = stored.place;
-                if let (Some(call), Some(answer)) = (call, stored.answer()) {
-                    call.answer = Some((place, answer));
+                if let (Some(position), Some(answer)) = (position, stored.answer()) {
+                    replaced.push((at, position, round.calls[position].answer.replace((place, answer))));
                 }
             }
         }
         if self.journal().is_err() {
-            self.rounds = before;
+            // The first that was replaced last: a call may stand in the text twice.
+            for (round, call, answer) in replaced.into_iter().rev() {
+                self.rounds[round].calls[call].answer = answer;
+            }
         }
     }
 
@@ -475,9 +478,9 @@ impl CallRound {
         CallRound { number, answered: None, before, owned, calls: Vec::new() }
     }
 
-    pub(crate) fn set_carried(&mut self, carried: &CarriedRound) {
+    pub(crate) fn set_carried(&mut self, carried: CarriedRound) {
         self.answered = Some(carried.answered);
-        self.before = carried.before.clone();
+        self.before = carried.before;
     }
 
     /// The calls that were answered, in the order of their answers.

@@ -1,5 +1,7 @@
 //! A model's response, and how it is decoded.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -36,8 +38,8 @@ impl ResponseMeta {
     }
 
     /// The id with the prefix that clients of another wire expect.
-    pub(crate) fn prefixed_id(&self, prefix: &str) -> String {
-        if self.id.starts_with(prefix) { self.id.clone() } else { format!("{prefix}{}", self.id) }
+    pub(crate) fn prefixed_id(&self, prefix: &str) -> Cow<'_, str> {
+        if self.id.starts_with(prefix) { Cow::Borrowed(&self.id) } else { Cow::Owned(format!("{prefix}{}", self.id)) }
     }
 }
 

@@ -1,5 +1,7 @@
 //! A response on its way to the client, and how it is encoded.
 
+use std::borrow::Cow;
+
 use dacapo_catalog::SearchText;
 use dacapo_replay::{Answer, Call};
 use serde_json::Value;
@@ -158,13 +160,13 @@ impl ServerCallEnd<'_> {
     }
 
     /// The answer or error as text: text as it is, and any other value as JSON.
-    pub(crate) fn text(self) -> String {
+    pub(crate) fn text(&self) -> Cow<'_, str> {
         match self {
             ServerCallEnd::Answered(Answer::Ok(json)) => {
-                serde_json::from_str::<String>(json.as_str()).unwrap_or_else(|_not_text| json.as_str().to_owned())
+                serde_json::from_str(json.as_str()).map_or(Cow::Borrowed(json.as_str()), Cow::Owned)
             }
-            ServerCallEnd::Answered(Answer::Error { message, .. }) => message.clone(),
-            ServerCallEnd::Cancelled => "the program ended before the call was answered".to_owned(),
+            ServerCallEnd::Answered(Answer::Error { message, .. }) => Cow::Borrowed(message),
+            ServerCallEnd::Cancelled => Cow::Borrowed("the program ended before the call was answered"),
         }
     }
 }

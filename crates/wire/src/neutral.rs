@@ -210,25 +210,25 @@ pub(crate) enum ToolInput {
 }
 
 impl ToolDeclaration {
-    /// Description and schema for a wire whose tools take only JSON: the text is a property of its own, and the description
-    /// has its grammar.
-    pub(crate) fn as_json_tool(&self) -> (Option<String>, Value) {
-        let format = match &self.input {
-            ToolInput::Schema(schema) => return (self.description.clone(), schema.clone()),
-            ToolInput::Text { format } => format.as_ref(),
+    /// Name, description and schema for a wire whose tools take only JSON: the text is a property of its own, and the
+    /// description has its grammar.
+    pub(crate) fn into_json_tool(self) -> (String, Option<String>, Value) {
+        let format = match self.input {
+            ToolInput::Schema(schema) => return (self.name, self.description, schema),
+            ToolInput::Text { format } => format,
         };
-        let grammar = format.and_then(|format| format.get("grammar"));
+        let grammar = format.as_ref().and_then(|format| format.get("grammar"));
         let text = |key: &str| grammar.and_then(|grammar| grammar.get(key)?.as_str());
-        let description = match (&self.description, text("definition")) {
+        let description = match (self.description, text("definition")) {
             (description, Some(definition)) => {
                 let syntax = text("syntax").unwrap_or_default();
                 let description = description.as_deref().unwrap_or_default();
                 Some(format!("{description}\nThe input must match this {syntax} grammar:\n{definition}"))
             }
-            (description, None) => description.clone(),
+            (description, None) => description,
         };
         let schema = json!({"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]});
-        (description, schema)
+        (self.name, description, schema)
     }
 }
 

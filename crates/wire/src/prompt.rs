@@ -181,7 +181,7 @@ impl ModelTools {
             return None;
         }
         let function = &self.toolbox.catalog().functions()[self.function(name)?];
-        Some(format!("{}({})", function.expression(), Value::Object(arguments.clone())))
+        Some(format!("{}({})", function.expression(), serde_json::to_string(arguments).ok()?))
     }
 
     /// No programs: the model calls the client's tools directly.

@@ -37,7 +37,7 @@ pub(crate) trait ProviderWire: Sync {
 
     fn write_call(&self, call: &ModelCall, result: Option<&ToolResult>) -> WireCall;
 
-    fn write_tool(&self, tool: &ToolDeclaration) -> Value;
+    fn write_tool(&self, tool: ToolDeclaration) -> Value;
 
     /// The body of a request that came from another wire, without its history and tools.
     fn write_params(&self, params: &RequestParams) -> Body;

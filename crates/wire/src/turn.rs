@@ -217,13 +217,13 @@ impl Turn {
         let ours = self.model_tools.tools().into_iter().map(|(name, description, schema)| {
             let is_text = self.execute_input == TextTools::ForPrograms && name == self.model_tools.execute();
             let input = if is_text { ToolInput::Text { format: None } } else { ToolInput::Schema(schema) };
-            provider.write_tool(&ToolDeclaration { name: name.to_owned(), description: Some(description), input })
+            provider.write_tool(ToolDeclaration { name: name.to_owned(), description: Some(description), input })
         });
         let (mut body, passed): (_, Vec<Value>) = match origin {
             BodyOrigin::SameWire => (self.body_without_tools(), self.passed_tools.clone()),
             BodyOrigin::Translated => {
                 let tools = self.passed_tools.iter().filter_map(|entry| client.read_tool(entry));
-                let tools = tools.map(|tool| provider.write_tool(&tool)).collect();
+                let tools = tools.map(|tool| provider.write_tool(tool)).collect();
                 (provider.write_params(&client.read_params(&self.body)), tools)
             }
         };

@@ -111,10 +111,13 @@ impl TurnUsage {
         }
         let is_input = |key: &str| ["prompt", "input", "cache"].iter().any(|start| key.starts_with(start));
         let mut usage = self.sum.clone();
-        usage.retain(|key, _| !is_input(key) || self.last.contains_key(key));
-        for (key, value) in self.last.iter().filter(|(key, _)| is_input(key)) {
-            usage.insert(key.clone(), value.clone());
-        }
+        usage.retain(|key, value| match self.last.get(key) {
+            Some(last) if is_input(key) => {
+                value.clone_from(last);
+                true
+            }
+            last => last.is_some() || !is_input(key),
+        });
         if usage.contains_key("total_tokens") {
             let TokenCounts { input, output, .. } = provider.0.read_usage(&usage);
             usage.insert("total_tokens".to_owned(), json!(input.saturating_add(output)));

@@ -119,7 +119,7 @@ impl ClientSide {
     /// has cut out of the history.
     pub fn record_lost_calls(self, lost: &LostCalls, catalog: &Catalog, record: &mut Vec<CompletedCall>) {
         let of_ids = lost.calls.iter().filter_map(|call| UnsealedCallId::parse(&self.0.read_call(call).0.id)?.carried);
-        for carried in of_ids.chain(lost.carried.clone()) {
+        for carried in of_ids.map(Cow::Owned).chain(lost.carried.as_ref().map(Cow::Borrowed)) {
             record.extend(carried.missing_in(record));
         }
         record.extend(self.recorded_calls(lost, catalog));
@@ -133,11 +133,12 @@ impl ClientSide {
             let Some(ToolAnswer { answer, .. }) = self.lost_answer(wire_call) else {
                 return Some(CompletedCall::with_outcome(tool, &args, RecordedOutcome::Unknown));
             };
-            match &answer {
-                _ if placeholder::is_placeholder(&answer) => {
-                    Some(CompletedCall::with_outcome(tool, &args, RecordedOutcome::AnswerLost))
-                }
-                Answer::Ok(ok) if self.has_succeeded(&answer) => Some(CompletedCall::new(tool, &args, ok.clone())),
+            if placeholder::is_placeholder(&answer) {
+                return Some(CompletedCall::with_outcome(tool, &args, RecordedOutcome::AnswerLost));
+            }
+            let has_succeeded = self.has_succeeded(&answer);
+            match answer {
+                Answer::Ok(ok) if has_succeeded => Some(CompletedCall::new(tool, &args, ok)),
                 _ => None,
             }
         };

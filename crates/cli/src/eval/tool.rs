@@ -1,5 +1,6 @@
 //! A simulated tool: what it declares, what it does to the tables of its world, and how it fails.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -189,7 +190,7 @@ impl SimulatedTool {
         for (name, spec) in parameters {
             properties.insert(name.clone(), spec.schema());
             if !spec.is_optional {
-                required.push(name.clone());
+                required.push(name);
             }
         }
         json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
@@ -303,18 +304,22 @@ impl Operation {
                 if let Some((column, prefix)) = id {
                     row.insert(column.clone(), Value::from(format!("{prefix}{}", rows.len() + 1)));
                 }
-                row.extend(values.iter().map(|(column, cell)| (column.clone(), resolved(cell, arguments).into())));
+                row.extend(
+                    values
+                        .iter()
+                        .map(|(column, cell)| (column.clone(), resolved(cell, arguments).map(Cow::into_owned).into())),
+                );
                 let answer = one_row(&row, None, None);
                 rows.push(row);
                 answer
             }
             Operation::Update { table, by, set, add } => {
-                let found = tables.entry(table.clone()).or_default().iter_mut();
+                let found = tables.get_mut(table).into_iter().flatten();
                 let mut changed = Vec::new();
                 for row in found.filter(|row| meets(row, by, arguments)) {
                     for (column, cell) in set {
                         if let Some(value) = resolved(cell, arguments) {
-                            row.insert(column.clone(), value);
+                            row.insert(column.clone(), value.into_owned());
                         }
                     }
                     for (column, cell) in add {
@@ -327,10 +332,12 @@ impl Operation {
                 changed.into_iter().next().unwrap_or_else(|| not_found(table, by, arguments))
             }
             Operation::Delete { table, by } => {
-                let rows = tables.entry(table.clone()).or_default();
-                let before = rows.len();
-                rows.retain(|row| !meets(row, by, arguments));
-                match before - rows.len() {
+                let deleted = tables.get_mut(table).map_or(0, |rows| {
+                    let before = rows.len();
+                    rows.retain(|row| !meets(row, by, arguments));
+                    before - rows.len()
+                });
+                match deleted {
                     0 => not_found(table, by, arguments),
                     deleted => ToolAnswer::Text(json!({"deleted": deleted}).to_string()),
                 }
@@ -397,13 +404,13 @@ fn rows<'a>(tables: &'a Tables, table: &str) -> &'a [Row] {
 }
 
 /// The value of a cell. An argument that is not given has none.
-fn resolved(cell: &Value, arguments: &Row) -> Option<Value> {
+fn resolved<'a>(cell: &'a Value, arguments: &'a Row) -> Option<Cow<'a, Value>> {
     let argument = |name: &str| arguments.get(name).filter(|value| !value.is_null());
     let text = cell.as_str().unwrap_or_default();
     match (text.strip_prefix('$'), text.strip_prefix("-$")) {
-        (Some(name), _) => argument(name).cloned(),
-        (_, Some(name)) => Some(Value::from(-argument(name)?.as_f64()?)),
-        _ => Some(cell.clone()),
+        (Some(name), _) => argument(name).map(Cow::Borrowed),
+        (_, Some(name)) => Some(Cow::Owned(Value::from(-argument(name)?.as_f64()?))),
+        _ => Some(Cow::Borrowed(cell)),
     }
 }
 
@@ -426,8 +433,10 @@ fn selected(row: &Row, columns: Option<&Vec<String>>) -> Row {
 }
 
 fn not_found(table: &str, by: &Cells, arguments: &Row) -> ToolAnswer {
-    let wanted: Cells =
-        by.iter().filter_map(|(column, cell)| Some((column.clone(), resolved(cell, arguments)?))).collect();
+    let wanted: Cells = by
+        .iter()
+        .filter_map(|(column, cell)| Some((column.clone(), resolved(cell, arguments)?.into_owned())))
+        .collect();
     ToolAnswer::Error(format!("nothing found in {table} for {}", Value::from(wanted)))
 }
 

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use dacapo_mcp::{Login, LoginError, ServerPhase, ServersFile};
+use dacapo_mcp::{FleetOptions, Login, LoginError, ServerPhase, ServersFile};
 use tokio::sync::mpsc;
 
 use crate::servers::{ConfiguredServers, unless_stopped, with_fleet};
@@ -20,14 +20,13 @@ pub(super) fn login(servers: ConfiguredServers, name: &str) -> anyhow::Result<Ex
     let Some(server) = file.servers.into_iter().find(|server| server.name == name) else {
         bail!(WrongUsage(format!("there is no server `{name}`; there are {}", known.join(", "))));
     };
-    let tokens = settings.fleet.tokens_dir.clone();
-    let tokens = tokens.context("there is no place for tokens: set DACAPO_TOKENS_DIR, XDG_DATA_HOME or HOME")?;
     // With the list of an earlier login, it would not be noticed that this one is no good.
-    let mut options = settings.fleet;
-    options.cache_dir = None;
+    let options = FleetOptions { cache_dir: None, ..settings.fleet };
+    let tokens = options.tokens_dir.as_deref();
+    let tokens = tokens.context("there is no place for tokens: set DACAPO_TOKENS_DIR, XDG_DATA_HOME or HOME")?;
     let none = ServersFile { servers: Vec::new(), ignored_keys: Vec::new() };
     with_fleet(none, options.clone(), async |_, stopping| {
-        let login = match unless_stopped(&stopping, Login::start(&server, &tokens)).await? {
+        let login = match unless_stopped(&stopping, Login::start(&server, tokens)).await? {
             Err(LoginError::NotPossible(why)) => bail!(WrongUsage(why)),
             other => other?,
         };

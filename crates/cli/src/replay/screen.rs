@@ -1,5 +1,6 @@
 //! An explanation on a terminal.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use dacapo_gateway::{
@@ -99,16 +100,16 @@ impl<W: Write> ReplayScreen<W> {
 
     fn block(&mut self, block: &BlockExplanation) -> io::Result<()> {
         let (style, status) = match block.replay.status {
-            ReplayStatus::Exact => (TextStyle::Green, "replayed exactly".to_owned()),
-            ReplayStatus::Stopped => (TextStyle::Blue, block.replay.message.clone()),
-            ReplayStatus::Diverged => (TextStyle::Red, "diverged".to_owned()),
-            ReplayStatus::Edited => (TextStyle::Red, "the history was edited".to_owned()),
-            ReplayStatus::Trimmed => (TextStyle::Red, "the history was trimmed".to_owned()),
-            ReplayStatus::Orphaned => (TextStyle::Red, "cannot go on".to_owned()),
-            ReplayStatus::Interrupted => (TextStyle::Red, "interrupted".to_owned()),
+            ReplayStatus::Exact => (TextStyle::Green, "replayed exactly"),
+            ReplayStatus::Stopped => (TextStyle::Blue, block.replay.message.as_str()),
+            ReplayStatus::Diverged => (TextStyle::Red, "diverged"),
+            ReplayStatus::Edited => (TextStyle::Red, "the history was edited"),
+            ReplayStatus::Trimmed => (TextStyle::Red, "the history was trimmed"),
+            ReplayStatus::Orphaned => (TextStyle::Red, "cannot go on"),
+            ReplayStatus::Interrupted => (TextStyle::Red, "interrupted"),
         };
         let heading = self.styler.style(TextStyle::Bold, &format!("program {}", block.number));
-        writeln!(self.out, "{heading}  {}", self.styler.style(style, &status))?;
+        writeln!(self.out, "{heading}  {}", self.styler.style(style, status))?;
         for attempt in &block.attempts {
             self.code(&attempt.program.code, None)?;
             self.end(attempt.end.as_ref())?;
@@ -179,9 +180,9 @@ impl<W: Write> ReplayScreen<W> {
         let args = call.args.as_ref().map_or_else(|| "(arguments were changed)".to_owned(), Value::to_string);
         let asked = clip(&format!("{count}{} {args}", call.tool), ARGS_CHARS);
         let (style, answer) = match &call.answer {
-            None => (TextStyle::Dim, "waits for its answer".to_owned()),
-            Some(AnsweredWith::Ok(json)) => (TextStyle::Dim, as_text(json.get())),
-            Some(AnsweredWith::Error { message, .. }) => (TextStyle::Red, message.clone()),
+            None => (TextStyle::Dim, Cow::Borrowed("waits for its answer")),
+            Some(AnsweredWith::Ok(json)) => (TextStyle::Dim, Cow::Owned(as_text(json.get()))),
+            Some(AnsweredWith::Error { message, .. }) => (TextStyle::Red, Cow::Borrowed(message.as_str())),
         };
         let size = if call.answer.is_some() { format!("  {}", bytes(size)) } else { String::new() };
         let room = ROOM.saturating_sub(ARGS_CHARS + 3 + size.chars().count());
@@ -215,7 +216,7 @@ impl<W: Write> ReplayScreen<W> {
     fn wrapped(&mut self, label: &str, text: &str, style: Option<TextStyle>) -> io::Result<()> {
         let lines: Vec<String> = wrap(text, ROOM).iter().flat_map(|line| broken(line)).collect();
         for (at, line) in lines.iter().take(ENTRY_LINES_MAX).enumerate() {
-            let line = style.map_or_else(|| line.clone(), |style| self.styler.style(style, line));
+            let line = style.map_or(Cow::Borrowed(line), |style| Cow::Owned(self.styler.style(style, line)));
             self.line(if at == 0 { label } else { "" }, &line)?;
         }
         if lines.len() > ENTRY_LINES_MAX {

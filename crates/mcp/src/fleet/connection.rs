@@ -27,7 +27,6 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use super::FleetOptions;
 use super::connection_error::{ConnectError, describe, is_session_expired};
 use super::content::CallContent;
 use super::http_client::HttpClient;
@@ -59,18 +58,24 @@ const RESOURCES_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct ServerConnection {
     peer: Peer<RoleClient>,
-    /// No further call should use this connection.
-    ended: CancellationToken,
-    /// The transport is closed, and the process of the server has ended.
-    closed: CancellationToken,
-    /// How a server's process ended.
-    end: Arc<OnceLock<String>>,
+    end: Arc<ConnectionEnd>,
     stop: CancellationToken,
     /// Sends calls past rmcp, for servers on stdio.
     calls: Option<Arc<StdioCalls>>,
     /// Metadata that the protocol requires with every call.
     meta: Map<String, Value>,
     log_requests: LogRequests,
+}
+
+/// What is known of the end of a connection.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionEnd {
+    /// No further call should use the connection.
+    ended: CancellationToken,
+    /// The transport is closed, and the process of the server has ended.
+    closed: CancellationToken,
+    /// How the server's process ended.
+    pub(super) reason: OnceLock<String>,
 }
 
 /// How a server is told which log messages are wanted.
@@ -118,13 +123,10 @@ impl ServerConnection {
     /// second connection that waits longer, and so it does from then on.
     pub(super) async fn open(
         endpoint: &ServerEndpoint,
-        options: &FleetOptions,
         stderr: &Arc<StderrTail>,
         notices: &Arc<ServerNotices>,
-        log_wanted: watch::Receiver<Option<LogSeverity>>,
     ) -> Result<ServerConnection, String> {
-        let connect =
-            |lifecycle| ServerConnection::connect(endpoint, options, stderr, notices, log_wanted.clone(), lifecycle);
+        let connect = |lifecycle| ServerConnection::connect(endpoint, stderr, notices, lifecycle);
         let discover = || ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
         let needs_discover = &notices.needs_discover;
         let opened = if needs_discover.load(Ordering::Relaxed) {
@@ -148,15 +150,15 @@ impl ServerConnection {
 
     async fn connect(
         endpoint: &ServerEndpoint,
-        options: &FleetOptions,
         stderr: &Arc<StderrTail>,
         notices: &Arc<ServerNotices>,
-        log_wanted: watch::Receiver<Option<LogSeverity>>,
         lifecycle: ClientLifecycleMode,
     ) -> Result<ServerConnection, ConnectError> {
+        let options = &notices.context.options;
+        let log_wanted = notices.context.logs.wanted();
         let stop = CancellationToken::new();
         let stopped = stop.clone();
-        let end = Arc::default();
+        let end = Arc::<ConnectionEnd>::default();
         let client = FleetClient { notices: Arc::clone(notices) };
         let bytes_max = options.answer_bytes_max.max(LIST_BYTES_MAX);
         let (running, calls) = match endpoint {
@@ -181,19 +183,18 @@ impl ServerConnection {
                 (serve_client_with_lifecycle_and_ct(client, transport, lifecycle, stopped).await, None)
             }
         };
-        let running = running.map_err(|error| ConnectError::new(&error, &end))?;
+        let running = running.map_err(|error| ConnectError::new(&error, end.reason.get()))?;
         Ok(ServerConnection::new(running, stop, end, calls, log_wanted))
     }
 
     fn new(
         running: RunningService<RoleClient, FleetClient>,
         stop: CancellationToken,
-        end: Arc<OnceLock<String>>,
+        end: Arc<ConnectionEnd>,
         calls: Option<Arc<StdioCalls>>,
         log_wanted: watch::Receiver<Option<LogSeverity>>,
     ) -> ServerConnection {
         let peer = running.peer().clone();
-        let (ended, closed) = (CancellationToken::new(), CancellationToken::new());
         let meta = meta(&peer, running.service().get_info());
         let log_requests = match peer.peer_info() {
             Some(info) if info.capabilities.logging.is_none() => LogRequests::None,
@@ -201,24 +202,15 @@ impl ServerConnection {
             Some(_) => LogRequests::PerCall(log_wanted),
             None => LogRequests::None,
         };
-        let connection = ServerConnection {
-            peer,
-            ended: ended.clone(),
-            closed: closed.clone(),
-            end,
-            stop,
-            calls,
-            meta,
-            log_requests,
-        };
+        let ending = Arc::clone(&end);
         tokio::spawn(async move {
             if let Err(error) = running.waiting().await {
                 tracing::warn!(%error, "the task of a connection failed");
             }
-            ended.cancel();
-            closed.cancel();
+            ending.ended.cancel();
+            ending.closed.cancel();
         });
-        connection
+        ServerConnection { peer, end, stop, calls, meta, log_requests }
     }
 
     pub(super) fn protocol_version(&self) -> Option<String> {
@@ -226,29 +218,29 @@ impl ServerConnection {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.ended.is_cancelled()
+        self.end.ended.is_cancelled()
     }
 
     /// Waits until no further call should use this connection, and returns why.
     pub(super) async fn ended(&self) -> String {
-        self.ended.cancelled().await;
+        self.end.ended.cancelled().await;
         self.end().unwrap_or_else(|| "the connection was lost".to_owned())
     }
 
     /// How the server's process ended, if it did.
     pub(super) fn end(&self) -> Option<String> {
-        self.end.get().cloned()
+        self.end.reason.get().cloned()
     }
 
     /// Makes further calls use a new connection.
     pub(super) fn retire(&self) {
-        self.ended.cancel();
+        self.end.ended.cancel();
     }
 
     /// Closes the connection and waits until the server's process has ended. Calls in flight fail.
     pub(super) async fn close(&self) {
         self.stop.cancel();
-        self.closed.cancelled().await;
+        self.end.closed.cancelled().await;
     }
 
     /// Requests the list of tools, page by page.
@@ -268,11 +260,11 @@ impl ServerConnection {
                 Err(error) => return Err(format!("cannot list its tools: {}", describe(&error))),
             };
             // Read as plain JSON: one tool that rmcp cannot read would make the whole page an unknown kind of result.
-            let page = serde_json::to_value(result).map_err(|error| error.to_string())?;
-            let Value::Array(tools) = &page["tools"] else {
+            let mut page = serde_json::to_value(result).map_err(|error| error.to_string())?;
+            let Some(Value::Array(tools)) = page.get_mut("tools") else {
                 return Err("cannot list its tools: its answer has no `tools`".to_owned());
             };
-            listing.tools.extend(tools.iter().cloned());
+            listing.tools.append(tools);
             if listing.tools.len() > TOOLS_MAX {
                 return Err(format!("it lists more than {TOOLS_MAX} tools"));
             }
@@ -324,14 +316,14 @@ impl ServerConnection {
                     ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest::with_param(params))
                 }
             };
-            let page = match self.request(request, limit).await? {
+            let mut page = match self.request(request, limit).await? {
                 ServerResult::InputRequiredResult(result) => return Ok(ServerReply::InputRequired(result)),
                 other => serde_json::to_value(other).unwrap_or_default(),
             };
-            let Value::Array(page_entries) = &page[function.field()] else {
+            let Some(Value::Array(page_entries)) = page.get_mut(function.field()) else {
                 return Ok(ServerReply::Unexpected(page));
             };
-            entries.extend(page_entries.iter().cloned());
+            entries.append(page_entries);
             cursor = page["nextCursor"].as_str().map(str::to_owned);
             if cursor.is_none() || entries.len() >= RESOURCES_MAX {
                 break;
@@ -424,7 +416,8 @@ impl ServerReply {
     fn read(result: Value) -> ServerReply {
         let is_complete = result.get("resultType").is_none_or(|kind| kind == "complete");
         if is_complete && result.get("content").is_some_and(Value::is_array) {
-            return CallContent::read(result).map_or(ServerReply::Unexpected(Value::Null), ServerReply::Content);
+            return CallContent::read(result)
+                .map_or_else(|_unread| ServerReply::Unexpected(Value::Null), ServerReply::Content);
         }
         serde_json::from_value(result).map_or(ServerReply::Unexpected(Value::Null), ServerResult::into)
     }
@@ -437,7 +430,7 @@ impl From<ServerResult> for ServerReply {
             ServerResult::InputRequiredResult(result) => ServerReply::InputRequired(result),
             other => {
                 let value = serde_json::to_value(other).unwrap_or_default();
-                CallContent::read(value.clone()).map_or(ServerReply::Unexpected(value), ServerReply::Content)
+                CallContent::read(value).map_or_else(ServerReply::Unexpected, ServerReply::Content)
             }
         }
     }

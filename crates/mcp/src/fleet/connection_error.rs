@@ -1,7 +1,6 @@
 //! Errors of connections, as text for people and models.
 
 use std::error::Error;
-use std::sync::OnceLock;
 
 use rmcp::ServiceError;
 use rmcp::service::ClientInitializeError;
@@ -23,7 +22,7 @@ impl From<String> for ConnectError {
 }
 
 impl ConnectError {
-    pub(super) fn new(error: &ClientInitializeError, end: &OnceLock<String>) -> ConnectError {
+    pub(super) fn new(error: &ClientInitializeError, end: Option<&String>) -> ConnectError {
         let needs_initialize = matches!(
             error,
             ClientInitializeError::ExpectedInitResponse(_)
@@ -42,7 +41,7 @@ impl ConnectError {
         {
             return reason.to_owned().into();
         }
-        let reason = match (error, end.get()) {
+        let reason = match (error, end) {
             (_, Some(end)) => end.clone(),
             (ClientInitializeError::JsonRpcError(error), None) => format!("it refused to connect: {}", error.message),
             (ClientInitializeError::TransportError { error, .. }, None) => chain(error.error.as_ref()),

@@ -38,14 +38,15 @@ impl From<CallToolResult> for CallContent {
 
 impl CallContent {
     /// Reads a result that does not quite follow the protocol: one unknown block does not cost the others.
-    pub(super) fn read(result: Value) -> Option<CallContent> {
-        let Value::Object(mut fields) = result else { return None };
-        let structured = fields.remove("structuredContent");
-        let blocks = match fields.remove("content") {
-            Some(Value::Array(blocks)) => blocks,
-            None if structured.is_some() => Vec::new(),
-            _ => return None,
+    /// Gives back what is no such result.
+    pub(super) fn read(mut result: Value) -> Result<CallContent, Value> {
+        let has_structured = result.get("structuredContent").is_some();
+        let blocks = match result.get_mut("content") {
+            Some(Value::Array(blocks)) => std::mem::take(blocks),
+            None if has_structured => Vec::new(),
+            _ => return Err(result),
         };
+        let structured = result.get_mut("structuredContent").map(Value::take);
         let blocks = blocks.into_iter().map(|mut block| {
             let is_text = block["type"] == "text";
             match block.get_mut("text") {
@@ -53,8 +54,8 @@ impl CallContent {
                 _ => ContentPart::Other(block),
             }
         });
-        let is_error = fields.get("isError") == Some(&Value::Bool(true));
-        Some(CallContent { structured, blocks: blocks.collect(), is_error })
+        let is_error = result.get("isError") == Some(&Value::Bool(true));
+        Ok(CallContent { structured, blocks: blocks.collect(), is_error })
     }
 
     /// What the call with this key returned. Handles are the same whenever the same call gets the same result.

@@ -165,7 +165,11 @@ fn shown(body: &[u8]) -> String {
 }
 
 /// The events of a response. One that is too long is replaced by an error, if it responds to a request.
-fn events(response: Response, id: Option<RequestId>, bytes_max: usize) -> BoxStream<'static, Result<Sse, SseError>> {
+fn events(
+    response: Response,
+    mut id: Option<RequestId>,
+    bytes_max: usize,
+) -> BoxStream<'static, Result<Sse, SseError>> {
     let is_too_large = Arc::new(AtomicBool::new(false));
     let mut event = EventBytes::default();
     let noted = Arc::clone(&is_too_large);
@@ -177,12 +181,13 @@ fn events(response: Response, id: Option<RequestId>, bytes_max: usize) -> BoxStr
         }
         Ok(chunk)
     });
-    let events = SseStream::from_bytes_stream(bytes).map(move |event| match (event, &id) {
-        (Err(_), Some(id)) if is_too_large.load(Ordering::Acquire) => {
-            let message = ServerJsonRpcMessage::error(too_long(None), Some(id.clone()));
+    let events = SseStream::from_bytes_stream(bytes).map(move |event| match event {
+        Err(_) if id.is_some() && is_too_large.load(Ordering::Acquire) => {
+            // The stream ends with this error, so nothing else responds to the request.
+            let message = ServerJsonRpcMessage::error(too_long(None), id.take());
             Ok(Sse::default().data(serde_json::to_string(&message).unwrap_or_default()))
         }
-        (event, _) => event,
+        event => event,
     });
     events.boxed()
 }

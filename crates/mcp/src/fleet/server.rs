@@ -65,7 +65,6 @@ impl ServerNotices {
 
 #[derive(Debug)]
 pub(super) struct FleetServer {
-    pub(super) name: String,
     spec: Result<ServerSpec, InvalidServer>,
     context: Arc<FleetContext>,
     stderr: Arc<StderrTail>,
@@ -140,21 +139,24 @@ impl FleetServer {
             start_now: Notify::new(),
             notices: Arc::new(ServerNotices {
                 changed: Notify::new(),
-                server: entry.name.clone(),
+                server: entry.name,
                 needs_discover: AtomicBool::new(false),
                 logs: ServerLogSink::new(Arc::clone(&context.logs)),
                 context: Arc::clone(&context),
             }),
-            name: entry.name,
             call_permits: Semaphore::new(context.options.calls_per_server_max.max(1)),
             context,
         }
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.notices.server
+    }
+
     /// Takes the list of an earlier run from the cache, if there is one.
     pub(super) fn load(&self) {
         if let Some((tools, has_resources, shapes)) = self.cache.as_ref().and_then(ListCache::load) {
-            let list = Arc::new(ToolList::read(&self.name, tools, has_resources, shapes));
+            let list = Arc::new(ToolList::read(self.name(), tools, has_resources, shapes));
             *lock(&self.known) = KnownTools { list, from: Some(ToolListSource::Cache), stale_at: None };
         }
     }
@@ -175,7 +177,7 @@ impl FleetServer {
     }
 
     /// Connects, and connects again whenever the connection has ended. Never returns.
-    async fn keep_connected(&self, endpoint: &ServerEndpoint) {
+    async fn keep_connected(self: &Arc<Self>, endpoint: &ServerEndpoint) {
         let options = &self.context.options;
         let mut failures = 0;
         let mut warned = LastWarning::default();
@@ -198,9 +200,9 @@ impl FleetServer {
             let reason = first_line(&self.context.mask.text(reason));
             let last_stderr_line = self.stderr.last(&self.context.mask);
             if warned.is_news(&reason, was_up) {
-                tracing::warn!(server = self.name, reason, last_stderr_line, "an MCP server is not available");
+                tracing::warn!(server = self.name(), reason, last_stderr_line, "an MCP server is not available");
             } else {
-                tracing::debug!(server = self.name, reason, last_stderr_line, "an MCP server is still not available");
+                tracing::debug!(server = self.name(), reason, last_stderr_line, "an MCP server is still not available");
             }
             self.link.send_replace(LinkState::Down(Outage { reason, since: now, retry_at: Some(now + wait), was_up }));
             tokio::select! {
@@ -228,12 +230,10 @@ impl FleetServer {
         }
     }
 
-    async fn open(&self, endpoint: &ServerEndpoint) -> Result<Arc<ServerConnection>, String> {
+    async fn open(self: &Arc<Self>, endpoint: &ServerEndpoint) -> Result<Arc<ServerConnection>, String> {
         let options = &self.context.options;
         let opened = timeout(options.connect_timeout, async {
-            let connection =
-                ServerConnection::open(endpoint, options, &self.stderr, &self.notices, self.context.logs.wanted())
-                    .await?;
+            let connection = ServerConnection::open(endpoint, &self.stderr, &self.notices).await?;
             match connection.list(options.connect_timeout).await {
                 Ok(listing) => self.publish(listing),
                 Err(reason) => return Err(if connection.has_ended() { connection.ended().await } else { reason }),
@@ -245,7 +245,7 @@ impl FleetServer {
     }
 
     /// Keeps the list of tools up to date until the connection ends, and returns why it ended.
-    async fn follow_list(&self, connection: &ServerConnection) -> String {
+    async fn follow_list(self: &Arc<Self>, connection: &ServerConnection) -> String {
         let options = &self.context.options;
         let watch = async {
             loop {
@@ -263,7 +263,7 @@ impl FleetServer {
                         // The list stays stale, so the next one who reads it after a while requests it again.
                         lock(&self.known).stale_at = Instant::now().checked_add(options.retry_min.max(TTL_MIN));
                         let reason = self.context.mask.text(reason);
-                        tracing::warn!(server = self.name, reason, "the list of tools stays as it was");
+                        tracing::warn!(server = self.name(), reason, "the list of tools stays as it was");
                     }
                 }
             }
@@ -277,10 +277,10 @@ impl FleetServer {
         }
     }
 
-    fn publish(&self, mut listing: Listing) {
+    fn publish(self: &Arc<Self>, mut listing: Listing) {
         listing.tools.iter_mut().for_each(|tool| self.context.mask.value(tool));
         let shapes = self.list().shapes_for(&listing.tools);
-        let list = Arc::new(ToolList::read(&self.name, listing.tools, listing.has_resources, shapes));
+        let list = Arc::new(ToolList::read(self.name(), listing.tools, listing.has_resources, shapes));
         let mut known = lock(&self.known);
         known.stale_at = listing.ttl.and_then(|ttl| Instant::now().checked_add(ttl.max(TTL_MIN)));
         let before = known.from.replace(ToolListSource::Server);
@@ -299,19 +299,21 @@ impl FleetServer {
     }
 
     /// Writes a list to the cache, in the background.
-    fn cache(&self, list: &Arc<ToolList>) {
-        let Some(cache) = self.cache.clone() else { return };
-        let (name, list) = (self.name.clone(), Arc::clone(list));
+    fn cache(self: &Arc<Self>, list: &Arc<ToolList>) {
+        if self.cache.is_none() {
+            return;
+        }
+        let (server, list) = (Arc::clone(self), Arc::clone(list));
         tokio::task::spawn_blocking(move || {
-            if let Err(error) = cache.store(&list) {
-                tracing::warn!(server = name, %error, "the list of tools could not be cached");
+            if let Some(Err(error)) = server.cache.as_ref().map(|cache| cache.store(&list)) {
+                tracing::warn!(server = server.name(), %error, "the list of tools could not be cached");
             }
         });
     }
 
     /// Remembers what answers looked like, of tools of which that is not known yet: declarations do not change with every
     /// answer.
-    pub(super) fn observe(&self, observed: Shapes) {
+    pub(super) fn observe(self: &Arc<Self>, observed: Shapes) {
         let mut known = lock(&self.known);
         let list = &known.list;
         let is_new = |tool: &String| {
@@ -323,7 +325,7 @@ impl FleetServer {
             return;
         }
         let shapes = list.shapes.clone().into_iter().chain(new).collect();
-        let list = Arc::new(ToolList::read(&self.name, list.listed.clone(), list.has_resources, shapes));
+        let list = Arc::new(ToolList::read(self.name(), list.listed.clone(), list.has_resources, shapes));
         known.list = Arc::clone(&list);
         drop(known);
         self.cache(&list);
@@ -516,7 +518,7 @@ impl FleetServer {
             LinkState::Disabled => ServerPhase::Disabled,
         };
         let stderr = self.stderr.lines(&self.context.mask);
-        let name = self.name.clone();
+        let name = self.notices.server.clone();
         ServerState { name, transport, protocol_version, tools, resource_functions, cached, phase, stderr }
     }
 

@@ -1,7 +1,7 @@
 //! Messages to and from a child process, one per line, with a bound on each.
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::RoleClient;
@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
+use super::connection::ConnectionEnd;
 use super::outbox::{Closed, Outbox};
 use super::rejected_response;
 use super::response_id::ResponseId;
@@ -31,7 +32,7 @@ pub(super) struct StdioTransport {
     stdout: BufReader<ChildStdout>,
     stderr: Arc<StderrTail>,
     /// How the process ended, shared with the connection.
-    end: Arc<OnceLock<String>>,
+    end: Arc<ConnectionEnd>,
     line: Vec<u8>,
     line_bytes: usize,
     line_bytes_max: usize,
@@ -53,7 +54,7 @@ impl StdioTransport {
     pub(super) fn new(
         (child, stdin, stdout): (ServerProcess, ChildStdin, ChildStdout),
         stderr: Arc<StderrTail>,
-        end: Arc<OnceLock<String>>,
+        end: Arc<ConnectionEnd>,
         line_bytes_max: usize,
         shutdown_grace: Duration,
     ) -> StdioTransport {
@@ -186,7 +187,7 @@ impl Transport<RoleClient> for StdioTransport {
                         Ok(None) => "its process ended".to_owned(),
                         Err(_still_running) => "its process closed its output".to_owned(),
                     };
-                    self.end.get_or_init(|| end);
+                    self.end.reason.get_or_init(|| end);
                     self.calls.end();
                     return None;
                 }

@@ -60,14 +60,14 @@ impl ToolList {
             list.listed.push(entry);
         }
         let functions: Vec<Value> = list.resource_functions().map(ResourceFunction::definition).collect();
-        for function in functions {
-            let tools = read_tools(&Value::Array(vec![function.clone()])).expect("our own definitions can be read");
-            for mut tool in tools {
-                tool.server = Some(server.to_owned());
-                let annotations = function["annotations"].as_object().cloned().unwrap_or_default();
+        let mut functions = Value::Array(functions);
+        let tools = read_tools(&functions).expect("our own definitions can be read");
+        for (at, mut tool) in tools.into_iter().enumerate() {
+            tool.server = Some(server.to_owned());
+            if let Value::Object(annotations) = functions[at]["annotations"].take() {
                 list.annotations.insert(tool.name.clone(), annotations);
-                list.tools.push(tool);
             }
+            list.tools.push(tool);
         }
         list
     }
@@ -91,8 +91,8 @@ impl ToolList {
     /// The shapes that still hold for tools that the server lists now: of those that are as they were.
     pub(super) fn shapes_for(&self, listed: &[Value]) -> Shapes {
         let is_as_it_was = |tool: &str| {
-            let entry = |list: &[Value]| list.iter().find(|entry| entry["name"] == tool).map(without_unused);
-            entry(&self.listed) == entry(listed)
+            let [before, now] = [&self.listed, listed].map(|list| list.iter().find(|entry| entry["name"] == tool));
+            FIELDS.iter().all(|field| before.and_then(|tool| tool.get(field)) == now.and_then(|tool| tool.get(field)))
         };
         let shapes = self.shapes.iter().filter(|(tool, _)| is_as_it_was(tool));
         shapes.map(|(tool, shape)| (tool.clone(), shape.clone())).collect()
@@ -108,10 +108,4 @@ impl ToolList {
 /// Whether the text can only be a type. It stands in declarations, and comes from a file that may have been changed.
 fn is_shape(text: &str) -> bool {
     text.chars().all(|letter| letter.is_alphanumeric() || "_$-./:@\"{}[]()|;? ".contains(letter))
-}
-
-/// A tool with the fields that are used.
-fn without_unused(entry: &Value) -> Value {
-    let fields = entry.as_object().into_iter().flatten().filter(|(name, _)| FIELDS.contains(&name.as_str()));
-    Value::Object(fields.map(|(name, value)| (name.clone(), value.clone())).collect())
 }

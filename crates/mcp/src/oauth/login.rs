@@ -141,7 +141,7 @@ impl Login {
         };
         let logged_in = match code {
             Ok(code) => match LoginTokens::for_code(&client, endpoint, &code, &verifier, &redirect).await {
-                Ok(tokens) => file.save(tokens).map_err(LoginError::Refused),
+                Ok(tokens) => file.save(&tokens).map_err(LoginError::Refused),
                 Err(TokenError::InvalidGrant(why) | TokenError::Other(why)) => {
                     Err(LoginError::Refused(format!("{} gives no tokens: {why}", server.issuer)))
                 }

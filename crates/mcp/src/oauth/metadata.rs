@@ -88,7 +88,7 @@ async fn challenge(client: &Client, url: &Url) -> Result<Option<String>, String>
     ];
     for (version, method, params) in hellos {
         let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        let request = client.post(url.clone()).header("accept", "application/json, text/event-stream").json(&hello);
+        let request = client.post(url.as_str()).header("accept", "application/json, text/event-stream").json(&hello);
         let request = request.header("mcp-protocol-version", version).header("mcp-method", method);
         let answer = http::send(request).await.map_err(|error| format!("the server cannot be reached: {error}"))?;
         if answer.status == StatusCode::UNAUTHORIZED {
@@ -130,7 +130,7 @@ async fn authorization_server(client: &Client, url: &Url, issuer: &str) -> Resul
 /// The metadata at an address; `None` if there is none.
 async fn get(client: &Client, server: &Url, place: &Url) -> Result<Option<Value>, String> {
     must_be_as_safe(server, place)?;
-    let answer = http::send(client.get(place.clone()).header("accept", "application/json")).await;
+    let answer = http::send(client.get(place.as_str()).header("accept", "application/json")).await;
     let answer = answer.map_err(|error| format!("{place} cannot be read: {error}"))?;
     Ok(answer.json.filter(|_| answer.status.is_success()))
 }

@@ -1,5 +1,6 @@
 //! Tokens of servers that people have logged in to, in files that only their user can read.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -34,11 +35,11 @@ impl std::fmt::Debug for Unwritten {
 }
 
 #[derive(Serialize, Deserialize)]
-struct SavedTokens {
-    format: String,
+struct SavedTokens<'a> {
+    format: Cow<'a, str>,
     /// For people who look into the file.
-    url: String,
-    tokens: LoginTokens,
+    url: Cow<'a, str>,
+    tokens: Cow<'a, LoginTokens>,
 }
 
 impl TokenFile {
@@ -62,13 +63,15 @@ impl TokenFile {
             Err(error) => return Err(self.failed("read", &error)),
         };
         // The error of the parser would show a part of the text.
-        let saved = serde_json::from_slice(&text).ok().filter(|saved: &SavedTokens| saved.format == FORMAT);
-        saved.map(|saved| Some(saved.tokens)).ok_or_else(|| self.failed("read", &"it is no file of tokens"))
+        let saved = serde_json::from_slice(&text).ok().filter(|saved: &SavedTokens<'_>| saved.format == FORMAT);
+        saved
+            .map(|saved| Some(saved.tokens.into_owned()))
+            .ok_or_else(|| self.failed("read", &"it is no file of tokens"))
     }
 
     /// Replaces the tokens.
-    pub(super) fn save(&self, tokens: LoginTokens) -> Result<(), String> {
-        let saved = SavedTokens { format: FORMAT.to_owned(), url: self.url.clone(), tokens };
+    pub(super) fn save(&self, tokens: &LoginTokens) -> Result<(), String> {
+        let saved = SavedTokens { format: FORMAT.into(), url: Cow::Borrowed(&self.url), tokens: Cow::Borrowed(tokens) };
         self.write(&saved).map_err(|error| self.failed("written", &error))?;
         *lock(&self.unwritten) = None;
         Ok(())
@@ -76,7 +79,7 @@ impl TokenFile {
 
     /// Replaces the tokens, if need be in memory only: the old ones are of no use any more.
     pub(super) fn keep(&self, tokens: &LoginTokens) {
-        if let Err(error) = self.save(tokens.clone()) {
+        if let Err(error) = self.save(tokens) {
             tracing::warn!(error, "new tokens are kept in memory only; the next start may need a new login");
             *lock(&self.unwritten) = Some(Unwritten(tokens.clone()));
         }
@@ -96,7 +99,7 @@ impl TokenFile {
     }
 
     /// Replaces the file as a whole.
-    fn write(&self, saved: &SavedTokens) -> io::Result<()> {
+    fn write(&self, saved: &SavedTokens<'_>) -> io::Result<()> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let draft = self.path.with_extension(format!("{}.tmp", std::process::id()));
@@ -142,8 +145,8 @@ mod tests {
         let folder = directory.path().join("tokens");
         let file = TokenFile::new(&folder, "https://a.example/mcp");
         assert_eq!(token(&file), None);
-        file.save(tokens("first")).expect("it is written");
-        file.save(tokens("second")).expect("it is written");
+        file.save(&tokens("first")).expect("it is written");
+        file.save(&tokens("second")).expect("it is written");
         let mode = |path: &Path| fs::metadata(path).expect("it exists").permissions().mode() & 0o777;
         assert_eq!((mode(&folder), mode(&file.path)), (0o700, 0o600));
         assert_eq!(token(&TokenFile::new(&folder, "https://a.example/mcp")).as_deref(), Some("second"));
@@ -168,6 +171,6 @@ mod tests {
         let file = TokenFile { path: in_the_way.join("a.json"), ..TokenFile::new(&in_the_way, "https://a.example") };
         file.keep(&tokens("new"));
         assert_eq!(token(&file).as_deref(), Some("new"));
-        assert!(file.save(tokens("by a person")).is_err(), "a person is told");
+        assert!(file.save(&tokens("by a person")).is_err(), "a person is told");
     }
 }

@@ -13,7 +13,7 @@ use dacapo_runner::{JournalStore, ResumedRun, StoreError, StoreKey, ToolDigest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::program_task::{ProgramDigest, RunState, RunStateError};
+use super::program_task::{GivenValues, ProgramDigest, RunState, RunStateError};
 use super::suspended::{APPROVAL_TIMEOUT, random_state};
 
 /// Whether several processes may use a store at the same time.
@@ -39,8 +39,7 @@ pub(super) struct KeptPrograms {
 pub(super) struct WaitingProgram {
     pub(super) run: ResumedRun,
     /// What it began with.
-    pub(super) stored: StoredValues,
-    pub(super) reuse: Vec<CompletedCall>,
+    pub(super) given: Arc<GivenValues>,
     /// The calls that the client was told to ask about, by the key of the question.
     pub(super) asked: BTreeMap<String, AskedCall>,
 }
@@ -56,8 +55,7 @@ pub(super) struct AskedCall {
 /// A program that runs, for whoever keeps it once it waits.
 pub(super) struct ProgramToKeep {
     pub(super) state: Weak<RunState>,
-    pub(super) stored: StoredValues,
-    pub(super) reuse: Vec<CompletedCall>,
+    pub(super) given: Arc<GivenValues>,
     pub(super) asked: BTreeMap<String, AskedCall>,
 }
 
@@ -99,7 +97,7 @@ impl KeptPrograms {
             let not_kept = "a program that waits for a person will not survive this process";
             match program.at_rest().await {
                 Ok(Some(program)) => {
-                    if let Err(error) = kept.put(&state, &program, found_by).await {
+                    if let Err(error) = kept.put(&state, program, found_by).await {
                         tracing::warn!(%error, "{not_kept}");
                     }
                 }
@@ -111,11 +109,12 @@ impl KeptPrograms {
         tokio::time::timeout(KEEP_WAIT, keeping).await.map(drop).unwrap_or_default();
     }
 
-    async fn put(&self, state: &str, program: &WaitingProgram, found_by: FoundBy) -> Result<(), StoreError> {
+    async fn put(&self, state: &str, program: WaitingProgram, found_by: FoundBy) -> Result<(), StoreError> {
+        let code_key = code_key(&program.run.program.code);
         let text = ProgramText::of(program, &self.process);
         self.store.put(&waiting_key(state), &serde_json::to_string(&text).unwrap_or_default()).await?;
         if let (FoundBy::Code, StoreSharing::OneProcess) = (found_by, self.sharing) {
-            self.store.put(&code_key(&program.run.program.code), state).await?;
+            self.store.put(&code_key, state).await?;
         }
         Ok(())
     }
@@ -193,8 +192,7 @@ impl ProgramToKeep {
             }
         };
         let run = tokio::time::timeout(APPROVAL_TIMEOUT, resting).await.unwrap_or(Ok(None))?;
-        let (stored, reuse, asked) = (self.stored, self.reuse, self.asked);
-        Ok(run.map(|run| WaitingProgram { run, stored, reuse, asked }))
+        Ok(run.map(|run| WaitingProgram { run, given: self.given, asked: self.asked }))
     }
 }
 
@@ -231,9 +229,10 @@ enum OutcomeText {
 }
 
 impl ProgramText {
-    fn of(program: &WaitingProgram, process: &str) -> ProgramText {
-        let WaitingProgram { run, stored, reuse, asked } = program;
-        let Program { code, id, seed, started_at_ms } = run.program.clone();
+    fn of(program: WaitingProgram, process: &str) -> ProgramText {
+        let WaitingProgram { run, given, asked } = program;
+        let GivenValues { stored, reuse } = &*given;
+        let Program { code, id, seed, started_at_ms } = run.program;
         let stored = stored.names().filter_map(|name| Some((name.to_owned(), stored.get(name)?.as_str().to_owned())));
         ProgramText {
             format: FORMAT.to_owned(),
@@ -246,7 +245,7 @@ impl ProgramText {
             refused: run.refused.iter().map(|call| call.0).collect(),
             stored: stored.collect(),
             reuse: reuse.iter().map(RecordText::of).collect(),
-            asked: asked.clone(),
+            asked,
         }
     }
 
@@ -264,7 +263,8 @@ impl ProgramText {
         }
         let reuse = self.reuse.into_iter().map(RecordText::read).collect::<Option<_>>()?;
         let refused = self.refused.into_iter().map(CallIndex).collect();
-        Some(WaitingProgram { run: ResumedRun { program, journal, refused }, stored, reuse, asked: self.asked })
+        let (run, given) = (ResumedRun { program, journal, refused }, Arc::new(GivenValues { stored, reuse }));
+        Some(WaitingProgram { run, given, asked: self.asked })
     }
 }
 

@@ -15,11 +15,11 @@ impl LogForwarder {
     /// From this level on. If the servers log nothing, nothing is sent.
     #[expect(deprecated, reason = "clients set levels until the protocol has removed it")]
     pub(super) fn start(servers: &dyn ToolServers, level: LoggingLevel, peer: Peer<RoleServer>) -> LogForwarder {
-        let severity: LogSeverity = same_word(&json!(level)).unwrap_or(LogSeverity::Debug);
+        let severity: LogSeverity = same_word(json!(level)).unwrap_or(LogSeverity::Debug);
         let Some(mut logs) = servers.logs(severity) else { return LogForwarder(None) };
         let forwarding = tokio::spawn(async move {
             while let Some(log) = logs.next().await {
-                let Some(level) = same_word(&json!(log.severity)) else { continue };
+                let Some(level) = same_word(json!(log.severity)) else { continue };
                 let logger = match &log.logger {
                     Some(logger) => format!("{}/{logger}", log.server),
                     None => log.server.clone(),
@@ -43,6 +43,6 @@ impl Drop for LogForwarder {
 }
 
 /// Both sides have the same words for levels.
-fn same_word<T: serde::de::DeserializeOwned>(word: &Value) -> Option<T> {
-    serde_json::from_value(word.clone()).ok()
+fn same_word<T: serde::de::DeserializeOwned>(word: Value) -> Option<T> {
+    serde_json::from_value(word).ok()
 }

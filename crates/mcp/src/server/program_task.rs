@@ -34,8 +34,7 @@ pub(super) struct ProgramTask {
     standing: StandingApprovals,
     pub(super) digest: ProgramDigest,
     /// What the program began with.
-    pub(super) stored: StoredValues,
-    reuse: Vec<CompletedCall>,
+    pub(super) given: Arc<GivenValues>,
     /// How far it has come.
     state: Arc<RunState>,
     /// What a person has said about calls that another process has asked about, by their keys.
@@ -48,11 +47,32 @@ pub(super) struct ProgramTask {
 /// A program that is to be run.
 #[derive(Debug)]
 pub(super) struct NewProgram {
-    pub(super) code: String,
+    pub(super) source: ProgramSource,
+    pub(super) given: Arc<GivenValues>,
+}
+
+/// Where a program that is to be run comes from.
+#[derive(Debug)]
+pub(super) enum ProgramSource {
+    Code(String),
+    /// Another process has begun it.
+    Resumed(ResumedRun),
+}
+
+/// What earlier programs left to a program.
+#[derive(Debug)]
+pub(super) struct GivenValues {
     pub(super) stored: StoredValues,
     pub(super) reuse: Vec<CompletedCall>,
-    /// How far another process has come with it.
-    pub(super) resumed: Option<ResumedRun>,
+}
+
+impl NewProgram {
+    pub(super) fn code(&self) -> &str {
+        match &self.source {
+            ProgramSource::Code(code) => code,
+            ProgramSource::Resumed(run) => &run.program.code,
+        }
+    }
 }
 
 /// How far a program has come, for another process that goes on with it.
@@ -221,12 +241,16 @@ impl ProgramTask {
         let (log_sender, logs) = mpsc::unbounded_channel();
         let cancel = CancellationToken::new();
         let cancelled = cancel.clone();
-        let NewProgram { code, stored, reuse, resumed } = program;
-        let (digest, ledger) = (ProgramDigest::of(&code), Arc::<CallLedger>::default());
+        let (digest, ledger) = (ProgramDigest::of(program.code()), Arc::<CallLedger>::default());
+        let NewProgram { source, given } = program;
+        let (code, resumed) = match source {
+            ProgramSource::Code(code) => (code, None),
+            ProgramSource::Resumed(run) => (String::new(), Some(run)),
+        };
         let counts = Arc::clone(&ledger);
         let run = RunSoFar { run: resumed.clone(), ..RunSoFar::default() };
         let state = Arc::new(RunState(Mutex::new(run)));
-        let (noted, given, given_record) = (Arc::clone(&state), stored.clone(), reuse.clone());
+        let (noted, inputs) = (Arc::clone(&state), Arc::clone(&given));
         let execution = tokio::spawn(async move {
             let on_progress = |progress: RunProgress<'_>| {
                 noted.note(progress);
@@ -243,7 +267,8 @@ impl ProgramTask {
                 CanAsk::Client => &ChannelApprover { requests: request_sender, state: Arc::clone(&noted) },
                 CanAsk::Nobody => &Approval::Unavailable,
             };
-            let start = ProgramStart { code: &code, stored: given, reuse: given_record, resumed };
+            let (stored, reuse) = (inputs.stored.clone(), inputs.reuse.clone());
+            let start = ProgramStart { code: &code, stored, reuse, resumed };
             with_trace(&meta, runner.run(start, &*host, approver, &on_progress, &cancelled)).await
         });
         let (open, standing) = (VecDeque::new(), StandingApprovals::default());
@@ -255,8 +280,7 @@ impl ProgramTask {
             open,
             standing,
             digest,
-            stored,
-            reuse,
+            given,
             state,
             answered: BTreeMap::new(),
             ledger,
@@ -280,8 +304,7 @@ impl ProgramTask {
             let ApprovalQuestion { call, definition, .. } = &request.question;
             (key.clone(), AskedCall { idempotency_key: call.idempotency_key.clone(), definition: *definition })
         });
-        let (stored, reuse) = (self.stored.clone(), self.reuse.clone());
-        ProgramToKeep { state: Arc::downgrade(&self.state), stored, reuse, asked: asked.collect() }
+        ProgramToKeep { state: Arc::downgrade(&self.state), given: Arc::clone(&self.given), asked: asked.collect() }
     }
 
     /// Takes what a person has said about a call that another process has asked about.

@@ -93,24 +93,27 @@ pub(super) fn model_call(call: &Value) -> ModelCall {
 
 /// An element of `tool_calls`.
 pub(super) fn write_call(id: &str, call: &ModelCall) -> Value {
-    let mut written = match call.format {
+    let written = match call.format {
         CallFormat::Text => {
             json!({"id": id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}})
         }
         CallFormat::Json => function_call(id, &call.name, &call.arguments),
     };
-    if let CallExtra::ExtraContent(extra) = &call.extra {
-        written[CallExtra::EXTRA_CONTENT] = extra.clone();
-    }
-    written
+    with_extra(written, call)
 }
 
 /// The same for the model's history: its tools take only JSON.
 pub(super) fn write_json_call(id: &str, call: &ModelCall) -> Value {
-    let mut written = match call.format {
-        CallFormat::Text => function_call(id, &call.name, &json!({"input": call.arguments}).to_string()),
-        CallFormat::Json => return write_call(id, call),
-    };
+    match call.format {
+        CallFormat::Text => {
+            let written = function_call(id, &call.name, &json!({"input": call.arguments}).to_string());
+            with_extra(written, call)
+        }
+        CallFormat::Json => write_call(id, call),
+    }
+}
+
+fn with_extra(mut written: Value, call: &ModelCall) -> Value {
     if let CallExtra::ExtraContent(extra) = &call.extra {
         written[CallExtra::EXTRA_CONTENT] = extra.clone();
     }

@@ -170,14 +170,14 @@ impl OpenProgram {
     /// Reads an assistant message with calls.
     fn round(&mut self, at: usize, message: &Value, catalog: &Catalog) -> Result<(), BadRequest> {
         let calls = fields::tool_calls(message);
-        let own_ids: Vec<Option<UnsealedCallId>> = calls.iter().map(|call| self.own_id(fields::id(call))).collect();
-        let first = own_ids.iter().flatten().next();
+        let mut own_ids: Vec<Option<UnsealedCallId>> = calls.iter().map(|call| self.own_id(fields::id(call))).collect();
+        let first = own_ids.iter_mut().flatten().next();
+        let has_own_ids = first.is_some();
         // Rounds of calls with ids that the gateway did not make are counted.
-        let mut round = CallRound::unsealed(first.map_or(self.block.rounds.len() as u32, |id| id.round));
-        if let Some(carried) = first.and_then(|id| id.carried.as_ref()) {
+        let mut round = CallRound::unsealed(first.as_ref().map_or(self.block.rounds.len() as u32, |id| id.round));
+        if let Some(carried) = first.and_then(|id| id.carried.take()) {
             round.set_carried(carried);
         }
-        let has_own_ids = first.is_some();
         for (position, (call, own)) in calls.iter().zip(own_ids).enumerate() {
             if has_own_ids && own.is_none() {
                 // A direct call of the model, in the same message as the program's.

@@ -87,10 +87,10 @@ pub(super) fn read(entry: &Value) -> Option<ToolDeclaration> {
 }
 
 /// Few servers of this wire have tools that take text, so that they become tools with one text.
-pub(super) fn write(tool: &ToolDeclaration) -> Value {
-    let (description, schema) = tool.as_json_tool();
+pub(super) fn write(tool: ToolDeclaration) -> Value {
+    let (name, description, schema) = tool.into_json_tool();
     let mut fields = Map::new();
-    fields.insert("name".to_owned(), Value::from(tool.name.as_str()));
+    fields.insert("name".to_owned(), Value::from(name));
     fields.extend(description.map(|description| ("description".to_owned(), Value::from(description))));
     fields.insert("parameters".to_owned(), schema);
     json!({"type": "function", "function": fields})

@@ -60,7 +60,7 @@ impl ProviderWire for Chat {
         WireCall { call: fields::write_json_call(&call.id, call), answer: result.map(translate::write_result) }
     }
 
-    fn write_tool(&self, tool: &ToolDeclaration) -> Value {
+    fn write_tool(&self, tool: ToolDeclaration) -> Value {
         tools::write(tool)
     }
 

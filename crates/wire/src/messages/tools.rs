@@ -206,12 +206,15 @@ pub(super) fn read(entry: &Value) -> Option<ToolDeclaration> {
     })
 }
 
-pub(super) fn write(tool: &ToolDeclaration) -> Value {
+pub(super) fn write(tool: ToolDeclaration) -> Value {
+    let (name, description, schema) = tool.into_json_tool();
     let mut fields = Map::new();
-    fields.insert("name".to_owned(), Value::from(tool.name.as_str()));
-    let (description, schema) = tool.as_json_tool();
+    fields.insert("name".to_owned(), Value::from(name));
     fields.extend(description.map(|description| ("description".to_owned(), Value::from(description))));
-    let mut schema = schema.as_object().cloned().unwrap_or_default();
+    let mut schema = match schema {
+        Value::Object(schema) => schema,
+        _ => Map::new(),
+    };
     // Providers accept only objects.
     schema.entry("type").or_insert_with(|| Value::from("object"));
     fields.insert("input_schema".to_owned(), Value::Object(schema));

@@ -101,7 +101,7 @@ impl OpenProgramItem {
         }
         let at = rounds.len() - 1;
         if let Some(carried) = own.and_then(|own| own.carried) {
-            rounds[at].set_carried(&carried);
+            rounds[at].set_carried(carried);
         }
         let position = CallPosition::Round(at, rounds[at].calls.len());
         let answer = self.early.remove(&id);

@@ -72,26 +72,31 @@ fn with_foreign_calls(items: Vec<(usize, Value)>) -> Vec<(usize, Value)> {
         .filter(|(_, item)| fields::is_call(item))
         .map(|(_, item)| fields::call_id(item).to_owned())
         .collect();
-    let mut answers: Vec<(usize, Value)> = Vec::new();
+    // Where they stand, and what their calls have to look like.
+    let mut answers: Vec<(usize, CallFormat, String)> = Vec::new();
     for (at, item) in items.iter().rev() {
         let id = fields::call_id(item);
         let is_ours = Sealer::is_own_id(id) || fields::caller_id(item).is_some();
         if fields::is_output(item) && !is_ours && known.insert(id.to_owned()) {
-            answers.push((*at, item.clone()));
+            let format = match fields::kind(item) {
+                "custom_tool_call_output" => CallFormat::Text,
+                _ => CallFormat::Json,
+            };
+            answers.push((*at, format, id.to_owned()));
         }
     }
     let call = |(at, item): (usize, Value)| {
         if !is_foreign_call_reference(&item) {
             return Some((at, item));
         }
-        let (_, answer) = answers.pop_if(|(of, _)| *of > at)?;
-        let (format, arguments) = match fields::kind(&answer) {
-            "custom_tool_call_output" => (CallFormat::Text, ""),
-            _ => (CallFormat::Json, "{}"),
+        let (_, format, id) = answers.pop_if(|(of, ..)| *of > at)?;
+        let arguments = match format {
+            CallFormat::Text => "",
+            CallFormat::Json => "{}",
         };
         let call =
             ModelCall { name: UNKNOWN.to_owned(), arguments: arguments.to_owned(), format, ..ModelCall::default() };
-        Some((at, fields::write_call(fields::call_id(&answer), &call)))
+        Some((at, fields::write_call(&id, &call)))
     };
     items.into_iter().filter_map(call).collect()
 }

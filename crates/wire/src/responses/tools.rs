@@ -283,21 +283,19 @@ pub(super) fn read(entry: &Value) -> Option<ToolDeclaration> {
     Some(ToolDeclaration { name: text("name")?, description: text("description"), input })
 }
 
-pub(super) fn write(tool: &ToolDeclaration) -> Value {
+pub(super) fn write(tool: ToolDeclaration) -> Value {
     let mut fields = Map::new();
     let kind = if matches!(tool.input, ToolInput::Schema(_)) { "function" } else { "custom" };
     fields.insert("type".to_owned(), Value::from(kind));
-    fields.insert("name".to_owned(), Value::from(tool.name.as_str()));
-    if let Some(description) = &tool.description {
-        fields.insert("description".to_owned(), Value::from(description.as_str()));
-    }
-    match &tool.input {
+    fields.insert("name".to_owned(), Value::from(tool.name));
+    fields.extend(tool.description.map(|description| ("description".to_owned(), Value::from(description))));
+    match tool.input {
         ToolInput::Schema(schema) => {
-            fields.insert("parameters".to_owned(), schema.clone());
+            fields.insert("parameters".to_owned(), schema);
             // Without it, providers treat the schema as strict.
             fields.insert("strict".to_owned(), Value::Bool(false));
         }
-        ToolInput::Text { format } => fields.extend(format.as_ref().map(|format| ("format".to_owned(), flat(format)))),
+        ToolInput::Text { format } => fields.extend(format.map(|format| ("format".to_owned(), flat(format)))),
     }
     Value::Object(fields)
 }
@@ -313,11 +311,11 @@ fn nested(format: &Value) -> Value {
     }
 }
 
-fn flat(format: &Value) -> Value {
+fn flat(format: Value) -> Value {
     match format.get("grammar") {
         Some(grammar) => {
             json!({"type": "grammar", "syntax": grammar["syntax"], "definition": grammar["definition"]})
         }
-        None => format.clone(),
+        None => format,
     }
 }

@@ -60,7 +60,7 @@ impl ProviderWire for Responses {
         WireCall { call: fields::write_call(&call.id, call), answer: result.map(translate::write_result) }
     }
 
-    fn write_tool(&self, tool: &ToolDeclaration) -> Value {
+    fn write_tool(&self, tool: ToolDeclaration) -> Value {
         tools::write(tool)
     }
 
