@@ -14,6 +14,7 @@ mod run;
 mod search;
 mod serve;
 mod servers;
+mod shortage;
 mod step;
 mod stop;
 mod text_style;

@@ -20,6 +20,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::log_filter::log_filter;
 use crate::servers::{CacheOptions, ConfiguredServers, with_fleet};
+use crate::shortage::warn_of_shortage;
 use crate::wrong_usage::WrongUsage;
 
 const EXAMPLE: &str = r#"Examples:
@@ -99,6 +100,7 @@ pub(crate) fn mcp(options: &McpOptions) -> anyhow::Result<ExitCode> {
     let auth = http_auth(options)?;
     let ConfiguredServers { settings, file } = servers;
     let runner = Runner::new(settings.policy, settings.limits)?;
+    warn_of_shortage(runner.shortage())?;
     let store = settings.store.as_ref().map(open_store).transpose()?.flatten();
     with_fleet(file, settings.fleet, async |fleet, stopping| {
         let mut server = McpServer::new(runner, fleet, settings.result_chars);

@@ -17,6 +17,7 @@ use dacapo_wire::{RunId, Wire};
 
 use self::screen::ReplayScreen;
 use crate::config_file::config_file;
+use crate::shortage::warn_of_shortage;
 use crate::text_style::TextStyler;
 use crate::wrong_usage::WrongUsage;
 
@@ -84,6 +85,7 @@ pub(crate) fn replay(options: &ReplayOptions) -> anyhow::Result<ExitCode> {
     let mut settings = settings(options)?;
     settings.clients.extend(options.clients.iter().cloned());
     let stepper = Stepper::new(WARM)?;
+    warn_of_shortage(stepper.shortage())?;
     let start = Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let store_failure = RefCell::new(None);

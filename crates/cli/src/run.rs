@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use crate::answers::{AnswerSource, StdinAnswers};
 use crate::servers::CacheOptions;
+use crate::shortage::warn_of_shortage;
 use crate::tools;
 
 const EXAMPLE: &str = r#"Example:
@@ -114,6 +115,7 @@ pub(crate) fn run(options: &RunOptions) -> anyhow::Result<ExitCode> {
     }
 
     let stepper = Stepper::new(WarmPrograms { count_max: 1, bytes_max: usize::MAX })?;
+    warn_of_shortage(stepper.shortage())?;
     let mut logs_written = 0;
     loop {
         let start = Instant::now();

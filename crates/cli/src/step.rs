@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use dacapo_replay::{ErrorKind, Outcome, RequestError, Step, StepError, StepRequest, Stepper, Toolboxes, WarmPrograms};
 use serde_json::json;
 
+use crate::shortage::warn_of_shortage;
+
 const EXAMPLE: &str = r#"Example:
   echo '{"program": {"code": "return await add({a: 1, b: 2})"}, "tools": [{"name": "add"}]}' | dacapo step
 
@@ -41,6 +43,7 @@ const WARM: WarmPrograms = WarmPrograms { count_max: 256, bytes_max: 1 << 30 };
 pub(crate) fn step(options: &StepArgs) -> anyhow::Result<ExitCode> {
     let warm = if options.lines && !options.cold { WARM } else { WarmPrograms::NONE };
     let stepper = Stepper::new(warm)?;
+    warn_of_shortage(stepper.shortage())?;
     let toolboxes = Toolboxes::default();
     let step_timeout = Duration::from_secs(options.step_timeout);
     let mut out = io::stdout().lock();

@@ -99,12 +99,8 @@ impl Gateway {
     /// Prepares what the configuration names: the store, memory for programs, consumers of events. It does not listen yet.
     pub fn new(mut config: Config) -> Result<Gateway, StartError> {
         let stepper = Stepper::new(config.warm)?;
-        if stepper.programs_max() < config.warm.count_max {
-            let programs_max = stepper.programs_max();
-            tracing::warn!(
-                programs_max,
-                "address space is limited, so there is room for fewer programs; `ulimit -v unlimited` (systemd: `LimitAS=infinity`) lifts the limit"
-            );
+        if let Some(shortage) = stepper.shortage() {
+            tracing::warn!("{shortage}");
         }
         let recorder = config.recorder.map(Recorder::new);
         let metrics = Arc::new(Metrics::new()?);
@@ -114,9 +110,9 @@ impl Gateway {
             consumers.push(Box::new(RecorderEvents(Arc::clone(recorder))));
         }
         let traces = config.traces.take().map(TraceExporter::new).transpose()?.map(Arc::new);
-        if let Some(running) = &config.running {
+        if let Some(running) = config.running.take() {
             // Before the log: a request whose line is written runs no more.
-            consumers.insert(0, Box::new(running.clone()));
+            consumers.insert(0, Box::new(running));
         }
         if let Some(exporter) = &traces {
             consumers.push(Box::new(Traces(Arc::clone(exporter))));

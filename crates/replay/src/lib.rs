@@ -50,7 +50,7 @@ pub use dacapo_catalog::{
     ANSWER_TOKENS_DEFAULT, Catalog, Declarations, Effect, EffectRules, Explanation, Hit, SearchAnswer, SearchResults,
     SearchText, SearchTextError, Tool, ToolIndex, ToolsError, matches_pattern, read_tool_list, read_tools,
 };
-pub use dacapo_sandbox::{LogLevel, SandboxError, ShouldContinue};
+pub use dacapo_sandbox::{LogLevel, SandboxError, Shortage, ShouldContinue};
 pub use dacapo_script::unescaped as unescaped_program;
 pub use journal::{Answer, ArgsDigest, CallIndex, Journal, JournalEntry, JsonText};
 pub use journal_format::JournalFormatError;

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dacapo_lru::{CacheKey, LruCache};
-use dacapo_sandbox::{Sandbox, SandboxError, ShouldContinue, Vm, VmConfig};
+use dacapo_sandbox::{Sandbox, SandboxError, Shortage, ShouldContinue, Vm, VmConfig};
 use sha2::{Digest, Sha256};
 
 use crate::call_recorder::CallRecorder;
@@ -107,9 +107,9 @@ impl Stepper {
         })
     }
 
-    /// How many programs may be alive at the same time: fewer than asked for where address space is limited.
-    pub fn programs_max(&self) -> u32 {
-        self.sandbox.programs_max()
+    /// Set if address space is limited: programs start more slowly, and there may be room for fewer.
+    pub fn shortage(&self) -> Option<Shortage> {
+        self.sandbox.shortage()
     }
 
     /// Runs the program against the journal: up to the next calls that the journal does not answer, or to its end.

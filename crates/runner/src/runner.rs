@@ -6,8 +6,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dacapo_replay::{
     Answer, Call, CallIndex, CompletedCall, Effect, Journal, JournalEntry, Limits, LogLine, MadeCall, Outcome, Program,
-    RecordedOutcome, SandboxError, Step, StepError, StepRequest, Stepper, StoredValues, Tool, ToolShape, Toolbox,
-    WarmPrograms,
+    RecordedOutcome, SandboxError, Shortage, Step, StepError, StepRequest, Stepper, StoredValues, Tool, ToolShape,
+    Toolbox, WarmPrograms,
 };
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -109,6 +109,11 @@ impl Runner {
     pub fn new(policy: Policy, limits: RunLimits) -> Result<Runner, SandboxError> {
         let initial_decisions = Mutex::new((Weak::new(), Arc::default()));
         Ok(Runner { stepper: Arc::new(Stepper::new(WARM)?), gate: CallGate::new(policy), limits, initial_decisions })
+    }
+
+    /// Set if address space is limited: programs start more slowly, and there may be room for fewer.
+    pub fn shortage(&self) -> Option<Shortage> {
+        self.stepper.shortage()
     }
 
     /// Runs a program until it ends, or until soon after `cancel`. Calls that are in flight then are cancelled.

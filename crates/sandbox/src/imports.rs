@@ -47,6 +47,17 @@ pub trait Host: Send + 'static {
     }
 }
 
+/// A host for programs that only compute: there are no tools, and what they log is dropped.
+impl Host for () {
+    fn call(&mut self, _: u32, _: CallArguments<'_>, _: Freshness, _: &mut FuelMeter) -> CallDecision {
+        CallDecision::Stop
+    }
+
+    fn log(&mut self, _: LogLevel, _: &str) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
 /// An object whose properties are tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamePlace<'a> {

@@ -24,5 +24,5 @@ pub use imports::{
     CallArguments, CallDecision, Freshness, FuelMeter, Host, LogLevel, NameMeaning, NamePlace, OutOfFuel, Refusal,
 };
 pub use names::Names;
-pub use sandbox::{MEMORY_BYTES_CAP, QUICK_PLACES, Sandbox, SandboxError};
+pub use sandbox::{MEMORY_BYTES_CAP, QUICK_PLACES, Sandbox, SandboxError, Shortage};
 pub use vm::{AnswerKind, FinalReport, IdleState, JsPosition, ShouldContinue, Stop, Vm, VmConfig};

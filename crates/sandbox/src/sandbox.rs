@@ -26,13 +26,34 @@ const PROGRAMS_MIN: u32 = 4;
 /// What programs share: the compiled guest, and two pools of memories that they run in.
 pub struct Sandbox<H: 'static> {
     /// A few memories that keep what they took, so that programs start faster. There are none where address space is
-    /// limited.
+    /// limited, which [`Sandbox::shortage`] tells.
     quick: Option<RwLock<InstancePre<HostState<H>>>>,
     /// Many memories that give everything back. Programs get one if all quick ones are taken. There are none if the quick
     /// ones are enough.
     large: Option<LargePool<H>>,
     programs_max: u32,
+    shortage: Option<Shortage>,
     space: AddressSpace,
+}
+
+/// What a sandbox has to do without because address space is limited. Programs run all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortage {
+    /// How many programs there is room for.
+    pub programs_max: u32,
+    /// How many there should have been room for.
+    pub programs_wanted: u32,
+}
+
+impl std::fmt::Display for Shortage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Shortage { programs_max, programs_wanted } = self;
+        write!(f, "address space is limited, so ")?;
+        if programs_max < programs_wanted {
+            write!(f, "there is room for {programs_max} programs instead of {programs_wanted}, and ")?;
+        }
+        write!(f, "programs start more slowly; `ulimit -v unlimited` (systemd: `LimitAS=infinity`) lifts the limit")
+    }
 }
 
 struct LargePool<H: 'static> {
@@ -71,11 +92,11 @@ pub enum SandboxError {
 }
 
 impl<H: Host> Sandbox<H> {
-    /// Reserves address space, not memory, for `programs_max` programs alive at the same time. Where it is limited there
-    /// is room for fewer, see [`programs_max`](Self::programs_max).
-    pub fn new(programs_max: u32) -> Result<Sandbox<H>, SandboxError> {
-        let quick_places = QUICK_PLACES.min(programs_max);
-        let large_places = programs_max - quick_places;
+    /// Reserves address space, not memory, for so many programs alive at the same time. Where it is limited they start
+    /// more slowly, and there may be room for fewer: see [`shortage`](Self::shortage).
+    pub fn new(programs_wanted: u32) -> Result<Sandbox<H>, SandboxError> {
+        let quick_places = QUICK_PLACES.min(programs_wanted);
+        let large_places = programs_wanted - quick_places;
         let is_ample =
             |within: &EngineWithin| within.space == AddressSpace::Ample && within.programs_max == large_places;
         let large = (large_places > 0).then(|| EngineWithin::largest(large_places)).transpose()?;
@@ -85,17 +106,23 @@ impl<H: Host> Sandbox<H> {
             let space = AddressSpace::Ample;
             let quick = RwLock::new(link(&quick, space).map_err(SandboxError::Guest)?);
             let large = large.map(|within| LargePool { engine: within.engine, guest: OnceLock::new() });
-            return Ok(Sandbox { quick: Some(quick), large, programs_max, space });
+            return Ok(Sandbox { quick: Some(quick), large, programs_max: programs_wanted, shortage: None, space });
         }
         drop(large);
-        let EngineWithin { programs_max, space, engine } = EngineWithin::largest(programs_max)?;
+        let EngineWithin { programs_max, space, engine } = EngineWithin::largest(programs_wanted)?;
         let guest = OnceLock::from(link(&engine, space).map_err(SandboxError::Guest)?);
-        Ok(Sandbox { quick: None, large: Some(LargePool { engine, guest }), programs_max, space })
+        let shortage = Some(Shortage { programs_max, programs_wanted });
+        Ok(Sandbox { quick: None, large: Some(LargePool { engine, guest }), programs_max, shortage, space })
     }
 
     /// How many programs may be alive at the same time.
     pub fn programs_max(&self) -> u32 {
         self.programs_max
+    }
+
+    /// Set if address space is limited, for whoever can tell somebody who can lift the limit.
+    pub fn shortage(&self) -> Option<Shortage> {
+        self.shortage
     }
 
     /// Gives back what the quick pool keeps, once the programs that are alive now have ended.

@@ -108,15 +108,10 @@ pub type ShouldContinue<'a> = &'a dyn Fn() -> bool;
 /// One program in its own memory. Between two methods its job queue is empty.
 ///
 /// ```
-/// # use dacapo_sandbox::{CallArguments, CallDecision, Freshness, FuelMeter, Host, LogLevel, Sandbox, VmConfig};
-/// # struct NoTools;
-/// # impl Host for NoTools {
-/// #     fn call(&mut self, _: u32, _: CallArguments<'_>, _: Freshness, _: &mut FuelMeter) -> CallDecision { CallDecision::Stop }
-/// #     fn log(&mut self, _: LogLevel, _: &str) -> std::ops::ControlFlow<()> { std::ops::ControlFlow::Continue(()) }
-/// # }
+/// use dacapo_sandbox::{Sandbox, VmConfig};
 /// # let config = VmConfig { entropy: [7; 40], started_at_ms: 0.0, fuel: 1 << 30, memory_bytes: 16 << 20, stack_bytes: 256 << 10 };
 /// let sandbox = Sandbox::new(1)?;
-/// let mut vm = sandbox.new_vm(&config, NoTools)?;
+/// let mut vm = sandbox.new_vm(&config, ())?;
 /// vm.start(&config, &[], "(async () => 6 * 7)()", &|| true).unwrap();
 /// assert_eq!(vm.finish(&|| true).unwrap().outcome.as_deref(), Ok("42"));
 /// # Ok::<(), dacapo_sandbox::SandboxError>(())
@@ -400,22 +395,7 @@ fn rest(status: i32) -> IdleState {
 
 #[cfg(test)]
 mod tests {
-    use std::ops::ControlFlow;
-
     use super::*;
-    use crate::{CallArguments, CallDecision, Freshness, FuelMeter, LogLevel};
-
-    struct NoTools;
-
-    impl Host for NoTools {
-        fn call(&mut self, _: u32, _: CallArguments<'_>, _: Freshness, _: &mut FuelMeter) -> CallDecision {
-            CallDecision::Stop
-        }
-
-        fn log(&mut self, _: LogLevel, _: &str) -> ControlFlow<()> {
-            ControlFlow::Continue(())
-        }
-    }
 
     /// Ways to recurse through the engine's own functions, whose frames are larger than those of programs.
     const RECURSIONS: [&str; 13] = [
@@ -446,7 +426,7 @@ mod tests {
         };
         let sandbox = Sandbox::new(1).expect("a sandbox");
         for recursion in RECURSIONS {
-            let mut vm = sandbox.new_vm(&config, NoTools).expect("a memory");
+            let mut vm = sandbox.new_vm(&config, ()).expect("a memory");
             let code = format!("(async () => {{ try {{ {recursion} }} catch (error) {{ return error.name }} }})()");
             let started = vm.start(&config, &[], &code, &|| true);
             started.unwrap_or_else(|stop| panic!("{recursion}: {stop:?}"));

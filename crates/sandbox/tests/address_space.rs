@@ -1,21 +1,8 @@
 //! Starting where address space is limited. Alone in its file, because it starts its own process again.
 
-use std::ops::ControlFlow;
 use std::process::Command;
 
-use dacapo_sandbox::{CallArguments, CallDecision, Freshness, FuelMeter, Host, LogLevel, Sandbox, VmConfig};
-
-struct NoTools;
-
-impl Host for NoTools {
-    fn call(&mut self, _: u32, _: CallArguments<'_>, _: Freshness, _: &mut FuelMeter) -> CallDecision {
-        CallDecision::Stop
-    }
-
-    fn log(&mut self, _: LogLevel, _: &str) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-}
+use dacapo_sandbox::{Sandbox, VmConfig};
 
 const LIMITED: &str = "DACAPO_TEST_ADDRESS_SPACE_IS_LIMITED";
 
@@ -45,8 +32,12 @@ fn start_with_little(starts: bool) {
     };
     match (Sandbox::new(1_000), starts) {
         (Ok(sandbox), true) => {
-            assert!((4..1_000).contains(&sandbox.programs_max()), "{}", sandbox.programs_max());
-            let mut vm = sandbox.new_vm(&config, NoTools).expect("room for a program");
+            let programs_max = sandbox.programs_max();
+            assert!((4..1_000).contains(&programs_max), "{programs_max}");
+            let told = sandbox.shortage().map(|shortage| shortage.to_string()).unwrap_or_default();
+            let fewer = format!("room for {programs_max} programs instead of 1000, and programs start more slowly");
+            assert!(told.contains(&fewer) && told.contains("`ulimit -v unlimited`"), "{told}");
+            let mut vm = sandbox.new_vm(&config, ()).expect("room for a program");
             vm.start(&config, &[], "(async () => 6 * 7)()", &|| true).expect("it runs");
             assert_eq!(vm.finish(&|| true).expect("a report").outcome.as_deref(), Ok("42"));
         }

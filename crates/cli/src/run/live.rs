@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::terminal_approver::{approver, is_asking};
 use super::{RunOptions, write_call_list, write_calls, write_failure, write_logs};
 use crate::servers::{ConfiguredServers, unless_stopped, warn_of_missing, with_fleet};
+use crate::shortage::warn_of_shortage;
 
 pub(super) fn run(program: &str, path: &Path, options: &RunOptions) -> anyhow::Result<ExitCode> {
     let ConfiguredServers { mut settings, file } = ConfiguredServers::read(path, &options.cache)?;
@@ -20,6 +21,7 @@ pub(super) fn run(program: &str, path: &Path, options: &RunOptions) -> anyhow::R
         settings.limits.program.set(*limit, *value).expect("checked when the option was read");
     }
     let runner = Runner::new(settings.policy, settings.limits)?;
+    warn_of_shortage(runner.shortage())?;
     let wait = settings.fleet.connect_timeout;
     let execution = with_fleet(file, settings.fleet, async |fleet, stopping| {
         unless_stopped(&stopping, fleet.listed(wait)).await?;
