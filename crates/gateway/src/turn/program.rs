@@ -53,20 +53,20 @@ impl TurnRunner {
         let model_tools = &self.turn.model_tools;
         let is_explicit = self.turn.mode == ProgramMode::Explicit;
         let whole = response.message.clone().normalized(model_tools, &self.progress.model_messages);
-        let program = whole.calls[at].clone();
+        let program = &whole.calls[at];
         // A client that takes one call per message gets one of the program, and no direct ones.
-        let (mut carried, direct): (_, Vec<ModelCall>) = match self.turn.prefs.calls {
-            CallsPerMessage::One => (whole.clone(), Vec::new()),
-            CallsPerMessage::Any => (
-                whole.clone().without_direct(model_tools),
-                response.message.direct_calls(model_tools).cloned().collect(),
-            ),
-        };
+        let mut carried = whole.clone();
+        let mut direct: Vec<ModelCall> = Vec::new();
+        if self.turn.prefs.calls == CallsPerMessage::Any {
+            carried = carried.without_direct(model_tools);
+            direct.extend(response.message.direct_calls(model_tools).cloned());
+        }
         if is_explicit {
             // A program in an explicit history has no room for other calls.
-            carried.calls = vec![program.clone()];
+            carried.calls.retain(|call| call == program);
+            carried.calls.truncate(1);
         }
-        let at = carried.calls.iter().position(|call| *call == program).unwrap_or_default();
+        let at = carried.calls.iter().position(|call| call == program).unwrap_or_default();
         let state = self.run_state(&carried, at, code);
         self.show_searches(&response).await?;
         self.usage.programs += 1;
