@@ -66,6 +66,19 @@ pub(crate) mod work {
         format!("[{}]", (0..12_000).map(row).collect::<Vec<_>>().join(","))
     }
 
+    /// Sorts with a function that compares.
+    pub(crate) const SORTING: &str = "await weather({});
+        const row = (_, i) => ({ id: i, key: (i * 7919) % 10007 });
+        const rows = Array.from({ length: 20000 }, row);
+        rows.sort((a, b) => a.key - b.key || b.id - a.id);
+        return rows[0].id";
+
+    /// Puts about 1 MB of text together, and takes it apart.
+    pub(crate) const TEXT: &str = "await weather({});
+        let text = '';
+        for (let i = 0; i < 30000; i++) text += `line ${i}: some words in it\\n`;
+        return text.split('\\n').map((line) => line.slice(5).toUpperCase()).join('; ').length";
+
     pub(crate) const FIFTY_LINES: &str = include_str!("../programs/fifty_lines.ts");
 }
 
@@ -143,12 +156,15 @@ fn programs(quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
     let (warm, cold) = (ours.chain_warm(chains)?, ours.chain_cold(1)?);
     row(measured, "1,000 sequential calls, warm (CPU)", &warm, Some(&native::chain(chains)?));
     row(measured, "1,000 sequential calls, cold every round (CPU)", &cold, None);
-    row(
-        measured,
-        "1 MB answer: parse, filter, sort (CPU)",
-        &ours.big_answer(runs.min(30))?,
-        Some(&native::big_answer(runs.min(30))?),
-    );
+    let big_answer = work::big_answer();
+    for (name, code, answer) in [
+        ("1 MB answer: parse, filter, sort (CPU)", work::BIG_ANSWER, big_answer.as_str()),
+        ("sorting 20,000 objects (CPU)", work::SORTING, "1"),
+        ("1 MB of text, put together and apart (CPU)", work::TEXT, "1"),
+    ] {
+        let runs = runs.min(30);
+        row(measured, name, &ours.one_call(code, answer, runs)?, Some(&native::one_call(code, answer, runs)?));
+    }
 
     println!("\ncold chain / warm chain: {:.1} ×", cold.min() / warm.min());
     measured.add("cold chain to warm chain", cold.min() / warm.min());

@@ -69,14 +69,21 @@ fn quickjs_sources(here: &Path) -> Result<PathBuf, Box<dyn Error>> {
         .ok_or_else(|| "Cargo.lock does not hold rquickjs-sys".into())
 }
 
-/// Changes to the engine's source, so that errors and programs that ran out of fuel are reported at the right position.
-/// Unchanged, the engine updates the position of a function only at calls, and has lines for few kinds of expressions.
-const CHANGES: [(&str, &str); 5] = [
+/// Changes to the engine's source. The first two report errors and programs that ran out of fuel at the right position:
+/// unchanged, the engine updates the position of a function only at calls, and has lines for few kinds of expressions.
+const CHANGES: [(&str, &str); 7] = [
     ("switch (opcode = *pc++)", "sf->cur_pc = pc + 1; switch (opcode = *pc++)"),
     ("/* specific label handling */", "emit_source_loc(s);"),
     // There are no modules here; namespaces of tools are made when they are first read.
     ("js_module_ns_autoinit, /* JS_AUTOINIT_ID_MODULE_NS */", "namespace_autoinit,"),
     ("js_dynamic_import(ctx, sp[-2], sp[-1]);", "import_tools(ctx, sp[-2]);"),
+    // JSON is read by ours, and by the engine's own parser if it is not well formed or a reviver wants to know its source.
+    ("static JSValue JS_ParseJSON_internal(", "#include \"json_read.h\"\nstatic JSValue JS_ParseJSON_internal("),
+    (
+        "js_parse_init(ctx, s, buf, buf_len, filename, 1);",
+        "if (!pr && !JS_IsUninitialized(val = json_read(ctx, buf, buf_len, filename))) return val;\n    val = JS_UNDEFINED;\n    \
+         js_parse_init(ctx, s, buf, buf_len, filename, 1);",
+    ),
     // A promise knows the tool whose answer it waits for.
     (
         "bool is_handled;\n    JSValue promise_result;",
@@ -117,6 +124,8 @@ fn compile(tools: &Toolchain, here: &Path, sources: &Path, out: &Path) -> Result
             .arg("-isystem")
             .arg(tools.resource_dir.join("include"))
             .args([Path::new("-I"), &quickjs, Path::new("-I"), out])
+            .arg("-I")
+            .arg(here.join("guest"))
             // Paths must not reach the image: the same sources give the same bytes in every folder.
             .arg(format!("-ffile-prefix-map={}=quickjs", sources.display()))
             .arg(unit)

@@ -223,3 +223,74 @@ fn logs_read_like_a_console() {
     assert_eq!(levels[..4], [&json!("log"), &json!("warn"), &json!("error"), &json!("log")]);
     insta::assert_snapshot!(transcript.logs.join("\n"));
 }
+
+#[test]
+fn json_is_read_as_the_engine_itself_would_read_it() {
+    // With a reviver, the engine's own parser reads the text.
+    let compared = value_of(
+        r##"
+        const random = (count) => Math.floor(Math.random() * count);
+        const pick = (list) => list[random(list.length)];
+        const space = () => pick(["", "", "", " ", "\n\t", " \r "]);
+        const strings = ['""', '"a"', '"1234567"', '"12345678"', '"123456789 and more of it"', '"1234567\\n"', '"é"',
+          '"日本 and \\u00e9"', '"\\"\\\\\\/\\b\\f\\r\\t"', '"\\ud83d\\ude00 😀"', '"\\ud800"', '"\ud800 alone"', '"\u007f\u0080"'];
+        const numbers = ["0", "-0", "1", "-17", "2147483647", "2147483648", "-2147483648", "-2147483649", "999999999999999",
+          "9007199254740993", "12345678901234567890", "0.1", "-0.5", "-0.0", "1.10", "123456.789012345", "0.30000000000000004",
+          "5e-324", "1.7976931348623157e308", "1e400", "1E+3", "2e-7", "100000000000000.5", "0.000000000000001"];
+        const names = ['"id"', '"name"', '"__proto__"', '"0"', '"12"', '"01"', '""', '"n\\u0061me"', '"é"', '"toString"',
+          '"length"', '"a name of more than eight characters"', ...Array.from({ length: 150 }, (_, i) => `"member ${i}"`)];
+        const number = () => pick([...numbers, String(random(1e9)), String(Math.random()), (Math.random() * 1e6).toFixed(random(12))]);
+        const object = (keys, depth) =>
+          `{${space()}${keys.map((key) => `${key}${space()}:${value(depth)}`).join(`${space()},${space()}`)}${space()}}`;
+        const list = (length, of) => Array.from({ length }, of);
+        const value = (depth) => space() + (() => {
+          switch (random(depth > 2 ? 3 : 7)) {
+            case 0: return pick(strings);
+            case 1: return number();
+            case 2: return pick(["true", "false", "null"]);
+            case 3: return object(list(random(6), () => pick(names)), depth + 1);
+            case 4: return `[${list(random(4), () => value(depth + 1)).join(",")}${space()}]`;
+            default: {
+              const keys = list(1 + random(5), () => pick(names));
+              const row = () => object(random(5) ? keys : keys.slice(1), depth + 1);
+              return `[${list(random(5), row).join(",")}]`;
+            }
+          }
+        })() + space();
+        const malformed = ["", "-", "-.5", ".5", "1.", "01", "-01.5", "+1", "1e", "0x1", "NaN", "tru", "nulll", "'a'", '"\\x"', '"\\u12"', '"a',
+          '"\t"', "[1,]", "[,1]", "[1", "[1}", '{"a":1,}', '{"a"}', '{"a":}', "{a:1}", '{"a":1', "{1:1}", "1 2", "[] ]", "\u00a01", "1\u0000"];
+        const broken = (text) => {
+          const at = random(text.length + 1);
+          return text.slice(0, at) + pick(["", ...'",:{}[]\\ 0-.eE+tn\u0000\u0001x']) + text.slice(at + random(2));
+        };
+        // Where two values differ first, if they do.
+        const difference = (a, b, path) => {
+          if (typeof a !== "object" || a === null || typeof b !== "object" || b === null) {
+            return Object.is(a, b) ? undefined : `${path}: ${typeof a} ${a}, not ${typeof b} ${b}`;
+          }
+          const [ours, theirs] = [Object.keys(a), Object.keys(b)];
+          const isAlike = Array.isArray(a) === Array.isArray(b) && Object.getPrototypeOf(a) === Object.getPrototypeOf(b);
+          if (!isAlike || `${ours}` !== `${theirs}`) return `${path}: ${ours}, not ${theirs}`;
+          for (const key of ours) {
+            const found = difference(a[key], b[key], `${path}.${key}`);
+            if (found) return found;
+          }
+        };
+        const read = (parse) => {
+          try { return { value: parse() } } catch (error) { return { error: `${error.name}: ${error.message}` } }
+        };
+        const counts = { read: 0, refused: 0 };
+        for (let i = 0; i < 800; i++) {
+          const text = malformed[i] ?? (i % 2 ? value(0) : broken(value(0)));
+          const [ours, engine] = [read(() => JSON.parse(text)), read(() => JSON.parse(text, (_, value) => value))];
+          const found = difference(ours, engine, "");
+          if (found) throw new Error(`${found} in ${JSON.stringify(text)}`);
+          counts["error" in ours ? "refused" : "read"]++;
+          // What was read can be changed like any other object, and changes no other.
+          if (ours.value !== null && typeof ours.value === "object") { ours.value.added = 1; delete ours.value.id }
+        }
+        return counts"##,
+    );
+    let [read, refused] = ["read", "refused"].map(|count| compared[count].as_u64().expect("a count"));
+    assert!(read > 400 && refused > 180, "{compared}");
+}
