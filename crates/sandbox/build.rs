@@ -71,7 +71,7 @@ fn quickjs_sources(here: &Path) -> Result<PathBuf, Box<dyn Error>> {
 
 /// Changes to the engine's source. The first two report errors and programs that ran out of fuel at the right position:
 /// unchanged, the engine updates the position of a function only at calls, and has lines for few kinds of expressions.
-const CHANGES: [(&str, &str); 7] = [
+const CHANGES: [(&str, &str); 9] = [
     ("switch (opcode = *pc++)", "sf->cur_pc = pc + 1; switch (opcode = *pc++)"),
     ("/* specific label handling */", "emit_source_loc(s);"),
     // There are no modules here; namespaces of tools are made when they are first read.
@@ -84,12 +84,22 @@ const CHANGES: [(&str, &str); 7] = [
         "if (!pr && !JS_IsUninitialized(val = json_read(ctx, buf, buf_len, filename))) return val;\n    val = JS_UNDEFINED;\n    \
          js_parse_init(ctx, s, buf, buf_len, filename, 1);",
     ),
+    ("static JSValue js_string_toLowerCase(JSContext *ctx, JSValueConst this_val,\n", CASE),
+    (
+        "if (p->len == 0)\n        return val;\n    if (string_buffer_init(ctx, b, p->len))",
+        "if (p->len == 0) return val;\n    JSValue ascii = ascii_case(ctx, p, to_lower);\n    \
+         if (!JS_IsUninitialized(ascii)) { JS_FreeValue(ctx, val); return ascii; }\n    \
+         if (string_buffer_init(ctx, b, p->len))",
+    ),
     // A promise knows the tool whose answer it waits for.
     (
         "bool is_handled;\n    JSValue promise_result;",
         "bool is_handled;\n    uint32_t tool;\n    JSValue promise_result;",
     ),
 ];
+
+const CASE: &str =
+    "#include \"ascii_case.h\"\nstatic JSValue js_string_toLowerCase(JSContext *ctx, JSValueConst this_val,\n";
 
 fn engine(source: &str) -> Result<String, Box<dyn Error>> {
     CHANGES.iter().try_fold(source.to_owned(), |source, (from, to)| match source.matches(from).count() {

@@ -482,7 +482,9 @@ fn hostile_programs_get_their_verdict_twice_and_leave_nothing_behind() {
 
     assert_eq!(wrong, Vec::<String>::new());
     let grown = resident_bytes().saturating_sub(resident_before);
-    assert!(grown < 100 << 20, "{} MiB stay behind", grown >> 20);
+    // Half of it are memories that are kept for the next programs, and the rest what the allocator keeps. One attack takes
+    // up to 64 MiB.
+    assert!(grown < 128 << 20, "{} MiB stay behind", grown >> 20);
 }
 
 #[test]

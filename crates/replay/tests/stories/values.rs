@@ -294,3 +294,17 @@ fn json_is_read_as_the_engine_itself_would_read_it() {
     let [read, refused] = ["read", "refused"].map(|count| compared[count].as_u64().expect("a count"));
     assert!(read > 400 && refused > 180, "{compared}");
 }
+
+#[test]
+fn case_is_converted_alike_in_short_and_wide_texts() {
+    let differing = value_of(
+        r#"
+        const latin = Array.from({ length: 256 }, (_, code) => String.fromCharCode(code));
+        const texts = [...latin, latin.slice(0, 128).join(""), latin.join(""), "", "Straße", "ΑΣ", "ﬁ"];
+        // A text with one wide character is stored in another way.
+        const wide = (text, convert) => convert(`${text}日`).slice(0, -1);
+        const conversions = [(text) => text.toUpperCase(), (text) => text.toLowerCase()];
+        return texts.filter((text) => conversions.some((convert) => convert(text) !== wide(text, convert)))"#,
+    );
+    assert_eq!(differing, json!([]));
+}
