@@ -282,7 +282,7 @@ pub trait ResponseEncoder: Send + Sync + std::fmt::Debug {
     /// The end of a stream.
     fn finish(&mut self, usage: &TurnUsage) -> Vec<SseEvent>;
 
-    /// The whole response; `None` if no model responded.
+    /// The whole response, after which nothing more is encoded; `None` if no model responded.
     fn body(&mut self, usage: &TurnUsage) -> Option<Value>;
 
     /// An error in the middle of a stream; `body` is the error as it would be sent instead of a stream.

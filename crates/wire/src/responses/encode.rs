@@ -85,6 +85,22 @@ impl ResponsesEncoder {
         }
     }
 
+    fn status(&self) -> &'static str {
+        if self.incomplete.is_some() { "incomplete" } else { "completed" }
+    }
+
+    fn usage(&self, usage: &TurnUsage) -> Value {
+        Value::Object(usage.for_client(ClientSide::RESPONSES, self.options.provider))
+    }
+
+    /// Says why a response is not complete.
+    fn with_details(&self, mut response: Value) -> Value {
+        if let Some(details) = &self.incomplete {
+            response["incomplete_details"] = details.clone();
+        }
+        response
+    }
+
     fn is_same_wire(&self) -> bool {
         self.options.provider.wire() == Wire::Responses
     }
@@ -422,21 +438,19 @@ impl ResponseEncoder for ResponsesEncoder {
 
     fn finish(&mut self, usage: &TurnUsage) -> Vec<SseEvent> {
         let kind = if self.incomplete.is_some() { "response.incomplete" } else { "response.completed" };
-        let response = self.body(usage);
+        self.close(None);
+        let output = self.out.items.iter().filter(|item| !item.is_null()).cloned().collect();
+        let response = self.out.response(self.status(), output, self.usage(usage));
+        let response = response.map(|response| self.with_details(response));
         self.out.emit((kind, json!({"response": response})));
         self.out.take_events()
     }
 
     fn body(&mut self, usage: &TurnUsage) -> Option<Value> {
         self.close(None);
-        let status = if self.incomplete.is_some() { "incomplete" } else { "completed" };
-        let output = self.out.items.iter().filter(|item| !item.is_null()).cloned().collect();
-        let usage = Value::Object(usage.for_client(ClientSide::RESPONSES, self.options.provider));
-        let mut response = self.out.response(status, output, usage)?;
-        if let Some(details) = &self.incomplete {
-            response["incomplete_details"] = details.clone();
-        }
-        Some(response)
+        let usage = self.usage(usage);
+        let response = self.out.take_response(self.status(), usage);
+        response.map(|response| self.with_details(response))
     }
 
     fn error(&mut self, body: Value) -> Vec<SseEvent> {

@@ -51,6 +51,15 @@ impl RequestEcho {
 
     /// The response without status, output and usage.
     pub(super) fn response(&self, meta: &ResponseMeta) -> Map<String, Value> {
+        RequestEcho::around(meta, |key| self.0.get(key).cloned())
+    }
+
+    /// The same, when nobody needs the fields any more: lists of tools are long.
+    pub(super) fn into_response(mut self, meta: &ResponseMeta) -> Map<String, Value> {
+        RequestEcho::around(meta, |key| self.0.get_mut(key).map(Value::take))
+    }
+
+    fn around(meta: &ResponseMeta, mut repeated: impl FnMut(&str) -> Option<Value>) -> Map<String, Value> {
         let mut response = Map::new();
         if meta.wire == Wire::Responses {
             response.clone_from(&meta.fields);
@@ -65,8 +74,7 @@ impl RequestEcho {
         response.insert("error".to_owned(), Value::Null);
         response.insert("incomplete_details".to_owned(), Value::Null);
         for (key, default) in REPEATED {
-            let value =
-                || self.0.get(key).cloned().unwrap_or_else(|| serde_json::from_str(default).unwrap_or_default());
+            let value = || repeated(key).unwrap_or_else(|| serde_json::from_str(default).unwrap_or_default());
             response.entry(key).or_insert_with(value);
         }
         response.insert("previous_response_id".to_owned(), Value::Null);

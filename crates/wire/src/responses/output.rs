@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::envelope::RequestEcho;
 use super::events::{self, ItemEvent};
@@ -69,13 +69,17 @@ impl ResponseOutput {
         self.meta.as_ref().map_or("", |meta| meta.id.as_str())
     }
 
-    /// The whole response; `None` if no model responded.
+    /// The response with this output; `None` if no model responded.
     pub(super) fn response(&self, status: &str, output: Vec<Value>, usage: Value) -> Option<Value> {
-        let mut response = self.request.response(self.meta.as_ref()?);
-        response.insert("status".to_owned(), Value::from(status));
-        response.insert("output".to_owned(), Value::Array(output));
-        response.insert("usage".to_owned(), usage);
-        Some(Value::Object(response))
+        let response = self.request.response(self.meta.as_ref()?);
+        Some(with_output(response, status, output, usage))
+    }
+
+    /// The whole response, and nothing remains; `None` if no model responded.
+    pub(super) fn take_response(&mut self, status: &str, usage: Value) -> Option<Value> {
+        let response = std::mem::take(&mut self.request).into_response(self.meta.as_ref()?);
+        let output = std::mem::take(&mut self.items).into_iter().filter(|item| !item.is_null()).collect();
+        Some(with_output(response, status, output, usage))
     }
 
     /// Adds an event to a stream.
@@ -160,4 +164,11 @@ impl ResponseOutput {
         remove_fields(&mut event, &["type", "sequence_number"]);
         self.push_event(&kind, event);
     }
+}
+
+fn with_output(mut response: Map<String, Value>, status: &str, output: Vec<Value>, usage: Value) -> Value {
+    response.insert("status".to_owned(), Value::from(status));
+    response.insert("output".to_owned(), Value::Array(output));
+    response.insert("usage".to_owned(), usage);
+    Value::Object(response)
 }

@@ -198,33 +198,37 @@ fn an_answer_that_comes_late_reaches_the_call_beside_the_program() {
 fn what_led_to_a_program_that_has_ended_is_told() {
     let turn = turn(ProviderSide::RESPONSES, plain(&json!([question()])));
     let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed"});
-    let mut encoder = turn.encoder(CallDeltas::Whole);
-    let mut output = Vec::new();
-    for (number, last) in [
-        (1, json!({"type": "function_call", "call_id": "c", "name": "execute", "arguments": "{}"})),
-        (2, search.clone()),
-    ] {
-        let mut thought = thought();
-        thought["id"] = json!(format!("rs_{number}"));
-        let model_response = response(&json!([thought, search, last]));
-        encoder.response_started();
-        encoder.meta(&model_response.meta);
-        if number == 1 {
-            encoder.preamble(&model_response);
-        } else {
-            encoder.answer(&model_response, AnswerParts::All);
+    let output_before = |preamble: Option<&ModelResponse>| {
+        let mut encoder = turn.encoder(CallDeltas::Whole);
+        for (number, last) in [
+            (1, json!({"type": "function_call", "call_id": "c", "name": "execute", "arguments": "{}"})),
+            (2, search.clone()),
+        ] {
+            let mut thought = thought();
+            thought["id"] = json!(format!("rs_{number}"));
+            let model_response = response(&json!([thought, search, last]));
+            encoder.response_started();
+            encoder.meta(&model_response.meta);
+            if number == 1 {
+                encoder.preamble(&model_response);
+            } else {
+                encoder.answer(&model_response, AnswerParts::All);
+            }
+            encoder.finish(&TurnUsage::default());
         }
-        encoder.finish(&TurnUsage::default());
-        output = items(&encoder.body(&TurnUsage::default()).expect("a response"));
-    }
+        if let Some(preamble) = preamble {
+            encoder.response_started();
+            encoder.preamble(preamble);
+        }
+        items(&encoder.body(&TurnUsage::default()).expect("a response"))
+    };
+    let output = output_before(None);
     let ids: Vec<&str> = output.iter().filter_map(|item| item["id"].as_str()).collect();
     assert_eq!(ids, ["rs_1", "ws_1", "rs_dcn_1_rs_2", "ws_1", "ws_1"]);
     let words =
         json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me see."}]});
     let model_response = response(&json!([words, search, words]));
-    encoder.response_started();
-    encoder.preamble(&model_response);
-    let more = items(&encoder.body(&TurnUsage::default()).expect("a response"));
+    let more = output_before(Some(&model_response));
     assert_eq!(
         more[output.len()..].iter().map(|item| &item["type"]).collect::<Vec<_>>(),
         ["message", "web_search_call", "message"]
