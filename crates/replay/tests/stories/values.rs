@@ -228,7 +228,7 @@ fn logs_read_like_a_console() {
 fn json_is_read_as_the_engine_itself_would_read_it() {
     // With a reviver, the engine's own parser reads the text.
     let compared = value_of(
-        r##"
+        r#"
         const random = (count) => Math.floor(Math.random() * count);
         const pick = (list) => list[random(list.length)];
         const space = () => pick(["", "", "", " ", "\n\t", " \r "]);
@@ -289,7 +289,7 @@ fn json_is_read_as_the_engine_itself_would_read_it() {
           // What was read can be changed like any other object, and changes no other.
           if (ours.value !== null && typeof ours.value === "object") { ours.value.added = 1; delete ours.value.id }
         }
-        return counts"##,
+        return counts"#,
     );
     let [read, refused] = ["read", "refused"].map(|count| compared[count].as_u64().expect("a count"));
     assert!(read > 400 && refused > 180, "{compared}");
