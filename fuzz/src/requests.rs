@@ -145,15 +145,9 @@ fn ids(code: &str, round: u32) -> Vec<String> {
     let state = RunState {
         seed: "seed".to_owned(),
         started_at_ms: 1_767_225_600_000,
-        tools: [0; 8],
-        mentioned: Vec::new(),
-        record: None,
-        stored: None,
-        context: None,
         model_messages: vec![ModelMessage { calls: vec![call], ..ModelMessage::default() }],
-        at: 0,
         code: code.to_owned(),
-        earlier_answers: Vec::new(),
+        ..RunState::default()
     };
     let asked = |call| CallRef { call: CallIndex(call), args: ArgsDigest([0; 4]) };
     SEALER.seal(&state, &RoundHeader::new(round, [0; 8]), &[asked(round * 2), asked(round * 2 + 1)])

@@ -6,20 +6,13 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 /// A gateway that would drain for this long, and its address.
 fn start(drain_seconds: u32) -> (Child, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_dacapo"))
-        .args(["serve", "--listen", "127.0.0.1:0"])
-        .env("DACAPO_DRAIN_SECONDS", drain_seconds.to_string())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("dacapo starts");
-    let mut lines = BufReader::new(child.stderr.take().expect("stderr")).lines();
-    let url = lines
-        .by_ref()
-        .map(|line| line.expect("UTF-8"))
-        .find_map(|line| Some(line.strip_prefix("dacapo listens on ")?.trim_end_matches("/v1").to_owned()))
-        .expect("dacapo listens");
-    std::thread::spawn(move || lines.for_each(drop));
-    (child, url)
+    let (child, url, log) = spawn(
+        Command::new(env!("CARGO_BIN_EXE_dacapo"))
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .env("DACAPO_DRAIN_SECONDS", drain_seconds.to_string()),
+    );
+    std::thread::spawn(move || log.for_each(drop));
+    (child, url.trim_end_matches("/v1").to_owned())
 }
 
 fn signal(child: &Child, name: &str) {
@@ -60,13 +53,14 @@ fn an_interrupt_ends_a_gateway_without_waiting_and_so_does_a_second_signal() {
 /// A gateway with this file, and its log, which begins when it listens.
 fn start_with(file: &Path) -> (Child, String, impl Iterator<Item = String> + use<>) {
     // Under `nohup` the tests ignore hangups, and a gateway would inherit that.
-    let mut child = Command::new("env")
-        .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_dacapo"), "serve", "--listen", "127.0.0.1:0", "--config"])
-        .arg(file)
-        .env("NO_COLOR", "1")
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("dacapo starts");
+    let arguments =
+        ["--default-signal=HUP", env!("CARGO_BIN_EXE_dacapo"), "serve", "--listen", "127.0.0.1:0", "--config"];
+    spawn(Command::new("env").args(arguments).arg(file).env("NO_COLOR", "1"))
+}
+
+/// A gateway, its address with `/v1`, and the rest of its log.
+fn spawn(command: &mut Command) -> (Child, String, impl Iterator<Item = String> + use<>) {
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("dacapo starts");
     let lines = |stderr: ChildStderr| BufReader::new(stderr).lines().map(|line| line.expect("UTF-8"));
     let mut lines = lines(child.stderr.take().expect("stderr"));
     let listens = |line: String| Some(line.strip_prefix("dacapo listens on ")?.to_owned());

@@ -9,7 +9,6 @@ mod errors;
 mod exit;
 pub(crate) mod headers;
 mod inspector;
-pub(crate) mod json_size;
 mod metrics;
 mod model_name;
 mod other_routes;
@@ -22,6 +21,7 @@ mod web_pages;
 
 pub(crate) use auth::{ApiClient, ApiClients, ClientRules, hex};
 pub use auth::{key_sha256, random_hex};
+pub(crate) use body::json_values;
 pub(crate) use deadline::TurnDeadline;
 pub(crate) use errors::{TurnError, UPSTREAM};
 pub(crate) use exit::json_bytes;
@@ -486,7 +486,7 @@ impl GatewayServer {
         let _turn = self.take_turn(&client)?;
         let tenant = Arc::clone(&client);
         let stepped = self.gateway.run_programs(&client, move |gateway, should_continue| {
-            json_size::check_values(&body, gateway.config.body_values_max)?;
+            body::check_json_values(&body, gateway.config.body_values_max)?;
             let text =
                 std::str::from_utf8(&body).map_err(|error| bad_request("body", format!("is not UTF-8: {error}")))?;
             let rules =

@@ -7,6 +7,7 @@ mod owned_calls;
 mod program;
 mod program_run;
 mod repeated_request;
+mod replayed_program;
 mod sink;
 
 pub(crate) use self::history_replay::{ClientCalls, HistoryReplay, ReplayTrace};

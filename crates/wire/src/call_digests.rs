@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dacapo_replay::{CallDigest, Catalog, CompletedCall, Effect, RecordedOutcome};
 
-use crate::numbers::{put, take};
+use crate::seal::{put, take};
 
 /// Digests of calls that write, oldest first. Calls that only read, and those that may be repeated, are not part of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

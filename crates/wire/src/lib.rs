@@ -12,6 +12,7 @@
 mod allowed_callers;
 mod applied_mode;
 mod call_digests;
+mod call_round;
 mod chat;
 mod client_wire;
 mod conversation;
@@ -24,7 +25,6 @@ mod model_history;
 mod model_message;
 mod near_json;
 mod neutral;
-mod numbers;
 mod owned_answers;
 mod placeholder;
 mod plain_mode;
@@ -43,18 +43,15 @@ mod state;
 mod tool_answer;
 mod tool_lists;
 mod turn;
-mod unopened_states;
 mod usage;
 mod wire;
 
 pub use allowed_callers::{CallerRules, DefaultCallers};
 pub use applied_mode::{AppliedMode, OffReason};
 pub use call_digests::CallDigests;
+pub use call_round::{CallRound, ExpectedCall, IssuedCall, SentCall, SentOutcome};
 pub use client_wire::EntryAuthor;
-pub use conversation::{
-    BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, HistoryGap, IssuedCall, LostCalls,
-    ProgramBlock, SentCall, SentOutcome, WireCall,
-};
+pub use conversation::{BlockStatus, Conversation, ConversationItem, HistoryGap, LostCalls, ProgramBlock, WireCall};
 pub use decoder::{
     DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError, error_message,
 };
@@ -67,7 +64,7 @@ pub use ids::{BASE62, GivenRecord, RunId};
 pub use model_history::{CallResult, ModelHistory, ToolMedia};
 pub use model_message::{CallExtra, CallFormat, CallReply, ClientEcho, Intent, ModelCall, ModelMessage, SearchQuery};
 pub use owned_answers::OwnedAnswers;
-pub use plain_mode::StoredStates;
+pub use plain_mode::{StoredStates, UnopenedReason, UnopenedStates};
 pub use prompt::{ModelTools, PROMPT_VERSION, prompt_variants};
 pub use provider_wire::{
     AuthHeader, ImageDetail, ProviderCapabilities, ResultMedia, StopSequences, StreamedDeltas, TextTools,
@@ -84,6 +81,5 @@ pub use tool_lists::{RequestBody, ToolLists};
 pub use turn::{
     CallsPerMessage, Delivery, ProgramMode, ResponsePrefs, StreamUsage, ToolChoice, ToolChoiceOverride, Turn,
 };
-pub use unopened_states::{UnopenedReason, UnopenedStates};
 pub use usage::{ContextTokens, TurnUsage};
 pub use wire::{ClientSide, ProviderSide, Wire};

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use crate::conversation::string_or_json;
 use crate::model_message::{CallFormat, ModelCall};
 use crate::reasoning::Reasoning;
 
@@ -112,6 +111,26 @@ pub(crate) fn content(content: Option<&Value>, part: fn(&Value) -> MessagePart) 
             let text = string_or_json(other);
             if text.is_empty() { Vec::new() } else { vec![MessagePart::Text(text)] }
         }
+    }
+}
+
+/// The text of a message or a tool result. Content that is not only text is rendered as JSON.
+pub(crate) fn text_or_json(content: Option<&Value>) -> String {
+    if let Some(Value::Array(parts)) = content {
+        let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect();
+        if let Some(texts) = texts {
+            return texts.concat();
+        }
+    }
+    string_or_json(content)
+}
+
+/// A string as it is, any other value as JSON; nothing for a value that is missing or null.
+pub(crate) fn string_or_json(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::conversation::{Conversation, ConversationItem};
 use crate::encoder::ItemIds;
 use crate::model_history::{ModelHistory, ToolMedia};
 use crate::neutral::{ReasoningEffort, ToolDeclaration, ToolInput, USER_FIELDS};
-use crate::plain_mode::{StateOpener, StoredStates};
+use crate::plain_mode::{StateOpener, StoredStates, UnopenedStates};
 use crate::prompt::{FunctionCalls, ModelTools};
 use crate::provider_wire::{BodyOrigin, ImageDetail, StopSequences, TextTools};
 use crate::request_servers;
@@ -22,7 +22,6 @@ use crate::seal::Sealer;
 use crate::server_tools::ServerTools;
 use crate::tool_lists::{BorrowedTools, RequestBody};
 use crate::turn::{ProgramMode, ToolChoice, Turn};
-use crate::unopened_states::UnopenedStates;
 use crate::wire::{ClientSide, ProviderSide};
 
 /// A request that cannot be served, and where it is wrong.

@@ -10,7 +10,6 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 
 use crate::call_digests::CallDigests;
 use crate::ids::RunId;
-use crate::numbers::{put, take};
 use crate::owned_answers::OwnedAnswers;
 use crate::sealing_key::{self, SealPurpose, SealingKey, UnsealError};
 use crate::state::{CallRef, RunState};
@@ -329,6 +328,29 @@ fn inflate_with(decompress: &mut Decompress, compressed: &[u8]) -> Option<Vec<u8
             Status::Ok | Status::BufError => bytes.reserve(bytes.capacity().min(STATE_BYTES_MAX - bytes.len())),
         }
     }
+}
+
+/// Writes a number with seven bits per byte, least significant first. A set top bit says that more bytes follow.
+pub(crate) fn put(bytes: &mut Vec<u8>, mut number: u32) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// Reads what [`put`] wrote.
+pub(crate) fn take(bytes: &mut &[u8]) -> Option<u32> {
+    let mut number = 0_u64;
+    for shift in (0..35).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return u32::try_from(number).ok();
+        }
+    }
+    None
 }
 
 #[cfg(test)]

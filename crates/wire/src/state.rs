@@ -15,7 +15,7 @@ use crate::prompt::EXECUTE;
 use crate::usage::ContextTokens;
 
 /// The part of a run's state that is the same in every round.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunState {
     /// Seed of the random numbers, for every program of the turn.
     pub seed: String,
@@ -106,15 +106,9 @@ impl RunState {
         RunState {
             seed: id.to_owned(),
             started_at_ms: RunState::STARTED_AT_DEFAULT_MS,
-            tools: [0; 8],
-            mentioned: Vec::new(),
-            record: None,
-            stored: None,
-            context: None,
             model_messages: vec![model_message],
-            at: 0,
             code: code.to_owned(),
-            earlier_answers: Vec::new(),
+            ..RunState::default()
         }
     }
 

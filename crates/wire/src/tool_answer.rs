@@ -3,8 +3,7 @@
 use dacapo_replay::{Answer, Attachment, JsonText};
 use serde_json::{Map, Value, json};
 
-use crate::conversation;
-use crate::neutral::{Media, MediaKind, MediaSource, MessagePart, ToolStatus};
+use crate::neutral::{Media, MediaKind, MediaSource, MessagePart, ToolStatus, text_or_json};
 use crate::remarks;
 
 /// The answer of the tool itself, and the images and files that it has handles for. Their blocks are in the format of
@@ -39,11 +38,11 @@ impl ToolAnswer {
                 answer_of_parts(parts, status)
             }
             other => {
-                let mut text = conversation::text(other);
+                let mut text = text_or_json(other);
                 appended = remarks::take_reminders(&mut text);
                 match parts_in_text(&text).filter(|_| status == ToolStatus::Ok) {
                     Some(written) => Answer::Ok(JsonText::from(&attachments.written(written, format))),
-                    None => conversation::answer(text, status),
+                    None => answer(text, status),
                 }
             }
         };
@@ -192,6 +191,14 @@ pub(crate) fn written_media(part: &Value) -> Option<Media> {
 fn is_base64(data: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=');
     !data.is_empty() && data.bytes().all(is_digit)
+}
+
+/// The answer of a tool whose result is text.
+fn answer(text: String, status: ToolStatus) -> Answer {
+    match status {
+        ToolStatus::Failed => Answer::Error { message: text, data: None },
+        ToolStatus::Ok => Answer::Ok(JsonText::from(&Value::String(text))),
+    }
 }
 
 #[cfg(test)]

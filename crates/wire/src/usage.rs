@@ -58,6 +58,12 @@ pub(crate) struct TokenCounts {
     pub reasoning: u64,
 }
 
+/// A figure of a provider's usage, by its field, or by its object and field; 0 if it is not there.
+pub(crate) fn usage_count(usage: &Map<String, Value>, (field, detail): (&str, Option<&str>)) -> u64 {
+    let value = usage.get(field).and_then(|value| detail.map_or(Some(value), |detail| value.get(detail)));
+    value.and_then(Value::as_u64).unwrap_or_default()
+}
+
 impl From<TokenCounts> for ContextTokens {
     fn from(TokenCounts { input, cached, cache_written, .. }: TokenCounts) -> ContextTokens {
         ContextTokens { input, cached, cache_written }

@@ -51,15 +51,9 @@ fn sealed_id() -> String {
     let state = RunState {
         seed: "seed".to_owned(),
         started_at_ms: 1_767_225_600_000,
-        tools: [0; 8],
-        mentioned: Vec::new(),
-        record: None,
-        stored: None,
-        context: None,
         model_messages: vec![ModelMessage { calls: vec![call], ..ModelMessage::default() }],
-        at: 0,
         code: code.to_owned(),
-        earlier_answers: Vec::new(),
+        ..RunState::default()
     };
     sealer()
         .seal(&state, &RoundHeader::default(), &[CallRef { call: CallIndex(0), args: ArgsDigest([0; 4]) }])

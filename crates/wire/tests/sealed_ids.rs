@@ -68,14 +68,9 @@ fn state(code: &str) -> RunState {
         seed: RunState::seed_of("chatcmpl-CkTb8vHqqNdGpTXAWtyFnYdq3rEMW", 2),
         started_at_ms: 1_767_225_600_000,
         tools: [7, 1, 129, 30, 4, 255, 0, 66],
-        mentioned: Vec::new(),
-        record: None,
-        stored: None,
-        context: None,
         model_messages: vec![ModelMessage { calls, ..ModelMessage::default() }],
-        at: 0,
         code: code.to_owned(),
-        earlier_answers: Vec::new(),
+        ..RunState::default()
     }
 }
 

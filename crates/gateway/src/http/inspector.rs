@@ -10,10 +10,11 @@ use dacapo_wire::{ClientSide, RunId};
 use serde::Serialize;
 use tokio::runtime::Handle;
 
+use super::GatewayServer;
+use super::body::check_json_values;
 use super::errors::TurnError;
 use super::exit::{self, Exit};
 use super::request::bad_request;
-use super::{GatewayServer, json_size};
 use crate::config::StepEndpoint;
 use crate::gateway::Gateway;
 use crate::inspect::{CONTENT_SECURITY_POLICY, Inspection, SERVED_PAGE, StateLookup};
@@ -88,7 +89,7 @@ impl GatewayServer {
                     })
                 })
             };
-            json_size::check_values(&body, gateway.config.body_values_max)?;
+            check_json_values(&body, gateway.config.body_values_max)?;
             let text =
                 std::str::from_utf8(&body).map_err(|error| bad_request("body", format!("is not UTF-8: {error}")))?;
             let inspection = Inspection {

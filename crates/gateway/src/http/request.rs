@@ -9,13 +9,14 @@ use bytes::Bytes;
 use dacapo_runner::AddressReach;
 use dacapo_wire::{
     BadRequest, ClientSide, CodeMode, ConversationItem, ParsedRequest, ReadRequest, RequestBody, RequestReader, Sealer,
-    StoredStates, UnopenedStates,
+    StoredStates, UnopenedStates, Wire,
 };
 use reqwest::Url;
 use serde_json::Value;
 
+use super::body::check_json_values;
 use super::errors::TurnError;
-use super::{ApiClient, GatewayServer, headers, json_bytes, json_size, threads};
+use super::{ApiClient, GatewayServer, headers, json_bytes, threads};
 use crate::config::Connectors;
 use crate::gateway::Gateway;
 use crate::model_routes::Route;
@@ -135,7 +136,7 @@ impl GatewayServer {
         let values_max = gateway.config.body_values_max;
         let (process, owner) = (Arc::clone(&gateway.process), Arc::clone(&tenant));
         let mut request_body = off_thread(body.clone(), body.len(), move |body| {
-            json_size::check_values(&body, values_max)?;
+            check_json_values(&body, values_max)?;
             process
                 .tool_lists
                 .parse(&owner, &body)
@@ -143,7 +144,7 @@ impl GatewayServer {
         })
         .await??;
         let json = request_body.json_mut();
-        if threads::remove(client, json, &mut parts.headers)? {
+        if client.wire() == Wire::Messages && threads::remove(json, &mut parts.headers)? {
             body = Bytes::from(json_bytes(json));
         }
         let mut stored_turn = None;

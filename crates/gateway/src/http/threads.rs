@@ -1,7 +1,6 @@
 //! Message threads of Anthropic's runners. Nothing is stored here, so they are made to send their whole history.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use dacapo_wire::{ClientSide, Wire};
 use serde_json::Value;
 
 use super::errors::TurnError;
@@ -9,10 +8,7 @@ use super::errors::TurnError;
 const BETA: &str = "anthropic-beta";
 
 /// Removes the fields about threads from a request of the Messages wire; false if there were none.
-pub(crate) fn remove(client: ClientSide, body: &mut Value, headers: &mut HeaderMap) -> Result<bool, TurnError> {
-    if client.wire() != Wire::Messages {
-        return Ok(false);
-    }
+pub(crate) fn remove(body: &mut Value, headers: &mut HeaderMap) -> Result<bool, TurnError> {
     let kept: Vec<String> = headers
         .get_all(BETA)
         .iter()

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::Store;
 use crate::config::Config;
-use crate::http::{TurnError, json_size};
+use crate::http::{TurnError, json_values};
 
 /// A longer chain of responses is no conversation.
 const CHAIN_MAX: usize = 1_000;
@@ -186,7 +186,7 @@ impl ReferredSize {
 
     fn take(&mut self, text: &str) -> Result<(), TurnError> {
         self.bytes += text.len();
-        self.values += json_size::values(text.as_bytes());
+        self.values += json_values(text.as_bytes());
         let (unit, max, setting) = if self.bytes > self.bytes_max {
             ("bytes", self.bytes_max, "body_bytes_max")
         } else if self.values > self.values_max {

@@ -2,25 +2,21 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dacapo_replay::{
-    Answer, Call, Catalog, CompletedCall, HandedOutCall, Journal, Limits, MadeCall, Program, RecordedOutcome,
-    SearchAnswer, SearchResults, ShouldContinue, StepError, StepRequest, StepStart, Stepper, StoredValues, Toolbox,
-    handles_in,
+    Call, Catalog, CompletedCall, Limits, Program, SearchAnswer, SearchResults, ShouldContinue, StepError, StepRequest,
+    StepStart, Stepper, StoredValues, handles_in,
 };
 use dacapo_wire::{
     CallDigests, CallReply, CallResult, ClientSide, Conversation, ConversationItem, EntryAuthor, HistoryGap, Intent,
-    ModelHistory, ModelMessage, ModelTools, ProgramBlock, RoundHeader, SearchQuery, SentCall, SentOutcome, StoredId,
+    ModelHistory, ModelMessage, ModelTools, ProgramBlock, RoundHeader, SearchQuery, StoredId,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::program_run::{
-    ProgramRun, abandoned, functions_with_shapes, note_attachments, note_attachments_in, show_answer, show_shapes,
-};
+use super::program_run::{ProgramRun, ReplayTools, abandoned, functions_with_shapes, note_attachments_in, show_shapes};
+use super::replayed_program::ReplayedProgram;
 use crate::embeddings::Embeddings;
-use crate::observe::ProgramEnd;
 use crate::store::Store;
 
 /// Runs the programs of one turn.
@@ -105,8 +101,6 @@ pub(crate) struct FinishedProgram {
 
 /// Stands for any program that loads values.
 const LOADS: &str = "load";
-/// How much of the answers of an abandoned program the model reads.
-const ANSWER_BYTES_SHOWN_MAX: usize = 24 << 10;
 const GONE: &str = "cannot be shown, because the conversation does not have it";
 const TOO_SLOW: &str = "running it again took too long";
 const NOT_STORED: &str = "answers to calls that were executed here are not stored any more";
@@ -259,13 +253,13 @@ impl HistoryReplay<'_> {
                     let mut shown = self.explained(shown, block);
                     show_shapes(&mut shown, &shapes, end, &mut shown_shapes);
                     let record = self.record_after(block, end, given, Some(record));
-                    Replayed { shown, answer_bytes: journal.bytes(), record }
+                    ReplayedProgram { shown, answer_bytes: journal.bytes(), record }
                 }
                 (Err(error), Position::Last) => return Err(error),
                 (Err(_), Position::Earlier) => self.abandoned(block, given, TOO_SLOW),
             },
         };
-        let Replayed { shown, answer_bytes, mut record } = replayed;
+        let ReplayedProgram { shown, answer_bytes, mut record } = replayed;
         shown_shapes.extend(functions_with_shapes(&shown));
         record.extend(cut);
         let mut replies = self.replies(waiting, |_| CallResult::default());
@@ -300,127 +294,6 @@ impl HistoryReplay<'_> {
         } else {
             Some("the client takes no more calls")
         }
-    }
-
-    /// The record after a program of the history. One that failed leaves all that it did, however far it gets when it is
-    /// run again; one that succeeded has used up what it was given.
-    fn record_after(
-        &self,
-        block: &ProgramBlock,
-        end: ProgramEnd,
-        given: Vec<CompletedCall>,
-        unused: Option<Vec<CompletedCall>>,
-    ) -> Vec<CompletedCall> {
-        match end {
-            ProgramEnd::Failed => self.record_of_abandoned(block, given),
-            ProgramEnd::Success => unused.unwrap_or(given),
-        }
-    }
-
-    /// The result as the history holds it. The program is run again only to know what it has used of the record.
-    fn recorded_result(
-        &self,
-        block: &ProgramBlock,
-        tools: &ReplayTools,
-        result: &Value,
-        journal: Option<Journal>,
-        given: Vec<CompletedCall>,
-        stored: &mut StoredValues,
-    ) -> Replayed {
-        let end = if result["status"] == "error" { ProgramEnd::Failed } else { ProgramEnd::Success };
-        let is_storing = block.state.code.contains("store");
-        let journal = journal.filter(|_| end == ProgramEnd::Success && !given.is_empty() || is_storing);
-        let run =
-            journal.and_then(|journal| self.run_with(tools, block.state.waiting(), &journal, &given, stored).ok());
-        let unused = match run {
-            Some(ProgramRun::Finished { record, end: of_run, stored: kept, .. }) => {
-                *stored = kept;
-                (of_run == ProgramEnd::Success && end == ProgramEnd::Success).then_some(record)
-            }
-            _ => None,
-        };
-        let record = self.record_after(block, end, given, unused);
-        Replayed { shown: result.clone(), answer_bytes: 0, record }
-    }
-
-    /// A program that will never finish. The model reads what it has done, with the answers.
-    fn abandoned(&self, block: &ProgramBlock, given: Vec<CompletedCall>, reason: &str) -> Replayed {
-        let mut shown = abandoned(reason);
-        let (mut completed, mut unfinished) = (Vec::new(), Vec::new());
-        let mut bytes_left = ANSWER_BYTES_SHOWN_MAX;
-        for sent in block.sent_calls() {
-            let args = sent.args().unwrap_or(Value::Null);
-            let mut call = json!(MadeCall::new(sent.index(), sent.tool(), args));
-            match sent.outcome {
-                SentOutcome::Unanswered => unfinished.push(call),
-                SentOutcome::Replaced => {
-                    call["note"] = json!("its answer is no longer in the conversation");
-                    completed.push(call);
-                }
-                SentOutcome::Answered(answer) => {
-                    show_answer(&mut call, answer, &mut bytes_left);
-                    completed.push(call);
-                }
-            }
-        }
-        shown["error"]["completed"] = Value::Array(completed);
-        if !unfinished.is_empty() {
-            shown["error"]["unfinished"] = Value::Array(unfinished);
-        }
-        let record = self.record_of_abandoned(block, given);
-        Replayed { shown, answer_bytes: 0, record }
-    }
-
-    /// What a program leaves that did not succeed: what it was given, and all that it has sent.
-    fn record_of_abandoned(&self, block: &ProgramBlock, mut given: Vec<CompletedCall>) -> Vec<CompletedCall> {
-        for sent in block.sent_calls() {
-            let outcome = match sent.outcome {
-                SentOutcome::Answered(answer) => match answer {
-                    // Where the client's wire has no mark for failures, the gateway's own calls have one.
-                    Answer::Ok(ok) if sent.is_owned() || self.client.has_succeeded(answer) => {
-                        RecordedOutcome::Ok(ok.clone())
-                    }
-                    _ => continue,
-                },
-                SentOutcome::Replaced => RecordedOutcome::AnswerLost,
-                SentOutcome::Unanswered => RecordedOutcome::Unknown,
-            };
-            given.push(sent.recorded(outcome));
-        }
-        given.extend(self.cut_calls(block));
-        given
-    }
-
-    /// Calls of a program in rounds that the client has cut out of the history. Nothing is known of their time; at the end
-    /// of a record they make the reads before them stale.
-    fn cut_calls(&self, block: &ProgramBlock) -> Vec<CompletedCall> {
-        let Some(last) = block.rounds.last().filter(|_| block.is_cut()) else { return Vec::new() };
-        let succeeded = |sent: &SentCall<'_>| sent.answer().is_some_and(|answer| self.client.has_succeeded(answer));
-        let recorded = |sent: Vec<SentCall<'_>>| -> Vec<CompletedCall> {
-            sent.iter().map(|sent| sent.recorded(RecordedOutcome::AnswerLost)).collect()
-        };
-        let (before, of_last): (Vec<_>, Vec<_>) =
-            block.sent_calls().into_iter().partition(|sent| sent.round < last.number);
-        let before = before.into_iter().filter(succeeded).collect();
-        last.before.missing_before(&recorded(before), &recorded(of_last))
-    }
-
-    /// Says in the terms of the conversation why a replayed program diverged, and how the model sees images that it did not
-    /// return.
-    fn explained(&self, mut shown: Value, block: &ProgramBlock) -> Value {
-        if shown["error"]["kind"] == "diverged" {
-            let reason = if block.state.tools == self.tools_digest {
-                "an answer in the conversation was changed after the program had gone on"
-            } else {
-                "the tools were changed while the program waited"
-            };
-            shown["error"]["message"] =
-                json!(format!("{reason}, so that its calls are not those that were answered; write a new program"));
-        }
-        if block.has_attachments() {
-            note_attachments(&mut shown);
-        }
-        shown
     }
 
     /// The results of a message's calls that the gateway answers; `program` gives that of a program.
@@ -474,99 +347,9 @@ impl HistoryReplay<'_> {
         self.model_tools.toolbox().search_with(&query.text, query.limit(), query.tokens_max(), rank)
     }
 
-    /// The tools for a program of the history: those of this request, and those that are gone since it was written.
-    fn tools_of(&self, block: &ProgramBlock) -> ReplayTools {
-        let toolbox = self.model_tools.toolbox();
-        let catalog = toolbox.catalog();
-        let withdrawn: Vec<&str> = block.tool_names().into_iter().filter(|name| catalog.find(name).is_none()).collect();
-        let extended = if withdrawn.is_empty() { None } else { toolbox.with_withdrawn(withdrawn.iter().copied()).ok() };
-        let is_changed = extended.is_some() || block.state.tools != self.tools_digest;
-        ReplayTools {
-            toolbox: extended.map_or_else(|| Arc::clone(toolbox), Arc::new),
-            withdrawn: withdrawn.into_iter().map(str::to_owned).collect(),
-            handed_out: if is_changed { block.handed_out() } else { Vec::new() },
-        }
-    }
-
-    /// The request for the first step of a program that the model has just written.
-    pub(super) fn first_request(
-        &self,
-        program: Program,
-        record: &[CompletedCall],
-        stored: &StoredValues,
-    ) -> StepRequest {
-        self.trace.program(&program, record, stored);
-        let toolbox = Arc::clone(self.model_tools.toolbox());
-        let tools = ReplayTools { toolbox, withdrawn: Vec::new(), handed_out: Vec::new() };
-        self.request(&tools, program, record, stored)
-    }
-
     /// Whether the gateway executes calls of the tool itself.
     fn owns(&self, tool: &str) -> bool {
         self.catalog().find(tool).is_some_and(|index| index.0 as usize >= self.owned_from)
-    }
-
-    /// The request for the first step of a program of the history.
-    pub(crate) fn request_of(
-        &self,
-        block: &ProgramBlock,
-        program: Program,
-        record: &[CompletedCall],
-        stored: &StoredValues,
-    ) -> StepRequest {
-        self.request(&self.tools_of(block), program, record, stored)
-    }
-
-    fn request(
-        &self,
-        tools: &ReplayTools,
-        program: Program,
-        record: &[CompletedCall],
-        stored: &StoredValues,
-    ) -> StepRequest {
-        let mut request = StepRequest::new(program, Arc::clone(&tools.toolbox));
-        request.handed_out.clone_from(&tools.handed_out);
-        request.stored = stored.clone();
-        request.with_reuse(record.to_vec()).with_limits(self.limits.clone())
-    }
-
-    fn run_with(
-        &self,
-        tools: &ReplayTools,
-        program: Program,
-        journal: &Journal,
-        record: &[CompletedCall],
-        stored: &StoredValues,
-    ) -> Result<ProgramRun, StepError> {
-        self.trace.program(&program, record, stored);
-        self.step(&self.request(tools, program, record, stored).with_journal(journal.clone()))
-    }
-
-    /// Runs a program as far as its journal goes.
-    pub(super) fn step(&self, request: &StepRequest) -> Result<ProgramRun, StepError> {
-        // A history may hold many programs, each too short to be interrupted.
-        if !(self.should_continue)() {
-            return Err(StepError::Interrupted);
-        }
-        let started = Instant::now();
-        let (step, start) = self.stepper.step_from(request, self.should_continue)?;
-        self.trace.step(start, started.elapsed(), step.usage.fuel);
-        Ok(ProgramRun::from(step))
-    }
-}
-
-/// The tools that a program of the history is run with.
-struct ReplayTools {
-    toolbox: Arc<Toolbox>,
-    /// Names of those that the client does not have any more.
-    withdrawn: Vec<String>,
-    /// What the program was handed out, if its tools have changed.
-    handed_out: Vec<HandedOutCall>,
-}
-
-impl ReplayTools {
-    fn has_withdrawn(&self, calls: &[Call]) -> bool {
-        calls.iter().any(|call| self.withdrawn.contains(&call.tool))
     }
 }
 
@@ -583,14 +366,6 @@ enum RecordLasts {
 enum Position {
     Last,
     Earlier,
-}
-
-/// A program of the history that does not continue.
-struct Replayed {
-    shown: Value,
-    answer_bytes: usize,
-    /// What a later program may reuse.
-    record: Vec<CompletedCall>,
 }
 
 /// Why a program with this code cannot go on.

@@ -1,14 +1,18 @@
-//! What running a program led to, and its result as the model reads it.
+//! Running a program: with which tools, what it led to, and its result as the model reads it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
 
 use dacapo_replay::{
-    Answer, Call, CompletedCall, ErrorKind, JournalEntry, LogLevel, LogLine, Outcome, Step, StoredValues, ToolShape,
-    handles_in,
+    Answer, Call, CompletedCall, ErrorKind, HandedOutCall, Journal, JournalEntry, LogLevel, LogLine, Outcome, Program,
+    Step, StepError, StepRequest, StoredValues, ToolShape, Toolbox, handles_in,
 };
 use dacapo_runner::truncate_json;
+use dacapo_wire::ProgramBlock;
 use serde_json::{Map, Value, json};
 
+use super::history_replay::HistoryReplay;
 use crate::observe::ProgramEnd;
 
 /// What running a program led to.
@@ -31,12 +35,104 @@ pub(super) enum ProgramRun {
     },
 }
 
+/// The tools that a program of the history is run with.
+pub(super) struct ReplayTools {
+    toolbox: Arc<Toolbox>,
+    /// Names of those that the client does not have any more.
+    withdrawn: Vec<String>,
+    /// What the program was handed out, if its tools have changed.
+    handed_out: Vec<HandedOutCall>,
+}
+
+impl ReplayTools {
+    pub(super) fn has_withdrawn(&self, calls: &[Call]) -> bool {
+        calls.iter().any(|call| self.withdrawn.contains(&call.tool))
+    }
+}
+
 const NO_RESULT: &str = "the program returned no value; `return` what you need to see";
 const REUSED: &str = "the calls in `reused` were completed by an earlier program and not executed again; to execute one again, pass {fresh: true} as its second argument";
 const CUT: &str = "to see what is missing, return less: filter or count in the program";
 /// How much the model reads of what a program wrote and returned.
 const OUTPUT_CHARS_MAX: usize = 100_000;
 const NOT_RETURNED: &str = "the answers have images or files; to see one, return the object that has its `handle`";
+
+impl HistoryReplay<'_> {
+    /// The tools for a program of the history: those of this request, and those that are gone since it was written.
+    pub(super) fn tools_of(&self, block: &ProgramBlock) -> ReplayTools {
+        let toolbox = self.model_tools.toolbox();
+        let catalog = toolbox.catalog();
+        let withdrawn: Vec<&str> = block.tool_names().into_iter().filter(|name| catalog.find(name).is_none()).collect();
+        let extended = if withdrawn.is_empty() { None } else { toolbox.with_withdrawn(withdrawn.iter().copied()).ok() };
+        let is_changed = extended.is_some() || block.state.tools != self.tools_digest;
+        ReplayTools {
+            toolbox: extended.map_or_else(|| Arc::clone(toolbox), Arc::new),
+            withdrawn: withdrawn.into_iter().map(str::to_owned).collect(),
+            handed_out: if is_changed { block.handed_out() } else { Vec::new() },
+        }
+    }
+
+    /// The request for the first step of a program that the model has just written.
+    pub(super) fn first_request(
+        &self,
+        program: Program,
+        record: &[CompletedCall],
+        stored: &StoredValues,
+    ) -> StepRequest {
+        self.trace.program(&program, record, stored);
+        let toolbox = Arc::clone(self.model_tools.toolbox());
+        let tools = ReplayTools { toolbox, withdrawn: Vec::new(), handed_out: Vec::new() };
+        self.request(&tools, program, record, stored)
+    }
+
+    /// The request for the first step of a program of the history.
+    pub(crate) fn request_of(
+        &self,
+        block: &ProgramBlock,
+        program: Program,
+        record: &[CompletedCall],
+        stored: &StoredValues,
+    ) -> StepRequest {
+        self.request(&self.tools_of(block), program, record, stored)
+    }
+
+    pub(super) fn request(
+        &self,
+        tools: &ReplayTools,
+        program: Program,
+        record: &[CompletedCall],
+        stored: &StoredValues,
+    ) -> StepRequest {
+        let mut request = StepRequest::new(program, Arc::clone(&tools.toolbox));
+        request.handed_out.clone_from(&tools.handed_out);
+        request.stored = stored.clone();
+        request.with_reuse(record.to_vec()).with_limits(self.limits.clone())
+    }
+
+    pub(super) fn run_with(
+        &self,
+        tools: &ReplayTools,
+        program: Program,
+        journal: &Journal,
+        record: &[CompletedCall],
+        stored: &StoredValues,
+    ) -> Result<ProgramRun, StepError> {
+        self.trace.program(&program, record, stored);
+        self.step(&self.request(tools, program, record, stored).with_journal(journal.clone()))
+    }
+
+    /// Runs a program as far as its journal goes.
+    pub(super) fn step(&self, request: &StepRequest) -> Result<ProgramRun, StepError> {
+        // A history may hold many programs, each too short to be interrupted.
+        if !(self.should_continue)() {
+            return Err(StepError::Interrupted);
+        }
+        let started = Instant::now();
+        let (step, start) = self.stepper.step_from(request, self.should_continue)?;
+        self.trace.step(start, started.elapsed(), step.usage.fuel);
+        Ok(ProgramRun::from(step))
+    }
+}
 
 impl From<Step> for ProgramRun {
     fn from(step: Step) -> ProgramRun {

@@ -3,10 +3,9 @@
 use serde_json::{Value, json};
 
 use super::translate;
-use crate::conversation;
 use crate::ids::UnsealedCallId;
 use crate::model_message::{CallExtra, CallFormat, ModelCall, ModelMessage};
-use crate::neutral::ToolStatus;
+use crate::neutral::{ToolStatus, string_or_json};
 use crate::reasoning::Reasoning;
 use crate::remarks::{Attachments, Beside, classify, is_titled_as_user_words};
 use crate::seal::Sealer;
@@ -40,7 +39,7 @@ pub(super) fn function_name(call: &Value) -> &str {
 
 /// The arguments as text. Some providers send an object instead.
 pub(super) fn arguments(call: &Value) -> String {
-    conversation::string_or_json(call.pointer("/function/arguments"))
+    string_or_json(call.pointer("/function/arguments"))
 }
 
 /// The text of a message; of content in parts, only the text parts.

@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::{fields, translate};
-use crate::conversation::{self, Conversation, ConversationItem, LostCalls, WireCall};
+use crate::conversation::{Conversation, ConversationItem, LostCalls, WireCall};
 use crate::model_history::UNANSWERED;
 use crate::model_message::ModelMessage;
-use crate::neutral::ToolResult;
+use crate::neutral::{ToolResult, text_or_json};
 use crate::plain_mode::{self, CallExchange, HistoryAnswer, HistoryCall, StateOpener};
 
 /// Reads a history of plain mode. Without `opener` the calls of programs become lost calls.
@@ -108,7 +108,7 @@ pub(super) fn ordinary_calls(lost: LostCalls, ids: &[String], note: Option<&str>
         fields.shift_remove("toolCalls");
         let content = fields.entry("content").or_insert(Value::Null);
         if let Some(note) = note {
-            let text = conversation::text(Some(content));
+            let text = text_or_json(Some(content));
             *content = Value::from(if text.is_empty() { note.to_owned() } else { format!("{text}\n{note}") });
         }
         fields.insert("tool_calls".to_owned(), Value::Array(written));

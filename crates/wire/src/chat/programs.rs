@@ -5,9 +5,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{fields, history};
-use crate::conversation::{
-    BlockStatus, CallRound, Conversation, ConversationItem, ExpectedCall, IssuedCall, ProgramBlock, WireCall,
-};
+use crate::call_round::{CallRound, ExpectedCall, IssuedCall};
+use crate::conversation::{BlockStatus, Conversation, ConversationItem, ProgramBlock, WireCall};
 use crate::ids::{GivenRecord, RunId, UnsealedCallId};
 use crate::model_message::{CallExtra, ModelCall, ModelMessage};
 use crate::neutral::{remove_fields, without_fields};
@@ -149,19 +148,7 @@ impl ChatProgramReader {
         let mut model_messages: Vec<ModelMessage> = before;
         model_messages.push(model_message);
         let seed = text("seed")?.unwrap_or_else(|| id.clone());
-        let state = RunState {
-            seed,
-            started_at_ms,
-            tools: [0; 8],
-            mentioned: Vec::new(),
-            record,
-            stored: None,
-            context,
-            model_messages,
-            at: 0,
-            code,
-            earlier_answers: Vec::new(),
-        };
+        let state = RunState { seed, started_at_ms, record, context, model_messages, code, ..RunState::default() };
         Ok(ProgramBlock::new(&id, state))
     }
 }

@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use super::ownership::ProgramOwnership;
 use super::segments::MessagesHistoryReader;
 use super::{client_echo, fields, tools, translate};
-use crate::conversation::{self, Conversation, ConversationItem, LostCalls, WireCall};
+use crate::conversation::{Conversation, ConversationItem, LostCalls, WireCall};
 use crate::model_history::UNANSWERED;
 use crate::model_message::ModelMessage;
-use crate::neutral::ToolResult;
+use crate::neutral::{ToolResult, text_or_json};
 use crate::plain_mode::{self, CallExchange, HistoryAnswer, HistoryCall, StateOpener};
 use crate::seal::Sealer;
 
@@ -176,7 +176,7 @@ fn next_answers(turns: &mut Peekable<impl Iterator<Item = Vec<Value>>>) -> Optio
 
 /// Whether the state of the program after a text message has the text too.
 fn is_known_text(message: &Value, item: Option<&ConversationItem>) -> bool {
-    let text = conversation::text(message.get("content"));
+    let text = text_or_json(message.get("content"));
     match item {
         Some(ConversationItem::Program(block)) => {
             let mut texts = block.state.model_messages.iter().filter_map(|model_message| model_message.text.as_deref());

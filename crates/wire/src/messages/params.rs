@@ -7,7 +7,7 @@ use crate::allowed_callers::ProgramDeclaration;
 use crate::client_wire::ParamNames;
 use crate::neutral::{ReasoningEffort, RequestParams, ResponseFormat};
 use crate::turn::{CallsPerMessage, Delivery, ResponsePrefs, StreamUsage, ToolChoice};
-use crate::usage::TokenCounts;
+use crate::usage::{TokenCounts, usage_count};
 
 pub(super) const NAMES: ParamNames =
     ParamNames { tokens_max: &["max_tokens"], effort: "output_config.effort", stops: Some("stop_sequences") };
@@ -110,15 +110,14 @@ fn budget(effort: ReasoningEffort, tokens_max: u64) -> Option<u64> {
 
 /// On this wire `input_tokens` does not include tokens that were read from a cache or written to one.
 pub(super) fn read_usage(usage: &Map<String, Value>) -> TokenCounts {
-    let number = |key: &str| usage.get(key).and_then(Value::as_u64).unwrap_or_default();
+    let number = |field| usage_count(usage, (field, None));
     let (cached, cache_written) = (number("cache_read_input_tokens"), number("cache_creation_input_tokens"));
-    let details = usage.get("output_tokens_details");
     TokenCounts {
         input: number("input_tokens").saturating_add(cached).saturating_add(cache_written),
         cached,
         cache_written,
         output: number("output_tokens"),
-        reasoning: details.and_then(|details| details.get("thinking_tokens")?.as_u64()).unwrap_or_default(),
+        reasoning: usage_count(usage, ("output_tokens_details", Some("thinking_tokens"))),
     }
 }
 

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::fields;
 use super::history::history_call;
 use super::segments::MessageSegment;
-use crate::conversation::{CallRound, ExpectedCall, IssuedCall, ProgramBlock};
+use crate::call_round::{CallRound, ExpectedCall, IssuedCall};
+use crate::conversation::ProgramBlock;
 use crate::plain_mode::{HistoryAnswer, tool_name};
 use crate::state::RunState;
 

@@ -5,9 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::fields;
-use crate::conversation;
 use crate::neutral::{
     Media, MediaKind, MediaSource, MessagePart, MessageRole, NeutralMessage, ToolResult, ToolStatus, missing_text,
+    text_or_json,
 };
 use crate::reasoning::Reasoning;
 use crate::tool_answer::BlockFormat;
@@ -65,7 +65,7 @@ fn media(block: &Value) -> MessagePart {
             .map(|data| MediaSource::Data { mime: text("/source/media_type").unwrap_or_default(), data }),
         Some("url") => text("/source/url").map(MediaSource::Url),
         Some("text") => return MessagePart::Text(text("/source/data").unwrap_or_default()),
-        Some("content") => return MessagePart::Text(conversation::text(block.pointer("/source/content"))),
+        Some("content") => return MessagePart::Text(text_or_json(block.pointer("/source/content"))),
         _ => None,
     };
     match source {

@@ -6,9 +6,8 @@ use dacapo_replay::Catalog;
 use serde_json::{Value, json};
 
 use super::translate;
-use crate::conversation;
 use crate::model_message::{CallExtra, CallFormat, ModelCall};
-use crate::neutral::ToolStatus;
+use crate::neutral::{ToolStatus, string_or_json};
 use crate::remarks::{Attachments, Beside, classify, is_titled_as_user_words};
 use crate::tool_answer::ToolAnswer;
 
@@ -149,7 +148,7 @@ pub(super) fn model_call(item: &Value) -> ModelCall {
         "custom_tool_call" => (CallFormat::Text, CallExtra::WrittenAsText, "input"),
         _ => (CallFormat::Json, CallExtra::None, "arguments"),
     };
-    let arguments = conversation::string_or_json(item.get(key));
+    let arguments = string_or_json(item.get(key));
     let id = call_id(item).to_owned();
     ModelCall { name: full_name(item), arguments, id, format, native: item.clone(), extra }
 }

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::programs::wrong;
 use super::{fields, item_ids};
-use crate::conversation::{CallRound, ExpectedCall, IssuedCall, ProgramBlock, WireCall};
+use crate::call_round::{CallRound, ExpectedCall, IssuedCall};
+use crate::conversation::{ProgramBlock, WireCall};
 use crate::ids::UnsealedCallId;
 use crate::plain_mode::StateOpener;
 use crate::request::BadRequest;

@@ -7,7 +7,7 @@ use super::tools::{self, FunctionName};
 use crate::client_wire::ParamNames;
 use crate::neutral::{ReasoningEffort, RequestParams, ResponseFormat, SHARED_BY_OPENAI, is_set};
 use crate::turn::{CallsPerMessage, Delivery, ResponsePrefs, StreamUsage, ToolChoice};
-use crate::usage::TokenCounts;
+use crate::usage::{TokenCounts, usage_count};
 
 /// The first field whose guarantee a program cannot give. Such a request goes to the model with the client's own tools.
 pub(super) fn incompatible_with_programs(body: &Map<String, Value>) -> Option<&'static str> {
@@ -122,10 +122,8 @@ pub(super) fn write(params: &RequestParams) -> Map<String, Value> {
 }
 
 pub(super) fn read_usage(usage: &Map<String, Value>) -> TokenCounts {
-    let number = |key: &str| usage.get(key).and_then(Value::as_u64).unwrap_or_default();
-    let detail = |object: &str, key: &str| {
-        usage.get(object).and_then(|details| details.get(key)).and_then(Value::as_u64).unwrap_or_default()
-    };
+    let number = |field| usage_count(usage, (field, None));
+    let detail = |object, field| usage_count(usage, (object, Some(field)));
     TokenCounts {
         input: number("input_tokens"),
         cached: detail("input_tokens_details", "cached_tokens"),

@@ -55,25 +55,10 @@ fn nothing_that_is_broken_breaks_us() {
         {"role": "assistant", "content": [{"type": "tool_use", "id": ids[1], "name": "get_weather", "input": {}}]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "y", "content": "late"}]},
     ]));
-    let defaults =
-        CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No };
-    let (sealer, stored, toolboxes) = (sealer(), StoredStates::default(), Toolboxes::default());
     for provider in [ProviderSide::MESSAGES, ProviderSide::CHAT] {
-        let reader = RequestReader {
-            tenant: "",
-            servers: None,
-            provider,
-            callers: dacapo_wire::CallerRules::default(),
-            header: None,
-            defaults,
-            sealer: &sealer,
-            stored: &stored,
-            unopened: &UnopenedStates::default(),
-            toolboxes: &toolboxes,
-        };
         for body in mutants(&history) {
             StoredStates::referred_to(ClientSide::MESSAGES, &body);
-            if let Ok(ParsedRequest::Turn(turn)) = reader.read(ClientSide::MESSAGES, body).map(|read| read.parsed) {
+            if let Ok(ParsedRequest::Turn(turn)) = read(ClientSide::MESSAGES, provider, body) {
                 ask(&turn);
             }
         }

@@ -2,11 +2,11 @@
 
 use dacapo_replay::{Answer, ArgsDigest, Call, CallIndex, JsonText, Toolboxes};
 use dacapo_wire::{
-    AnswerParts, ApiError, CallDeltas, CallRef, CallsIssued, CallsPerMessage, ClientSide, CodeMode, CodeModeDefaults,
-    ConversationItem, DeltaKind, ModelCall, ModelMessage, ModelResponse, ParsedRequest, ProgramBlock, ProgramFinished,
-    ProgramMode, ProgramName, ProgramProgress, ProgramStarted, ProviderSide, RequestReader, ResponseDelta,
-    ResponseEncoder, ResponseMeta, RoundHeader, RunState, Sealer, SseEvent, SseReader, StoredStates, StreamError,
-    TextTools, ToolChoiceOverride, ToolsSearched, Turn, TurnUsage, UnopenedStates,
+    AnswerParts, ApiError, BadRequest, CallDeltas, CallRef, CallsIssued, CallsPerMessage, ClientSide, CodeMode,
+    CodeModeDefaults, ConversationItem, DeltaKind, ModelCall, ModelMessage, ModelResponse, ParsedRequest, ProgramBlock,
+    ProgramFinished, ProgramMode, ProgramName, ProgramProgress, ProgramStarted, ProviderSide, RequestReader,
+    ResponseDelta, ResponseEncoder, ResponseMeta, RoundHeader, RunState, Sealer, SseEvent, SseReader, StoredStates,
+    StreamError, TextTools, ToolChoiceOverride, ToolsSearched, Turn, TurnUsage, UnopenedStates,
 };
 use serde_json::{Map, Value, json};
 
@@ -23,7 +23,7 @@ fn sealer() -> Sealer {
     Sealer::new(b"a secret of some length", "")
 }
 
-fn read_for(provider: ProviderSide, body: Value) -> ParsedRequest {
+fn read(client: ClientSide, provider: ProviderSide, body: Value) -> Result<ParsedRequest, BadRequest> {
     let defaults =
         CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No };
     let (sealer, stored, toolboxes) = (sealer(), StoredStates::default(), Toolboxes::default());
@@ -39,7 +39,11 @@ fn read_for(provider: ProviderSide, body: Value) -> ParsedRequest {
         unopened: &UnopenedStates::default(),
         toolboxes: &toolboxes,
     };
-    reader.read(ClientSide::MESSAGES, body).expect("a request in order").parsed
+    reader.read(client, body).map(|read| read.parsed)
+}
+
+fn read_for(provider: ProviderSide, body: Value) -> ParsedRequest {
+    read(ClientSide::MESSAGES, provider, body).expect("a request in order")
 }
 
 fn turn_for(provider: ProviderSide, body: Value) -> Box<Turn> {
@@ -72,15 +76,9 @@ fn state(reasoning: &Value) -> RunState {
     RunState {
         seed: "seed".to_owned(),
         started_at_ms: 1_767_225_600_000,
-        tools: [0; 8],
-        mentioned: Vec::new(),
-        record: None,
-        stored: None,
-        context: None,
         model_messages: vec![ModelMessage { text, reasoning, calls: vec![call], ..ModelMessage::default() }],
-        at: 0,
         code: CODE.to_owned(),
-        earlier_answers: Vec::new(),
+        ..RunState::default()
     }
 }
 

@@ -116,29 +116,12 @@ fn a_history_goes_to_another_wire_and_one_from_there_comes_here() {
         ])
     );
 
-    let defaults =
-        CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No };
-    let (sealer, stored, toolboxes) = (sealer(), StoredStates::default(), Toolboxes::default());
-    let reader = RequestReader {
-        tenant: "",
-        servers: None,
-        provider: ProviderSide::MESSAGES,
-        callers: dacapo_wire::CallerRules::default(),
-        header: None,
-        defaults,
-        sealer: &sealer,
-        stored: &stored,
-        unopened: &UnopenedStates::default(),
-        toolboxes: &toolboxes,
-    };
     let tool = json!({"type": "function", "function": {"name": "get_weather"}});
     let mut messages = asked["messages"].clone();
     messages.as_array_mut().expect("a list").insert(4, json!({"role": "system", "content": "Be nice."}));
     let body = json!({"model": "m", "messages": messages, "tools": [tool], "temperature": 1.5,
         "reasoning_effort": "high", "parallel_tool_calls": false, "stop": null});
-    let Ok(ParsedRequest::Turn(turn)) = reader.read(ClientSide::CHAT, body).map(|read| read.parsed) else {
-        panic!("a turn")
-    };
+    let Ok(ParsedRequest::Turn(turn)) = read(ClientSide::CHAT, ProviderSide::MESSAGES, body) else { panic!("a turn") };
     let asked = ask(&turn);
     assert_eq!(
         (&asked["system"], &asked["max_tokens"]),

@@ -102,15 +102,9 @@ fn state(model_response: &ModelResponse) -> RunState {
     RunState {
         seed: "seed".to_owned(),
         started_at_ms: 1_767_225_600_000,
-        tools: [0; 8],
-        mentioned: Vec::new(),
-        record: None,
-        stored: None,
-        context: None,
         model_messages: vec![message],
-        at: 0,
         code: CODE.to_owned(),
-        earlier_answers: Vec::new(),
+        ..RunState::default()
     }
 }
 
