@@ -152,6 +152,15 @@ impl Catalog {
     }
 
     /// Decides whether an answer that came as text is JSON, by the tool's output schema if there is one.
+    ///
+    /// ```
+    /// use dacapo_catalog::{Catalog, Decoded, ToolIndex, read_tools};
+    /// use serde_json::json;
+    /// let tools = json!([{"name": "count"}, {"name": "zip_code", "outputSchema": {"type": "string"}}]);
+    /// let catalog = Catalog::new(read_tools(&tools).unwrap());
+    /// assert_eq!(catalog.decode(ToolIndex(0), "10115"), Decoded::Json("10115".to_owned()));
+    /// assert_eq!(catalog.decode(ToolIndex(1), "10115"), Decoded::Text);
+    /// ```
     pub fn decode(&self, tool: ToolIndex, text: &str) -> Decoded {
         self.decode_within(tool, text, &mut WorkBudget::UNLIMITED.clone()).expect("the budget has no end")
     }
@@ -169,6 +178,13 @@ impl Catalog {
     }
 
     /// Expressions that call the tools most like `name`, best first.
+    ///
+    /// ```
+    /// use dacapo_catalog::{Catalog, read_tools};
+    /// let tools = serde_json::json!([{"name": "get_weather"}, {"name": "send_mail"}]);
+    /// let catalog = Catalog::new(read_tools(&tools).unwrap());
+    /// assert_eq!(catalog.closest("getWether", 1), ["get_weather"]);
+    /// ```
     pub fn closest(&self, name: &str, limit: usize) -> Vec<String> {
         closest::closest(&self.functions, name, limit)
     }

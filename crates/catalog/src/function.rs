@@ -23,6 +23,14 @@ pub struct Function {
 
 impl Function {
     /// What a program writes to reach the function: `webSearch`, or `github.create_issue`.
+    ///
+    /// ```
+    /// use dacapo_catalog::{Catalog, read_tools};
+    /// let tools = serde_json::json!([{"name": "create-issue", "server": "github"}]);
+    /// let catalog = Catalog::new(read_tools(&tools).unwrap());
+    /// let function = &catalog.functions()[0];
+    /// assert_eq!((function.expression().as_str(), function.exact_name.as_str()), ("github.create_issue", "create-issue"));
+    /// ```
     pub fn expression(&self) -> String {
         qualified(self.namespace.as_deref(), &self.identifier)
     }

@@ -84,7 +84,7 @@ pub struct Config {
     pub(crate) step_endpoint: StepEndpoint,
     /// Set if conversations are recorded.
     pub(crate) recorder: Option<RecorderLimits>,
-    /// Set if somebody shows the requests that run.
+    /// Set if the requests that run are shown on a terminal.
     pub(crate) running: Option<RunningRequests>,
     /// Set if the environment asks for traces.
     pub(crate) traces: Option<TraceSettings>,
@@ -119,6 +119,13 @@ const OUTPUT_BYTES: u64 = 128 << 10;
 
 impl GatewayOptions {
     /// Checks everything at once.
+    ///
+    /// ```
+    /// use dacapo_gateway::{Environment, GatewayOptions};
+    /// let options = GatewayOptions { turns_max: Some(0), log: Some("loud".to_owned()), ..GatewayOptions::default() };
+    /// let mistakes = options.resolve(&Environment::default()).unwrap_err().to_string();
+    /// assert!(mistakes.contains("turns_max: must be at least 1") && mistakes.contains("log: `loud` is not a level"));
+    /// ```
     pub fn resolve(mut self, environment: &Environment) -> Result<Config, ConfigError> {
         let mut errors = Vec::new();
         let listen = self.listen.as_deref().unwrap_or("127.0.0.1:8787");

@@ -159,7 +159,7 @@ impl Embeddings {
         if let Some(key) = key {
             request = request.bearer_auth(&key.0);
         }
-        // What an upstream says of a failure may hold its key, so only the status is told.
+        // What an upstream says of a failure may hold its key, so only the status is logged.
         let response = request.send().await.map_err(|error| error.without_url().to_string())?;
         if !response.status().is_success() {
             return Err(format!("the upstream answered with status {}", response.status()));

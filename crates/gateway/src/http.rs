@@ -75,7 +75,7 @@ pub(crate) struct GatewayServer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EarlierTurns {
     Known,
-    /// One may run. What comes of it is awaited in the stream.
+    /// One may still run. Its outcome is awaited in the stream.
     Awaited,
 }
 
@@ -348,7 +348,7 @@ impl GatewayServer {
         None
     }
 
-    /// What came of an earlier turn of the same request that has sent calls with effects.
+    /// The outcome of an earlier turn of the same request that has sent calls with effects.
     async fn earlier_turn(
         &self,
         tenant: &Tenant,
@@ -509,7 +509,7 @@ impl GatewayServer {
 /// Whether an earlier turn of the same request may run. Somebody who streams waits for it in the stream, which is kept alive.
 async fn earlier_may_run(tenant: &Tenant) -> bool {
     match &tenant.record {
-        // A failure is reported by whoever looks next.
+        // A failure is reported when the record is read for the outcome.
         Some(record) => record.may_run().await.unwrap_or(false),
         None => false,
     }

@@ -113,7 +113,7 @@ impl Route {
         &self.targets[position].upstream
     }
 
-    /// Whether nobody else has been asked before.
+    /// Whether no upstream has been asked before.
     pub(crate) fn is_at_first(&self) -> bool {
         self.at == 0
     }

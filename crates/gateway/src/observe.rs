@@ -158,7 +158,7 @@ impl Observer {
         &self.request.id
     }
 
-    /// Headers that go with a request to somebody else: which trace it belongs to. Empty if requests are not traced.
+    /// Headers for a request to an upstream: which trace it belongs to. Empty if requests are not traced.
     pub(crate) fn trace_headers(&self) -> Vec<(&'static str, HeaderValue)> {
         self.request.trace.get().map(RequestTrace::headers).unwrap_or_default()
     }
@@ -196,7 +196,7 @@ impl OpenRequest {
         OpenRequest(Some(observer))
     }
 
-    /// An observer for whoever works on the request.
+    /// An observer, to emit events of the request.
     pub(crate) fn observer(&self) -> Observer {
         self.0.clone().expect("only `end` takes it, and consumes the request")
     }

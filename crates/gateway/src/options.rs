@@ -348,7 +348,7 @@ impl GatewayOptions {
 }
 
 impl LoadedOptions {
-    /// The options, for whoever needs no more than them.
+    /// The options without the checks of [`LoadedOptions::resolve`].
     pub fn checked(self) -> Result<GatewayOptions, ConfigError> {
         let in_settings = self.in_settings.iter().map(|(source, mistake)| format!("{source}: {}", mistake.message));
         let mistakes: Vec<String> = self.mistakes.into_iter().chain(in_settings).collect();

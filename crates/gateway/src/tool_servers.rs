@@ -133,7 +133,7 @@ impl OfferedTools {
         self.decisions.get(tool.server.as_deref()?)?.get(&tool.name).copied()
     }
 
-    /// Executes a call of a tool that was offered; `approval` is what a person said about it.
+    /// Executes a call of a tool that was offered; `approval` is what a person decided about it.
     pub(crate) async fn call(
         &self,
         deployed: Option<&DeployedServers>,
@@ -175,7 +175,7 @@ fn refused(message: String) -> ToolOutput {
     without_attachments(CallOutcome::Refused.error(message))
 }
 
-/// An answer that is all that a call came to.
+/// The output of a call without images and files.
 pub(crate) fn without_attachments(answer: Answer) -> ToolOutput {
     ToolOutput { answer, attachments: Vec::new() }
 }

@@ -30,7 +30,7 @@ use serde_json::Value;
 
 use self::history_replay::HistoryEnd;
 use self::program::{NextStep, WaitingProgram};
-use self::repeated_request::{SaidSoFar, SaidState};
+use self::repeated_request::{ResponsesSoFar, ResponsesState};
 use self::sink::{ResponseSink, call_deltas};
 use crate::gateway::{Gateway, now_ms};
 use crate::http::{TurnDeadline, TurnError, headers, random_hex};
@@ -69,7 +69,7 @@ pub(crate) struct TurnRunner {
     /// Whether a program of this request has finished with success.
     has_run: bool,
     end: TurnEnd,
-    said: SaidSoFar,
+    responses: ResponsesSoFar,
 }
 
 /// What a turn is made of.
@@ -78,7 +78,7 @@ pub(crate) struct TurnParts {
     pub route: Route,
     pub context: RequestContext,
     pub tenant: Tenant,
-    /// What came of an earlier turn of the same request.
+    /// The outcome of an earlier turn of the same request.
     pub earlier: EarlierTurn,
 }
 
@@ -113,7 +113,7 @@ struct TurnProgress {
     /// What programs keep for later ones, before the first model message above and now.
     given_stored: StoredValues,
     stored: StoredValues,
-    /// Functions whose answers the model has been told the shape of.
+    /// Functions whose shapes of answers the model has been shown.
     shapes: BTreeSet<String>,
     /// Servers whose tools an explicit client has been shown.
     listed_servers: BTreeSet<String>,
@@ -171,7 +171,7 @@ impl TurnRunner {
             responded_at: None,
             has_run: false,
             end: TurnEnd::Answer,
-            said: SaidSoFar::default(),
+            responses: ResponsesSoFar::default(),
         };
         runner.go_on_after(earlier);
         runner
@@ -277,7 +277,7 @@ impl TurnRunner {
     }
 
     async fn respond(&mut self) -> Result<(), TurnError> {
-        if self.said.state == SaidState::Lost {
+        if self.responses.state == ResponsesState::Lost {
             return Err(repeated_request::interrupted());
         }
         self.restore_answers().await?;
@@ -384,7 +384,7 @@ impl TurnRunner {
             let response = self.ask(choice_override).await?;
             self.usage.add(response.usage.as_ref());
             self.set_seed(&response.meta);
-            self.note_said(&response);
+            self.note_response(&response);
             let model_tools = &self.turn.model_tools;
             if no_calls || response.is_cut() {
                 return self.answer(&response, AnswerParts::Text).await;

@@ -196,7 +196,7 @@ struct Connections {
     has_tls: bool,
 }
 
-/// An error body beyond this is cut: nobody reads it.
+/// Longer error bodies are cut.
 const ERROR_BYTES_MAX: usize = 1 << 20;
 
 /// The client's own headers stay unless requests are traced here.
@@ -283,7 +283,7 @@ impl Upstreams {
     }
 
     /// Sends a request to the upstream whose turn it is, and again while it asks for a retry. Whatever comes back last is
-    /// the response. Where another upstream can be asked instead, nobody waits.
+    /// the response. Where another upstream can be asked instead, it does not wait for a retry.
     pub(crate) async fn send(
         &self,
         route: &Route,

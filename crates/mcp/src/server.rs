@@ -415,7 +415,7 @@ impl McpServer {
     }
 
     fn reply(&self, execution: &Execution) -> CallToolResult {
-        let shapes = self.session.shapes_to_tell(execution);
+        let shapes = self.session.new_shapes(execution);
         reply(execution, &shapes, &self.shared.servers.unavailable(), self.shared.result_chars_max)
     }
 

@@ -140,6 +140,17 @@ pub enum ServersFileError {
 
 impl ServersFile {
     /// Reads the text of a file, like [`ServersFile::read`].
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    /// use dacapo_mcp::ServersFile;
+    /// let text = r#"{"mcpServers": {"crm": {"url": "https://crm.example.com/mcp", "colour": "red"}, "disk": {"command": 5}}}"#;
+    /// let file = ServersFile::parse(text, &BTreeMap::new())?;
+    /// assert_eq!(file.ignored_keys[0].to_string(), "mcpServers.crm.colour means nothing here and is ignored");
+    /// assert!(file.servers[0].spec.is_ok());
+    /// assert!(file.servers[1].spec.is_err(), "a server that is wrong does not keep others from starting");
+    /// # Ok::<(), dacapo_mcp::ServersFileError>(())
+    /// ```
     pub fn parse(text: &str, environment: &BTreeMap<String, String>) -> Result<ServersFile, ServersFileError> {
         ServersFile::read(&parse_json(text)?, environment, None)
     }

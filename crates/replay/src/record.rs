@@ -10,6 +10,17 @@ use crate::journal::{Answer, ArgsDigest, JsonText, absorb};
 /// not executed again. The same call is one of the same tool whose canonical arguments are equal.
 ///
 /// A record is a list of such calls, oldest first.
+///
+/// ```
+/// use dacapo_replay::{CompletedCall, JsonText, Outcome, Program, StepRequest, Stepper, Toolbox, WarmPrograms};
+/// use serde_json::json;
+/// let paid = CompletedCall::new("pay", &json!({"n": 1}), JsonText::from(&json!("done")));
+/// let toolbox = Toolbox::read(r#"[{"name": "pay"}]"#)?;
+/// let request = StepRequest::new(Program::new("return pay({n: 1})"), toolbox).with_reuse(vec![paid]);
+/// let step = Stepper::new(WarmPrograms::NONE)?.step(&request, &|| true)?;
+/// assert!(matches!(step.outcome, Outcome::Finished { result: Ok(_) }), "nothing is paid twice");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompletedCall {
     call: RecordedCall,

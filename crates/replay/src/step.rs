@@ -74,22 +74,31 @@ impl fmt::Display for ToolShape {
     }
 }
 
-/// How much of the shapes of answers is told with one result.
+/// Characters of shapes that go with one result.
 const SHAPES_CHARS_MAX: usize = 2_000;
 
 impl ToolShape {
-    /// What a model is told with the result of a program, within a budget: the shapes of all answers if the program failed,
-    /// and else of the functions that it has not been told of, which are those in `told`.
-    pub fn lines_to_tell(shapes: &[ToolShape], is_failed: bool, told: &mut BTreeSet<String>) -> Vec<String> {
+    /// The lines that go with the result of a program, within a budget: the shapes of all answers if the program failed, and
+    /// else those of functions that are not in `known`. All that are returned are added to `known`.
+    ///
+    /// ```
+    /// use std::collections::BTreeSet;
+    /// use dacapo_replay::ToolShape;
+    /// let shapes = [ToolShape { function: "get_order".to_owned(), shape: "{ id: string }".to_owned() }];
+    /// let mut known = BTreeSet::new();
+    /// assert_eq!(ToolShape::lines(&shapes, false, &mut known), ["get_order returns { id: string }"]);
+    /// assert!(ToolShape::lines(&shapes, false, &mut known).is_empty(), "the model has read it");
+    /// ```
+    pub fn lines(shapes: &[ToolShape], is_failed: bool, known: &mut BTreeSet<String>) -> Vec<String> {
         let mut chars_left = SHAPES_CHARS_MAX;
         let mut lines = Vec::new();
         for shape in shapes {
             let line = shape.to_string();
             let chars = line.chars().count();
-            if (is_failed || !told.contains(&shape.function)) && chars <= chars_left {
+            if (is_failed || !known.contains(&shape.function)) && chars <= chars_left {
                 chars_left -= chars;
                 lines.push(line);
-                told.insert(shape.function.clone());
+                known.insert(shape.function.clone());
             }
         }
         lines

@@ -59,7 +59,7 @@ pub trait JournalStore: fmt::Debug + Send + Sync {
     }
 
     /// Whether there was a text under each key that has expired. A store remembers it for a while, at least as long as the
-    /// text lived, unless it has no room; one that cannot tell says no.
+    /// text lived, unless it has no room. A store that does not know it returns `false`.
     fn expired<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<bool>, StoreError>> {
         Box::pin(std::future::ready(Ok(vec![false; keys.len()])))
     }

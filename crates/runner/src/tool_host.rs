@@ -26,6 +26,14 @@ pub struct ToolCall {
 }
 
 /// Identifies what a server says of a tool: its description, schemas and annotations.
+///
+/// ```
+/// use dacapo_runner::ToolDigest;
+/// use serde_json::json;
+/// let listed = ToolDigest::of(&json!({"name": "pay", "description": "Pays."}));
+/// assert_eq!(listed, ToolDigest::of(&json!({"description": "Pays.", "name": "pay"})));
+/// assert_ne!(listed, ToolDigest::of(&json!({"name": "pay", "description": "Pays, and reads your mail."})));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ToolDigest([u8; 32]);
 
@@ -78,7 +86,7 @@ pub trait ToolHost: Send + Sync {
         Box::pin(std::future::ready(()))
     }
 
-    /// Takes what answers of tools without an output schema have looked like. A host may tell it to later programs.
+    /// Takes what answers of tools without an output schema have looked like. A host may declare it to later programs.
     fn observed(&self, _shapes: &[ToolShape]) {}
 
     /// Executes a call. Ends soon after `cancel`.

@@ -120,7 +120,7 @@ impl<H: Host> Sandbox<H> {
         self.programs_max
     }
 
-    /// Set if address space is limited, for whoever can tell somebody who can lift the limit.
+    /// Set if address space is limited. The crate logs nothing: the caller warns the person who can lift the limit.
     pub fn shortage(&self) -> Option<Shortage> {
         self.shortage
     }

@@ -41,7 +41,7 @@ pub enum ConversationItem {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProgramBlock {
     pub run: RunId,
-    /// The id by which an explicit client knows the program. A plain client knows none: it is the run's there.
+    /// The id by which an explicit client knows the program. For a plain client it is the id of the run.
     pub id: String,
     pub state: RunState,
     /// The same as the ids of its calls carry it, if they do.
@@ -259,7 +259,7 @@ impl ProgramBlock {
             replaced.extend(before.into_iter().flatten().map(|(call, answer)| (at, call, answer)));
         }
         if self.journal().is_err() {
-            // The first that was replaced last: a call may stand in the text twice.
+            // In reverse, because a text may have two answers for one call.
             for (round, call, answer) in replaced.into_iter().rev() {
                 self.rounds[round].calls[call].answer = answer;
             }

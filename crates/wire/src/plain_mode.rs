@@ -42,8 +42,8 @@ impl StoredStates {
     }
 }
 
-/// Which states a request refers to that cannot be opened, and why. A client that goes on regardless gets an answer, so
-/// that only this shows that replicas have different secrets, or that a client shortens ids.
+/// Which states a request refers to that cannot be opened, and why. The request is answered all
+/// the same, so that only this shows that replicas have different secrets, or that a client shortens ids.
 #[derive(Debug, Default)]
 pub struct UnopenedStates(Mutex<BTreeMap<String, UnopenedReason>>);
 

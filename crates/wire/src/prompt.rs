@@ -34,7 +34,7 @@ const RULES: &str = "\
 - `store(name, value)` keeps a value for your later programs, `load(name)` gives it back. No network, files or imports. After an error correct the program and run it again: completed calls are not executed twice, unless you pass `{fresh: true}` as the second argument.
 ";
 
-/// Where the wire has no field for failures, and nobody has said by which texts they are known.
+/// Where the wire has no field for failures, and no texts are configured by which they are recognised.
 const TEXT_FAILURES: &str = "; some tools return text that begins with \"Error\" instead";
 
 const LATER: &str = "- Tools that are added in the conversation, such as those that tool_search finds, are no functions: call them directly.\n";
@@ -84,7 +84,7 @@ pub struct ModelTools {
 pub(crate) enum FunctionCalls {
     /// A program of one line: agents' own prompts ask for such calls.
     Programs,
-    /// Somebody has said that only programs may call it.
+    /// The client or the operator allows only programs to call it.
     Mistakes,
 }
 
@@ -93,7 +93,7 @@ pub(crate) enum FunctionCalls {
 enum Failures {
     /// Some tools answer with a text that says so, because the client's wire has no field for failures.
     SomeAreText,
-    /// The call throws: the operator has said by which texts failures are known.
+    /// The call throws: the operator has configured the texts by which failures are recognised.
     Throw,
 }
 
@@ -419,7 +419,7 @@ fn example_arguments(schema: &Value) -> String {
     if fields.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", fields.join(", ")) }
 }
 
-/// All that a model may be told, by when it is told it, with placeholders for the tools. For people to read.
+/// All prompts that a model may be sent, by their occasion, with placeholders for the tools. For people to read.
 pub fn prompt_variants() -> Vec<(&'static str, String)> {
     const EXAMPLE: &str = "For example:\nconst answer = await <function>({ … });\nreturn answer;\n";
     let rules = RULES.replace("{failures}", TEXT_FAILURES);

@@ -433,7 +433,7 @@ impl Turn {
             check_params(&self.body, self.client.0.capabilities().params)?;
         }
         if self.has_added_tools && BodyOrigin::between(self.client, provider) != self.origin() {
-            let message = "were added in the conversation, which is told differently on the wire of this model";
+            let message = "were added in the conversation, which the wire of this model cannot express";
             return Err(BadRequest::new("tools", message));
         }
         let incompatible = incompatible_with_programs(self.client, provider, &self.body);

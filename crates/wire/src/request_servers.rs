@@ -214,7 +214,7 @@ pub(crate) fn remove(body: &mut Body, servers: &BTreeSet<String>) {
     }
 }
 
-/// Removes from a request what lets somebody in at the servers that it names: whoever reads it later need not have that.
+/// Removes the credentials for the servers that a request names. Responses and saved conversations do not need them.
 pub fn remove_credentials(body: &mut Map<String, Value>) {
     let lists = [("tools", Some(MCP), &["authorization", "headers"][..]), (SERVERS, None, &["authorization_token"])];
     for (list, kind, fields) in lists {

@@ -50,7 +50,7 @@ impl ServerTools {
         &self.of_request
     }
 
-    /// Whether there is nothing that the model could be told of.
+    /// Whether there are neither tools nor names of servers.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.unavailable.is_empty()
     }
@@ -80,7 +80,7 @@ impl ServerTools {
     }
 }
 
-/// The tools of one server, as an explicit client is told of them.
+/// The tools of one server, as an explicit client is shown them.
 #[derive(Debug)]
 pub struct ServerToolList<'a> {
     pub server: &'a str,

@@ -140,7 +140,13 @@ pub fn random_hex() -> String {
     hex(&bytes)
 }
 
-/// How a key stands in the configuration.
+/// How a key stands in the configuration: `dacapo key` prints it.
+///
+/// ```
+/// let written = dacapo_gateway::key_sha256("sk-of-ann");
+/// assert_eq!(written.len(), 64);
+/// assert_eq!(written, dacapo_gateway::key_sha256(" sk-of-ann\n"), "white space around a key does not count");
+/// ```
 pub fn key_sha256(key: &str) -> String {
     hex(&Sha256::digest(key.trim().as_bytes()))
 }

@@ -22,7 +22,7 @@ use crate::store::turn_records::{RecordedResponse, TurnRecord};
 use crate::turn::{TurnDone, TurnEnd};
 use crate::upstream::UpstreamResponse;
 
-/// A silence that proxies might take for a dead connection, while nobody waits for a model: a program runs.
+/// After this time without an event, because a program runs, a comment keeps proxies from closing the connection.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
@@ -40,7 +40,7 @@ pub(super) enum Exit {
     Json(serde_json::Result<Vec<u8>>),
     Turn(Box<TurnDone>),
     Stream(StreamingTurn),
-    /// What an earlier turn of the same request came to.
+    /// The response of an earlier turn of the same request.
     Recorded(RecordedResponse),
     /// The upstream's response, which is complete.
     PassThroughWhole {
@@ -101,7 +101,7 @@ impl Exit {
     }
 }
 
-/// The id that an upstream gave to the request, for whoever asks its provider about it.
+/// The id that an upstream gave to the request, for questions to its provider.
 const UPSTREAM_REQUEST_ID_HEADER: &str = "x-dacapo-upstream-request-id";
 
 /// Makes the response, and ends the request: now, or when its stream does.

@@ -26,7 +26,7 @@ impl Drop for MetricsListener {
     }
 }
 
-/// Listens for whoever collects metrics, and nobody else.
+/// Serves metrics, and nothing else, on an address of their own.
 pub(super) async fn listen(running: RunningGateway, address: SocketAddr) -> Result<MetricsListener, StartError> {
     let listener = TcpListener::bind(address).await?;
     let routes = Router::new().route("/metrics", get(text)).with_state(running);

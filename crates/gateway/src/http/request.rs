@@ -43,7 +43,7 @@ pub(crate) struct ClientRequest {
     pub permit: QuotaShare,
 }
 
-/// What a request is read with, whoever is asked for its model.
+/// What a request is read with, whichever upstream is asked for its model.
 pub(crate) struct RequestSource {
     pub client: ClientSide,
     /// As the client calls it.

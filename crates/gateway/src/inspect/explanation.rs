@@ -31,7 +31,7 @@ pub struct ConversationExplanation {
     pub model: String,
     /// `plain`, `explicit` or `off`.
     pub mode: &'static str,
-    /// What else is to be said.
+    /// Remarks about how it was read.
     pub notes: Vec<String>,
     pub unopened: Vec<UnopenedState>,
     pub items: Vec<ItemExplanation>,

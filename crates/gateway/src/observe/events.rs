@@ -139,14 +139,14 @@ impl ProgramOutcome {
     }
 }
 
-/// What came of a call that the gateway executes itself.
+/// The outcome of a call that the gateway executes itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallOutcome {
     Ok,
     Error,
     /// It was not sent.
     Refused,
-    /// It was sent before, and nobody knows what came of it.
+    /// It was sent before, and its outcome is not known.
     Unknown,
 }
 
@@ -154,7 +154,7 @@ impl CallOutcome {
     pub(crate) const ALL: [CallOutcome; 4] =
         [CallOutcome::Ok, CallOutcome::Error, CallOutcome::Refused, CallOutcome::Unknown];
 
-    /// From the answer that the program gets: errors of ours say it in their data.
+    /// Reads it from the answer that the program gets: errors of the gateway have it in their data.
     pub(crate) fn of(answer: &Answer) -> CallOutcome {
         match answer {
             Answer::Ok(_) => CallOutcome::Ok,
@@ -174,7 +174,7 @@ impl CallOutcome {
         }
     }
 
-    /// An answer of ours, not of the tool. The program can tell by its data.
+    /// An error of the gateway, not of the tool. Its data says so.
     pub(crate) fn error(self, message: String) -> Answer {
         Answer::Error { message, data: Some(self.error_data()) }
     }

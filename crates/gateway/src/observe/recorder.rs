@@ -42,7 +42,7 @@ struct Kept {
     requests: BTreeMap<u64, u64>,
 }
 
-/// Who may look: whoever has a session, which a token is exchanged for, once.
+/// Who may read recordings: browsers with a session. A token is exchanged for a session once.
 #[derive(Debug, Default)]
 struct Access {
     tokens: Vec<String>,
@@ -174,7 +174,7 @@ impl Recorder {
         kept.conversations.insert(number, conversation);
         kept.requests.insert(request.number, number);
         self.forget_oldest(&mut kept);
-        self.tell(&kept, number);
+        self.announce(&kept, number);
     }
 
     /// Records the response to a request.
@@ -221,12 +221,12 @@ impl Recorder {
         }
     }
 
-    fn tell(&self, kept: &Kept, number: u64) {
+    fn announce(&self, kept: &Kept, number: u64) {
         let conversation = kept.conversations.get(&number);
         self.send(|| json!({"kind": "conversation", "conversation": conversation.map(|known| known.summary(number))}));
     }
 
-    /// Nothing is written while nobody looks.
+    /// Sends a change to open pages. It is serialised only if there are any.
     fn send(&self, change: impl FnOnce() -> Value) {
         if self.changes.receiver_count() > 0 {
             // Who looked may have gone.
@@ -352,7 +352,7 @@ impl History {
     }
 }
 
-/// What the user said first.
+/// The first text of the user.
 fn title(entries: &[&RawValue]) -> String {
     let mut entries = entries.iter().filter_map(|entry| serde_json::from_str::<Value>(entry.get()).ok());
     let user = entries.find(|entry| entry["role"] == "user");
@@ -400,7 +400,7 @@ impl EventConsumer for RecorderEvents {
         if let Event::RequestEnded { .. } = event {
             kept.requests.remove(&request.number);
         }
-        self.0.tell(&kept, number);
+        self.0.announce(&kept, number);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Requests that run at this moment, for whoever shows them to people as they run.
+//! Requests that run at this moment, for views that show them to people.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use super::{Event, EventConsumer, RequestInfo};
 #[derive(Debug, Clone, Default)]
 pub struct RunningRequests(Arc<Mutex<BTreeMap<u64, RunningRequest>>>);
 
-/// A request that has not ended yet. It holds nothing that was said.
+/// A request that has not ended yet. It holds nothing of the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningRequest {
     pub id: String,

@@ -1,6 +1,6 @@
 //! Requests as OpenTelemetry traces: the request, the calls of models in it, the runs of programs, and their calls.
 //!
-//! Spans are made of events, and hold what events hold: names, figures and outcomes, and nothing of what was said.
+//! Spans are made of events, and hold what events hold: names, figures and outcomes, and nothing of the conversation.
 
 mod exporter;
 mod grpc;
@@ -70,7 +70,7 @@ impl RequestTrace {
         }))
     }
 
-    /// The headers for whoever is asked now: its spans are children of the one that is open.
+    /// The headers for an upstream request: its spans are children of the open span.
     pub(crate) fn headers(&self) -> Vec<(&'static str, HeaderValue)> {
         let trace = self.lock();
         let open = trace.model_call.as_ref().or(trace.program.as_ref());

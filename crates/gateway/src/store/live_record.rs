@@ -13,7 +13,7 @@ use super::Store;
 
 /// Whoever is at it says so this often.
 const BEAT: Duration = Duration::from_secs(2);
-/// Whoever has not said so for this long is taken for dead.
+/// A claimant that has not renewed its record for this long counts as dead.
 const DEAD_AFTER: Duration = Duration::from_secs(7);
 /// How often somebody who waits looks.
 const POLL: Duration = Duration::from_millis(200);

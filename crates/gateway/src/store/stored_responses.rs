@@ -145,7 +145,7 @@ pub(crate) async fn delete(store: &Store, tenant: &str, response: &Value) -> Res
     Ok(())
 }
 
-/// Items of ours that are referred to stand again where the reference was.
+/// Replaces references to items that are stored here by the items.
 async fn referred(
     store: &Store,
     tenant: &str,

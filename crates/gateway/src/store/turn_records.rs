@@ -41,14 +41,14 @@ pub(crate) enum EarlierTurn {
     /// There was none, or it has sent nothing with effects.
     None,
     Ended(RecordedResponse),
-    /// It was cut off after it had sent calls with effects. This one goes on with what the model has said, if that is
+    /// It was cut off after it had sent calls with effects. This one goes on with the responses of the model, if that is
     /// known.
-    Interrupted(Option<SaidInTurn>),
+    Interrupted(Option<TurnResponses>),
 }
 
-/// What a model has said in a turn, before the last call with effects: all that is needed to run its programs again.
+/// The responses of a model in a turn, before the last call with effects: all that is needed to run its programs again.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct SaidInTurn {
+pub(crate) struct TurnResponses {
     /// Of its programs.
     pub seed: String,
     pub started_at_ms: u64,
@@ -120,7 +120,7 @@ impl TurnRecord {
         Ok(matches!(found, Some(Look::Running(_) | Look::Ended(TurnOutcome::Superseded))))
     }
 
-    /// What came of an earlier turn; waits for one that still runs. If it was cut off, nobody but this one goes on.
+    /// The outcome of an earlier turn; waits for one that still runs. If it was cut off, only the caller goes on with it.
     pub(crate) async fn earlier(&self) -> Result<EarlierTurn, StoreError> {
         let mut cut_off = Vec::new();
         for number in 0..ATTEMPTS_MAX {
@@ -157,26 +157,26 @@ impl TurnRecord {
                     // Nobody else sets them: a turn looks for earlier ones before it does anything else.
                     self.record.get_or_init(|| attempt);
                     self.begun.set(Begun::Yes).unwrap_or_default();
-                    return Ok(EarlierTurn::Interrupted(self.said().await?));
+                    return Ok(EarlierTurn::Interrupted(self.responses().await?));
                 }
             }
         }
         Ok(EarlierTurn::Interrupted(None))
     }
 
-    /// Keeps what the model has said, before programs in it send calls with effects.
-    pub(crate) async fn keep_said(&self, said: &SaidInTurn) -> Result<(), StoreError> {
-        let text = serde_json::to_string(said).unwrap_or_default();
-        self.store.put_text(&self.tenant, &self.said_name(), &text).await
+    /// Keeps the responses of the model, before programs in them send calls with effects.
+    pub(crate) async fn keep_responses(&self, responses: &TurnResponses) -> Result<(), StoreError> {
+        let text = serde_json::to_string(responses).unwrap_or_default();
+        self.store.put_text(&self.tenant, &self.responses_name(), &text).await
     }
 
-    async fn said(&self) -> Result<Option<SaidInTurn>, StoreError> {
-        let names = [self.said_name()];
+    async fn responses(&self) -> Result<Option<TurnResponses>, StoreError> {
+        let names = [self.responses_name()];
         let found = self.store.get_texts(&self.tenant, &names, &UnopenedStates::default()).await?.pop().flatten();
         Ok(found.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    fn said_name(&self) -> String {
+    fn responses_name(&self) -> String {
         format!("{}:said", self.name)
     }
 

@@ -27,7 +27,7 @@ impl TurnRunner {
     /// Asks the model with the history as it is now. Where an upstream cannot answer, the next is asked, as long as the
     /// client has got nothing of the response.
     pub(super) async fn ask(&mut self, choice_override: ToolChoiceOverride) -> Result<ModelResponse, TurnError> {
-        if let Some(response) = self.said.again.pop_front() {
+        if let Some(response) = self.responses.to_repeat.pop_front() {
             let headers = self.response_headers(&HeaderMap::new());
             self.sink.response_started(|| headers);
             return Ok(response);
@@ -95,7 +95,7 @@ impl TurnRunner {
         Ok(false)
     }
 
-    /// The headers of the client's response that tell about a model's.
+    /// The headers of the client's response that a model's response leads to.
     fn response_headers(&self, upstream: &HeaderMap) -> HeaderMap {
         let mut kept = headers::about_request(upstream);
         kept.extend(self.dropped.clone());

@@ -21,7 +21,7 @@ use crate::tool_servers::{OfferedTools, is_write, without_attachments};
 pub(super) struct OwnedCall {
     pub call: Call,
     pub tool: OwnedTool,
-    /// What a person said about it.
+    /// What a person decided about it.
     pub approval: Approval,
 }
 

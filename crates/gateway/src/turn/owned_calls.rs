@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use super::call_execution::{CallExecutor, ExecutedCall, OwnedCall, OwnedTool};
 use super::history_replay::{HistoryEnd, HistoryReplay};
 use super::program_run::ProgramRun;
-use super::repeated_request::SaidState;
+use super::repeated_request::ResponsesState;
 use super::{TurnRunner, history_replay};
 use crate::http::TurnError;
 use crate::observe::{CallOutcome, Event, TRACEPARENT, TRACESTATE};
@@ -203,14 +203,15 @@ impl TurnRunner {
 
     /// The answers that a program of a turn was given that was cut off. Those of a program in the history are in it.
     async fn answers_of_interrupted(&self, origin: ProgramOrigin<'_>) -> Result<Vec<JournalEntry>, TurnError> {
-        let is_resumed = self.said.state == SaidState::Resumed && matches!(origin, ProgramOrigin::ThisTurn(_));
+        let is_resumed =
+            self.responses.state == ResponsesState::Resumed && matches!(origin, ProgramOrigin::ThisTurn(_));
         let Some(store) = self.gateway.answer_store.as_ref().filter(|_| is_resumed) else { return Ok(Vec::new()) };
         let place = self.answers_place(origin);
         Ok(owned_answers::load(store, &self.tenant.name, &place.program, place.round, place.after).await?)
     }
 
-    /// Keeps all that has led to a call with effects, before it is sent: what the model has said in this turn, and the
-    /// answers that the program was given. Whoever runs the program again after this gateway has died comes to the same
+    /// Keeps all that has led to a call with effects, before it is sent: the model's responses in this turn, and the
+    /// answers that the program was given. A gateway that runs the program again after this one has died comes to the same
     /// call, and not to another one.
     async fn record_before_write(
         &mut self,
@@ -239,7 +240,7 @@ impl TurnRunner {
         {
             return Ok(Begun::ByAnother);
         }
-        self.record_said().await?;
+        self.record_responses().await?;
         if let Some(store) = self.gateway.answer_store.as_ref().filter(|_| *recorded < answered.len()) {
             let place = self.answers_place(origin);
             let entries = [&place.before[..], answered].concat();
@@ -330,7 +331,7 @@ impl TurnRunner {
         index.filter(|index| *index >= self.turn.owned_from).and_then(|index| OwnedTool::new(toolbox, index))
     }
 
-    /// What a person has said about a call that needs to be asked for. Only the Responses API has such questions, in explicit
+    /// What a person has decided about a call that needs an approval. Only the Responses API has such questions, in explicit
     /// mode; elsewhere nobody can be asked.
     fn approval(&self, open: &OwnedCall) -> CallApproval {
         let can_ask = self.turn.mode == ProgramMode::Explicit && self.turn.client.wire() == Wire::Responses;
@@ -432,7 +433,7 @@ impl TurnRunner {
 }
 
 /// Another turn of the same request was faster. Nothing with effects was sent in this one; the client is to ask again, and
-/// gets what the other comes to.
+/// gets the response of the other.
 fn answered_already() -> TurnError {
     let (kind, message) = ("server_error", "the same request is being answered already; try again".to_owned());
     TurnError::Refused { status: StatusCode::SERVICE_UNAVAILABLE, kind, message, retry_after_s: Some(1) }

@@ -219,9 +219,9 @@ pub(super) fn functions_with_shapes(shown: &Value) -> impl Iterator<Item = Strin
 }
 
 /// Tells the model what answers of tools without an output schema look like: of all that a failed program had, and else
-/// of those that it has not been told of.
-pub(super) fn show_shapes(shown: &mut Value, shapes: &[ToolShape], end: ProgramEnd, told: &mut BTreeSet<String>) {
-    let lines = ToolShape::lines_to_tell(shapes, end == ProgramEnd::Failed, told);
+/// of those that it has not been shown.
+pub(super) fn show_shapes(shown: &mut Value, shapes: &[ToolShape], end: ProgramEnd, known: &mut BTreeSet<String>) {
+    let lines = ToolShape::lines(shapes, end == ProgramEnd::Failed, known);
     if !lines.is_empty() {
         shown["shapes"] = json!(lines);
     }

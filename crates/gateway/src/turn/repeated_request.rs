@@ -10,27 +10,27 @@ use dacapo_wire::{ClientSide, ModelResponse};
 use super::{TurnDone, TurnEnd, TurnRunner};
 use crate::http::TurnError;
 use crate::observe::{Event, RequestId};
-use crate::store::turn_records::{EarlierTurn, RecordedResponse, SaidInTurn, TurnRecord};
+use crate::store::turn_records::{EarlierTurn, RecordedResponse, TurnRecord, TurnResponses};
 
-/// What the model has said in this turn, if it may have to be known when the turn is cut off.
+/// The model's responses in this turn, if they may have to be known when the turn is cut off.
 #[derive(Default)]
-pub(super) struct SaidSoFar {
-    responses: Vec<ModelResponse>,
+pub(super) struct ResponsesSoFar {
+    received: Vec<ModelResponse>,
     /// How many of them are recorded.
     recorded: usize,
-    /// What the model said in a turn that was cut off. It is not asked for it again.
-    pub again: VecDeque<ModelResponse>,
-    pub state: SaidState,
+    /// Responses in a turn that was cut off. They are used again instead of asking the model.
+    pub to_repeat: VecDeque<ModelResponse>,
+    pub state: ResponsesState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum SaidState {
-    /// It is said in this turn.
+pub(super) enum ResponsesState {
+    /// All of them are of this turn.
     #[default]
     New,
-    /// Some of it was said in a turn that was cut off, whose programs may have answers in the store.
+    /// Some are of a turn that was cut off, whose programs may have answers in the store.
     Resumed,
-    /// An earlier turn was cut off, and it is not known what was said in it.
+    /// An earlier turn was cut off, and the responses in it are not known.
     Lost,
 }
 
@@ -38,15 +38,15 @@ const INTERRUPTED: &str = "an earlier attempt of this same request was cut off a
 known which of them took effect; look before you ask for the same again, in other words";
 
 impl TurnRunner {
-    /// Goes on where an earlier turn of the same request was cut off: with what the model said then.
+    /// Goes on where an earlier turn of the same request was cut off: with the responses of the model then.
     pub(super) fn go_on_after(&mut self, earlier: EarlierTurn) {
         match earlier {
-            EarlierTurn::Interrupted(Some(said)) if said.wire == self.turn.provider.wire() => {
-                (self.progress.seed, self.progress.started_at_ms) = (said.seed, said.started_at_ms);
-                self.said =
-                    SaidSoFar { again: said.responses.into(), state: SaidState::Resumed, ..SaidSoFar::default() };
+            EarlierTurn::Interrupted(Some(earlier)) if earlier.wire == self.turn.provider.wire() => {
+                (self.progress.seed, self.progress.started_at_ms) = (earlier.seed, earlier.started_at_ms);
+                let (to_repeat, state) = (earlier.responses.into(), ResponsesState::Resumed);
+                self.responses = ResponsesSoFar { to_repeat, state, ..ResponsesSoFar::default() };
             }
-            EarlierTurn::Interrupted(_) => self.said.state = SaidState::Lost,
+            EarlierTurn::Interrupted(_) => self.responses.state = ResponsesState::Lost,
             EarlierTurn::None | EarlierTurn::Ended(_) => {}
         }
     }
@@ -72,27 +72,27 @@ impl TurnRunner {
         }
     }
 
-    /// Notes what the model said, if it may have to be recorded.
-    pub(super) fn note_said(&mut self, response: &ModelResponse) {
+    /// Notes a response of the model, if it may have to be recorded.
+    pub(super) fn note_response(&mut self, response: &ModelResponse) {
         if self.tenant.record.is_some() {
-            self.said.responses.push(response.clone());
+            self.responses.received.push(response.clone());
         }
     }
 
-    /// Records what the model has said so far, before a call with effects is sent.
-    pub(super) async fn record_said(&mut self) -> Result<(), StoreError> {
-        let said = &mut self.said;
-        let Some(record) = self.tenant.record.as_ref().filter(|_| said.recorded < said.responses.len()) else {
+    /// Records the model's responses so far, before a call with effects is sent.
+    pub(super) async fn record_responses(&mut self) -> Result<(), StoreError> {
+        let so_far = &mut self.responses;
+        let Some(record) = self.tenant.record.as_ref().filter(|_| so_far.recorded < so_far.received.len()) else {
             return Ok(());
         };
-        let in_turn = SaidInTurn {
+        let in_turn = TurnResponses {
             seed: self.progress.seed.clone(),
             started_at_ms: self.progress.started_at_ms,
             wire: self.turn.provider.wire(),
-            responses: said.responses.clone(),
+            responses: so_far.received.clone(),
         };
-        record.keep_said(&in_turn).await?;
-        said.recorded = said.responses.len();
+        record.keep_responses(&in_turn).await?;
+        so_far.recorded = so_far.received.len();
         Ok(())
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct ResponseSink {
     pieces_sent: usize,
     has_meta: bool,
     keep_alive: Duration,
-    /// When something has to be sent, so that nobody takes the connection for dead.
+    /// When something has to be sent, so that clients and proxies do not close the connection.
     silent_until: Instant,
     /// Set if the turn may have to go on without its client. Then all that is streamed is kept.
     record: Option<Arc<TurnRecord>>,
@@ -237,7 +237,7 @@ impl ResponseSink {
         Ok(())
     }
 
-    /// Sends what an earlier turn of the same request came to.
+    /// Sends the response of an earlier turn of the same request.
     pub(crate) async fn recorded_response(&mut self, response: RecordedResponse) -> Result<(), TurnError> {
         if response.is_stream {
             return self.send_piece(Bytes::from(response.body)).await;

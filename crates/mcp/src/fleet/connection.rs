@@ -78,10 +78,10 @@ pub(super) struct ConnectionEnd {
     pub(super) reason: OnceLock<String>,
 }
 
-/// How a server is told which log messages are wanted.
+/// How a server is asked for log messages.
 #[derive(Debug)]
 enum LogRequests {
-    /// It is not: it logs nothing.
+    /// Not at all: it logs nothing.
     None,
     /// By a request, before MCP 2026-07-28.
     Set(watch::Receiver<Option<LogSeverity>>),

@@ -11,7 +11,7 @@ use crate::oauth::{AccessTokens, NoToken};
 
 type HttpError = StreamableHttpError<reqwest::Error>;
 
-/// What we say to a server about who we are, and what people are told if it does not believe it.
+/// The credentials that we send to a server, and the message for people if it rejects them.
 pub(super) struct ServerAuth {
     server: String,
     kind: AuthKind,

@@ -21,8 +21,8 @@ struct SessionMemory {
     stored: StoredValues,
     /// Calls of programs that failed or were cancelled, for the next program.
     record: Vec<CompletedCall>,
-    /// Functions whose answers the client has been told the shape of.
-    told: BTreeSet<String>,
+    /// Functions whose shapes of answers the client has been sent.
+    known_shapes: BTreeSet<String>,
     /// If the client has set a level.
     logs: Option<LogForwarder>,
 }
@@ -77,8 +77,8 @@ impl Session {
         lock(&self.0).logs = Some(logs);
     }
 
-    /// What the client has not been told yet of the shapes of answers.
-    pub(super) fn shapes_to_tell(&self, execution: &Execution) -> Vec<String> {
-        ToolShape::lines_to_tell(&execution.shapes, execution.result.is_err(), &mut lock(&self.0).told)
+    /// The shapes of answers that the client has not been sent yet.
+    pub(super) fn new_shapes(&self, execution: &Execution) -> Vec<String> {
+        ToolShape::lines(&execution.shapes, execution.result.is_err(), &mut lock(&self.0).known_shapes)
     }
 }

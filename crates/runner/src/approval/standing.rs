@@ -8,6 +8,25 @@ use super::{Approval, ApprovalQuestion, ApprovalVerdict};
 use crate::tool_host::ToolDigest;
 
 /// The decisions of a person that hold for further calls of one program.
+///
+/// ```
+/// use dacapo_runner::{Approval, ApprovalQuestion, ApprovalVerdict, DefinitionChange, StandingApprovals, ToolCall};
+/// let question = |args: &str| ApprovalQuestion {
+///     call: ToolCall {
+///         server: "disk".to_owned(),
+///         tool: "delete".to_owned(),
+///         args: serde_json::from_str(args).unwrap(),
+///         idempotency_key: String::new(),
+///         approved: None,
+///     },
+///     definition: None,
+///     change: DefinitionChange::None,
+/// };
+/// let mut standing = StandingApprovals::default();
+/// standing.record(&question(r#"{"path": "/tmp/a"}"#), ApprovalVerdict::AllowForProgram);
+/// assert_eq!(standing.decide(&question(r#"{"path": "/tmp/b"}"#)), Some(Approval::Given));
+/// assert_eq!(standing.decide(&question(r#"{"path": "/", "force": true}"#)), None, "the person is asked again");
+/// ```
 #[derive(Debug, Default)]
 pub struct StandingApprovals {
     all_denied: bool,

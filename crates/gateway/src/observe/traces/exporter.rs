@@ -22,7 +22,7 @@ pub(crate) struct TraceExporter {
     queue: mpsc::Sender<Span>,
     /// Taken by the task that exports.
     receiver: Mutex<Option<mpsc::Receiver<Span>>>,
-    /// Spans that had no room in the queue, since it was last told.
+    /// Spans that had no room in the queue, since the last warning about it.
     dropped: AtomicU64,
 }
 
@@ -46,7 +46,7 @@ impl TraceExporter {
         Ok(TraceExporter { settings, client, queue, receiver: Mutex::new(Some(receiver)), dropped: AtomicU64::new(0) })
     }
 
-    /// Never waits: spans that have no room are dropped, counted, and told.
+    /// Never waits: spans that have no room are dropped, counted, and logged.
     pub(super) fn send(&self, spans: Vec<Span>) {
         for span in spans {
             if self.queue.try_send(span).is_err() {
