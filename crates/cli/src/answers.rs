@@ -14,18 +14,18 @@ use serde_json::value::RawValue;
 /// One recorded answer, in a file or on a line of input.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RecordedAnswer {
+pub(crate) struct AnswerInFile {
     call: Option<u32>,
     tool: Option<String>,
     args: Option<Value>,
     #[serde(default, deserialize_with = "present")]
     ok: Option<Box<RawValue>>,
-    error: Option<RecordedError>,
+    error: Option<ErrorInFile>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RecordedError {
+struct ErrorInFile {
     message: String,
     #[serde(default, deserialize_with = "present")]
     data: Option<Box<RawValue>>,
@@ -38,7 +38,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
 
 /// Where answers come from.
 pub(crate) enum AnswerSource {
-    File { path: PathBuf, given: Vec<Option<RecordedAnswer>> },
+    File { path: PathBuf, given: Vec<Option<AnswerInFile>> },
     StdinAnswers(StdinAnswers),
 }
 
@@ -52,7 +52,7 @@ impl AnswerSource {
     pub(crate) fn from_file(path: &Path) -> anyhow::Result<AnswerSource> {
         let text =
             fs::read_to_string(path).with_context(|| format!("cannot read the answers in {}", path.display()))?;
-        let given: Vec<RecordedAnswer> = serde_json::from_str(&text)
+        let given: Vec<AnswerInFile> = serde_json::from_str(&text)
             .with_context(|| format!("{} is not a list of answers like {{\"tool\": …, \"ok\": …}}", path.display()))?;
         for (at, given) in given.iter().enumerate() {
             given.check().with_context(|| format!("{}: answer {at}", path.display()))?;
@@ -88,12 +88,12 @@ impl AnswerSource {
 }
 
 /// The first unused answer for a call. Answers that name a call belong to it alone.
-fn take(given: &mut [Option<RecordedAnswer>], call: &Call) -> Option<JournalEntry> {
+fn take(given: &mut [Option<AnswerInFile>], call: &Call) -> Option<JournalEntry> {
     let slot = given.iter_mut().find(|slot| slot.as_ref().is_some_and(|given| given.fits(call)))?;
     slot.take().map(|given| given.into_entry(call))
 }
 
-impl RecordedAnswer {
+impl AnswerInFile {
     fn check(&self) -> anyhow::Result<()> {
         match (&self.ok, &self.error) {
             (Some(_), None) | (None, Some(_)) => Ok(()),
@@ -131,7 +131,7 @@ impl StdinAnswers {
                 bail!("the input ended while {} waits for an answer: {}({})", call.call, call.tool, call.args);
             }
             let line = line.trim_end_matches(['\n', '\r']);
-            match serde_json::from_str::<RecordedAnswer>(line) {
+            match serde_json::from_str::<AnswerInFile>(line) {
                 Ok(given) if given.check().is_ok() => {
                     let at = open.iter().position(|call| given.fits(call));
                     let Some(call) = at.and_then(|at| open.remove(at)) else {

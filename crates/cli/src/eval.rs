@@ -28,9 +28,9 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use self::play::Player;
-use self::progress::Progress;
+use self::progress::EvalProgress;
 use self::results_file::ResultsFile;
-use self::run::{EvalRun, FailureKind, Mode, RunId};
+use self::run::{EvalRun, EvalRunId, FailureKind, Mode};
 use self::screen::EvalScreen;
 use self::summary::Summary;
 use self::task::Task;
@@ -208,7 +208,8 @@ async fn play(
         for task in tasks {
             for &mode in &modes {
                 let Subject { model, upstream, .. } = subject.clone();
-                let id = RunId { task: task.name.clone(), digest: task.digest.clone(), mode, repeat, model, upstream };
+                let id =
+                    EvalRunId { task: task.name.clone(), digest: task.digest.clone(), mode, repeat, model, upstream };
                 wanted.push((Arc::clone(task), id));
             }
         }
@@ -227,7 +228,7 @@ async fn play(
     }
     let timeout = Duration::from_secs(options.timeout.get());
     let player = Player::start(config, options.max_tokens.get(), timeout).await?;
-    let mut progress = Progress::new(total, runs.len());
+    let mut progress = EvalProgress::new(total, runs.len());
     let mut playing = JoinSet::new();
     let mut waiting = wanted.into_iter();
     loop {

@@ -43,11 +43,11 @@ struct Cli {
 enum Command {
     Demo(demo::DemoOptions),
     Serve(serve::ServeOptions),
-    Mcp(mcp::McpOptions),
+    Mcp(mcp::McpFlags),
     Run(run::RunOptions),
     Step(step::StepArgs),
     Types(types::TypesOptions),
-    Search(search::SearchOptions),
+    Search(search::SearchFlags),
     Replay(replay::ReplayOptions),
     Eval(eval::EvalOptions),
     Key(key::KeyOptions),

@@ -41,7 +41,7 @@ const SECRET_BYTES_MIN: usize = 16;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
 #[expect(clippy::struct_excessive_bools, reason = "they are flags of a command line")]
-pub(crate) struct McpOptions {
+pub(crate) struct McpFlags {
     /// The servers [default: the file that `DACAPO_MCP_CONFIG` names; else mcp.json or .mcp.json here]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -78,7 +78,7 @@ pub(crate) struct McpOptions {
     cache: CacheOptions,
 }
 
-pub(crate) fn mcp(options: &McpOptions) -> anyhow::Result<ExitCode> {
+pub(crate) fn mcp(options: &McpFlags) -> anyhow::Result<ExitCode> {
     let level = if options.verbose { LevelFilter::DEBUG } else { LevelFilter::WARN };
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).with_target(false);
     log.with_ansi(io::stderr().is_terminal()).finish().with(log_filter(level)).init();
@@ -167,7 +167,7 @@ fn open_store(place: &StorePlace) -> anyhow::Result<Option<(Arc<dyn JournalStore
     }
 }
 
-fn http_auth(options: &McpOptions) -> anyhow::Result<HttpAuth> {
+fn http_auth(options: &McpFlags) -> anyhow::Result<HttpAuth> {
     let token = std::env::var_os(TOKEN_ENV).filter(|token| !token.is_empty());
     let token = token.map(std::ffi::OsString::into_string).transpose();
     let token = token.map_err(|_token| WrongUsage(format!("{TOKEN_ENV} is not UTF-8")))?;

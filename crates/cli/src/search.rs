@@ -17,7 +17,7 @@ Each query gets its best tools. One query that names several needs is taken apar
 /// Find tools by what they are for, and print their declarations
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLE)]
-pub(crate) struct SearchOptions {
+pub(crate) struct SearchFlags {
     /// What is needed, in words: one query for each step of a task; an empty one lists all tools by name
     #[arg(value_name = "QUERY", required = true)]
     queries: Vec<String>,
@@ -42,7 +42,7 @@ pub(crate) struct SearchOptions {
     json: bool,
 }
 
-pub(crate) fn search(options: &SearchOptions) -> anyhow::Result<ExitCode> {
+pub(crate) fn search(options: &SearchFlags) -> anyhow::Result<ExitCode> {
     let tools = options.sources.read()?;
     let toolbox = Toolbox::new(tools)?;
     let text = SearchText::new(None, options.queries.clone())?;

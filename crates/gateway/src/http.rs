@@ -277,8 +277,9 @@ impl GatewayServer {
         let turn = match parsed {
             ParsedRequest::Turn(turn) => turn,
             ParsedRequest::PassThrough(changed) => {
-                let passed = changed.map_or_else(|| body.clone(), |body| Bytes::from(json_bytes(&body)));
-                let passing = self.pass_through(&passed, &source, &mut route, &context, &observer);
+                let changed = changed.map(|body| Bytes::from(json_bytes(&body)));
+                let passed = changed.as_ref().unwrap_or(&body);
+                let passing = self.pass_through(passed, &source, &mut route, &context, &observer);
                 let response = deadline.limit(passing).await;
                 let turn = match failure(&response) {
                     Some(failure) => self.turn_of_other_wire(&failure, &body, &source, &mut route, &observer).await,
@@ -318,7 +319,7 @@ impl GatewayServer {
             let RouteTarget { model, .. } = route.target();
             let endpoint = Endpoint::same_wire(source.client, model)?;
             let body = with_model(body, &source.model, model);
-            let responded = self.gateway.upstreams.send(route, &endpoint, context, body, observer).await;
+            let responded = self.gateway.upstreams.send(route, &endpoint, context, &body, observer).await;
             let next = route.next().map(|next| next.upstream.provider_for(source.client));
             let next = next.filter(|next| next.wire() == source.client.wire());
             let (Some(failure), Some(_)) = (failure(&responded), next) else { return responded };
@@ -421,7 +422,7 @@ impl GatewayServer {
         let request = with_model(&request, &source.model, model);
         let counted = match Endpoint::token_count(upstream.provider_for(client)) {
             Some(endpoint) => {
-                let response = upstreams.send(&route, &endpoint, &context, request, &observer).await?;
+                let response = upstreams.send(&route, &endpoint, &context, &request, &observer).await?;
                 if !response.status.is_success() {
                     return Err(response.into_error().await);
                 }

@@ -445,8 +445,11 @@ impl TurnRunner {
         let Some(tool) = &turn.search_tool else { return Ok(()) };
         self.sink.meta(&response.meta);
         for search in response.message.searches(&turn.model_tools) {
-            let asked = search.clone();
-            let results = self.blocking(move |replay| Ok(replay.search(&asked).0)).await?;
+            let find = move |replay: &HistoryReplay<'_>| {
+                let results = replay.search(&search).0;
+                Ok((search, results))
+            };
+            let (search, results) = self.blocking(find).await?;
             let catalog = turn.toolbox().catalog();
             let found: Vec<String> =
                 results.hits.iter().map(|hit| catalog.qualified_name(hit.tool).to_owned()).collect();

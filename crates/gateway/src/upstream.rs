@@ -24,10 +24,10 @@ pub(crate) type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + 
 
 /// An address of a provider, below its base URL.
 #[derive(Debug, Clone)]
-pub(crate) struct Endpoint {
+pub(crate) struct Endpoint<'a> {
     pub provider: ProviderSide,
-    method: Method,
-    path: Cow<'static, str>,
+    method: &'a Method,
+    path: Cow<'a, str>,
     kind: EndpointKind,
 }
 
@@ -39,29 +39,29 @@ enum EndpointKind {
     Other,
 }
 
-impl Endpoint {
+impl<'a> Endpoint<'a> {
     /// Where a model is asked.
-    pub(crate) fn completion(provider: ProviderSide, model: &str, delivery: Delivery) -> Endpoint {
-        let (method, path) = (Method::POST, provider.endpoint(model, delivery));
+    pub(crate) fn completion(provider: ProviderSide, model: &str, delivery: Delivery) -> Endpoint<'static> {
+        let (method, path) = (&Method::POST, provider.endpoint(model, delivery));
         Endpoint { provider, method, path, kind: EndpointKind::Completion }
     }
 
     /// Where a model on the client's own wire is asked.
-    pub(crate) fn same_wire(client: ClientSide, model: &str) -> Result<Endpoint, TurnError> {
+    pub(crate) fn same_wire(client: ClientSide, model: &str) -> Result<Endpoint<'static>, TurnError> {
         let provider = ProviderSide::of(client.wire())
             .ok_or_else(|| TurnError::bug("a request passes through on a wire that no model is asked on"))?;
         Ok(Endpoint::completion(provider, model, Delivery::Whole))
     }
 
     /// A route that the gateway does not have; `path` is below the base URL, which ends in `/v1`.
-    pub(crate) fn other(provider: ProviderSide, method: Method, path: &str) -> Endpoint {
-        Endpoint { provider, method, path: Cow::Owned(path.to_owned()), kind: EndpointKind::Other }
+    pub(crate) fn other(provider: ProviderSide, method: &'a Method, path: &'a str) -> Endpoint<'a> {
+        Endpoint { provider, method, path: Cow::Borrowed(path), kind: EndpointKind::Other }
     }
 
     /// `None` if the provider does not count tokens.
-    pub(crate) fn token_count(provider: ProviderSide) -> Option<Endpoint> {
+    pub(crate) fn token_count(provider: ProviderSide) -> Option<Endpoint<'static>> {
         let path = Cow::Borrowed(provider.capabilities().token_count_path?);
-        Some(Endpoint { provider, method: Method::POST, path, kind: EndpointKind::TokenCount })
+        Some(Endpoint { provider, method: &Method::POST, path, kind: EndpointKind::TokenCount })
     }
 }
 
@@ -287,9 +287,9 @@ impl Upstreams {
     pub(crate) async fn send(
         &self,
         route: &Route,
-        endpoint: &Endpoint,
+        endpoint: &Endpoint<'_>,
         context: &RequestContext,
-        body: Bytes,
+        body: &Bytes,
         observer: &Observer,
     ) -> Result<UpstreamResponse, TurnError> {
         let upstream = route.upstream();
@@ -297,7 +297,7 @@ impl Upstreams {
         let mut retries = if route.next().is_some() { upstream.retries_max } else { 0 };
         loop {
             observer.emit(&Event::ModelAsked { upstream: name });
-            let response = self.send_once(route, endpoint, context, body.clone(), observer).await;
+            let response = self.send_once(route, endpoint, context, body, observer).await;
             let response = response.inspect_err(|_| observer.emit(&Event::ModelUnreachable { upstream: name }))?;
             let status = response.status;
             observer.emit(&Event::ModelResponded { upstream: name, status });
@@ -315,9 +315,9 @@ impl Upstreams {
     async fn send_once(
         &self,
         route: &Route,
-        endpoint: &Endpoint,
+        endpoint: &Endpoint<'_>,
         context: &RequestContext,
-        body: Bytes,
+        body: &Bytes,
         observer: &Observer,
     ) -> Result<UpstreamResponse, TurnError> {
         let (upstream, provider) = (route.upstream(), endpoint.provider);
@@ -327,7 +327,7 @@ impl Upstreams {
                 "not_found_error",
                 format!("the upstream `{}` is a script, which has nothing at /v1{}", upstream.name, endpoint.path),
             )),
-            UpstreamKind::Scripted(script) => Ok(scripted(script, endpoint, &body)),
+            UpstreamKind::Scripted(script) => Ok(scripted(script, endpoint, body)),
             UpstreamKind::Http { base_url, key, pass_client_key } => {
                 // A client's own key is for the provider that it knows of, not for one that takes over.
                 let passes_key = *pass_client_key && route.is_at_first();
@@ -336,7 +336,8 @@ impl Upstreams {
                 let is_same_wire = context.client.wire() == provider.wire();
                 let query = if is_same_wire { context.query.as_str() } else { "" };
                 let url = format!("{base_url}{}{query}", endpoint.path);
-                let sent = self.client().request(endpoint.method.clone(), url).headers(headers).body(body).send();
+                let sent =
+                    self.client().request(endpoint.method.clone(), url).headers(headers).body(body.clone()).send();
                 let response = sent.await.map_err(|error| unreachable(&upstream.name, &error))?;
                 let mask = KeyMask::new(key.as_ref());
                 let (status, headers) = (response.status(), http::returned(response.headers(), key.as_ref()));
@@ -436,7 +437,7 @@ impl UpstreamResponse {
     }
 }
 
-fn scripted(script: &ScriptedModel, endpoint: &Endpoint, body: &[u8]) -> UpstreamResponse {
+fn scripted(script: &ScriptedModel, endpoint: &Endpoint<'_>, body: &[u8]) -> UpstreamResponse {
     let provider = endpoint.provider;
     let request = serde_json::from_slice(body).unwrap_or(Value::Null);
     if endpoint.kind == EndpointKind::TokenCount {

@@ -40,10 +40,10 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use elicitation::ApprovalRoute;
-use kept_programs::{FoundBy, KeptPrograms, Taken, WaitingProgram};
+use kept_programs::{FoundBy, KeptProgram, KeptPrograms, Taken};
 use log_forwarder::LogForwarder;
 use program_task::{
-    ApprovalRequest, CallSummary, CanAsk, GivenValues, NewProgram, ProgramDigest, ProgramSource, ProgramTask,
+    ApprovalRequest, CallSummary, CanAsk, GivenValues, ProgramDigest, ProgramSource, ProgramTask, ProgramToRun,
 };
 use progress_reporter::ProgressReporter;
 use reply::{brief, reply};
@@ -208,12 +208,12 @@ impl McpServer {
         }
         let Some(permit) = self.run_permit(context).await else { return failure(CANCELLED.to_owned()).into() };
         let given = GivenValues { stored: self.session.stored(), reuse: self.session.take_record(context) };
-        let program = NewProgram { source: ProgramSource::Code(program), given: Arc::new(given) };
+        let program = ProgramToRun { source: ProgramSource::Code(program), given: Arc::new(given) };
         let task = self.start(program, context).await;
         self.attend(task, permit, context).await
     }
 
-    async fn start(&self, program: NewProgram, context: &RequestContext<RoleServer>) -> ProgramTask {
+    async fn start(&self, program: ProgramToRun, context: &RequestContext<RoleServer>) -> ProgramTask {
         self.shared.servers.ready_for(program.code()).await;
         let can_ask = match ApprovalRoute::of(context) {
             ApprovalRoute::None => CanAsk::Nobody,
@@ -227,13 +227,13 @@ impl McpServer {
     /// for. Without that, the person is asked again.
     async fn go_on(
         &self,
-        waiting: WaitingProgram,
+        waiting: KeptProgram,
         responses: Option<InputResponses>,
         context: &RequestContext<RoleServer>,
     ) -> CallToolResponse {
         let Some(permit) = self.run_permit(context).await else { return failure(CANCELLED.to_owned()).into() };
-        let WaitingProgram { run, given, asked } = waiting;
-        let program = NewProgram { source: ProgramSource::Resumed(run), given };
+        let KeptProgram { run, given, asked } = waiting;
+        let program = ProgramToRun { source: ProgramSource::Resumed(run), given };
         let mut task = self.start(program, context).await;
         let mut responses = responses.unwrap_or_default();
         let denies_all = responses.values().find(|response| elicitation::denies_all(response)).cloned();

@@ -135,7 +135,7 @@ impl CallRecorder {
             stored: stored.clone(),
             handed_out: handed_out.iter().map(|handed_out| (handed_out.call, handed_out.clone())).collect(),
             toolbox: Arc::clone(toolbox),
-            limits: limits.clone(),
+            limits: *limits,
         }
     }
 

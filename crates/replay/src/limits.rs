@@ -128,7 +128,7 @@ impl fmt::Display for Limit {
 /// assert_eq!(limits.get(Limit::Calls), 20);
 /// assert_eq!(limits.set(Limit::Calls, 0), Err(1..=1_000_000));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits([u64; Limit::ALL.len()]);
 
 impl Default for Limits {

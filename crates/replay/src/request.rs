@@ -173,7 +173,7 @@ impl StepRequest {
         let toolbox = toolbox(fields.raw("tools").map_or("[]", RawValue::get))?;
         let limits = match fields.raw("limits") {
             Some(raw) => limits(raw, ceilings)?,
-            None => ceilings.cloned().unwrap_or_default(),
+            None => ceilings.copied().unwrap_or_default(),
         };
         Ok(StepRequest {
             program,
@@ -286,7 +286,7 @@ fn stored(raw: &RawValue) -> Result<StoredValues, RequestError> {
 /// The limits of a request. None may be above its ceiling, and one that is not given is at its ceiling.
 fn limits(raw: &RawValue, ceilings: Option<&Limits>) -> Result<Limits, RequestError> {
     let fields = ObjectFields::read(raw, "limits", &Limit::ALL.map(Limit::name))?;
-    let mut limits = ceilings.cloned().unwrap_or_default();
+    let mut limits = ceilings.copied().unwrap_or_default();
     for limit in Limit::ALL {
         if let Some(value) = fields.optional::<u64>(limit.name())? {
             if let Some(ceiling) = ceilings.map(|ceilings| ceilings.get(limit)).filter(|ceiling| value > *ceiling) {

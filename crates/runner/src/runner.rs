@@ -138,7 +138,7 @@ impl Runner {
         let sent = tracker.completed.iter().map(|call| (*call, None)).collect();
         let request = StepRequest::new(program, Arc::clone(&toolbox)).with_stored(stored.clone());
         let mut request = request.with_reuse(reuse.clone()).with_journal(journal);
-        request.limits = self.limits.program.clone();
+        request.limits = self.limits.program;
         let mut request = Some(request);
         let cancel_calls = cancel.child_token();
         let context = RunContext {
@@ -161,7 +161,7 @@ impl Runner {
         drop(futures);
         let sent = std::mem::take(&mut *lock(&context.sent));
         tracker.completed.sort_unstable();
-        let ProgramEnd { result, logs, stored, reused, mut record, shapes } = match end {
+        let RunEnd { result, logs, stored, reused, mut record, shapes } = match end {
             Ok(mut end) => {
                 if let Err(RunError::Failed(failure)) = &mut end.result {
                     failure.completed = tracker.list(&tracker.completed);
@@ -174,7 +174,7 @@ impl Runner {
                 let (logs, reused) = (std::mem::take(&mut tracker.logs), std::mem::take(&mut tracker.reused));
                 let mut record = reuse;
                 record.extend(request.iter().flat_map(|request| CallTracker::succeeded(request.journal.entries())));
-                ProgramEnd { result, logs, stored, reused, record, shapes: Vec::new() }
+                RunEnd { result, logs, stored, reused, record, shapes: Vec::new() }
             }
         };
         let refused = tracker.list(&tracker.refused);
@@ -278,7 +278,7 @@ impl<'a> From<&'a str> for ProgramStart<'a> {
 }
 
 /// What a program leaves.
-struct ProgramEnd {
+struct RunEnd {
     result: Result<Box<RawValue>, RunError>,
     logs: Vec<LogLine>,
     stored: StoredValues,
@@ -308,7 +308,7 @@ impl RunContext<'_> {
         &'r self,
         slot: &mut Option<StepRequest>,
         in_flight: &mut InFlight<'r>,
-    ) -> Result<ProgramEnd, StopReason> {
+    ) -> Result<RunEnd, StopReason> {
         loop {
             if self.cancel.is_cancelled() {
                 return Err(StopReason::Cancelled);
@@ -331,7 +331,7 @@ impl RunContext<'_> {
                     let result = result.map_err(RunError::Failed);
                     let Step { logs, stored, reused, mut record, shapes, .. } = step;
                     record.extend(CallTracker::succeeded(&unseen));
-                    return Ok(ProgramEnd { result, logs, stored, reused, record, shapes });
+                    return Ok(RunEnd { result, logs, stored, reused, record, shapes });
                 }
                 Outcome::Paused { calls } => self.issue(calls, in_flight),
             }

@@ -42,7 +42,7 @@ pub struct IssuedCall {
 /// A call that a program sent, as far as the history shows it.
 #[derive(Debug, Clone, Copy)]
 pub struct SentCall<'a> {
-    call: OwnedCall<'a>,
+    call: CallByOwner<'a>,
     /// The number of its round.
     pub round: u32,
     pub outcome: SentOutcome<'a>,
@@ -50,7 +50,7 @@ pub struct SentCall<'a> {
 
 /// A call with its owner: who executes it.
 #[derive(Debug, Clone, Copy)]
-enum OwnedCall<'a> {
+enum CallByOwner<'a> {
     Client(&'a IssuedCall),
     Gateway(&'a JournalEntry),
 }
@@ -146,12 +146,12 @@ impl CallRound {
 
 impl<'a> SentCall<'a> {
     pub(crate) fn of_client(call: &'a IssuedCall, round: u32, outcome: SentOutcome<'a>) -> SentCall<'a> {
-        SentCall { call: OwnedCall::Client(call), round, outcome }
+        SentCall { call: CallByOwner::Client(call), round, outcome }
     }
 
     /// A call that the gateway executed.
     pub(crate) fn executed(entry: &'a JournalEntry, round: u32) -> SentCall<'a> {
-        SentCall { call: OwnedCall::Gateway(entry), round, outcome: SentOutcome::Answered(&entry.answer) }
+        SentCall { call: CallByOwner::Gateway(entry), round, outcome: SentOutcome::Answered(&entry.answer) }
     }
 }
 
@@ -159,37 +159,37 @@ impl SentCall<'_> {
     /// Position in the order in which the program made its calls.
     pub fn index(&self) -> CallIndex {
         match self.call {
-            OwnedCall::Client(call) => call.expected.index(),
-            OwnedCall::Gateway(entry) => entry.call,
+            CallByOwner::Client(call) => call.expected.index(),
+            CallByOwner::Gateway(entry) => entry.call,
         }
     }
 
     /// The name of the tool in journals.
     pub fn tool(&self) -> &str {
         match self.call {
-            OwnedCall::Client(call) => &call.tool,
-            OwnedCall::Gateway(entry) => &entry.tool,
+            CallByOwner::Client(call) => &call.tool,
+            CallByOwner::Gateway(entry) => &entry.tool,
         }
     }
 
     /// Whether the gateway executed it.
     pub fn is_owned(&self) -> bool {
-        matches!(self.call, OwnedCall::Gateway(_))
+        matches!(self.call, CallByOwner::Gateway(_))
     }
 
     /// The answer that the history has.
     pub fn answer(&self) -> Option<&Answer> {
         match self.call {
-            OwnedCall::Client(call) => call.answer.as_ref().map(|(_, answer)| answer),
-            OwnedCall::Gateway(entry) => Some(&entry.answer),
+            CallByOwner::Client(call) => call.answer.as_ref().map(|(_, answer)| answer),
+            CallByOwner::Gateway(entry) => Some(&entry.answer),
         }
     }
 
     /// The arguments; `None` if the client has changed them in its history.
     pub fn args(&self) -> Option<Value> {
         let call = match self.call {
-            OwnedCall::Client(call) => call,
-            OwnedCall::Gateway(entry) => return entry.args(),
+            CallByOwner::Client(call) => call,
+            CallByOwner::Gateway(entry) => return entry.args(),
         };
         match &call.expected {
             ExpectedCall::Args(_, args) => Some(args.clone()),
@@ -204,9 +204,9 @@ impl SentCall<'_> {
     /// The call as later programs may reuse it.
     pub fn recorded(&self, outcome: RecordedOutcome) -> CompletedCall {
         let digest = match self.call {
-            OwnedCall::Client(IssuedCall { expected: ExpectedCall::Digest(asked), .. }) => Some(asked.args),
-            OwnedCall::Client(_) => None,
-            OwnedCall::Gateway(entry) => entry.args_digest(),
+            CallByOwner::Client(IssuedCall { expected: ExpectedCall::Digest(asked), .. }) => Some(asked.args),
+            CallByOwner::Client(_) => None,
+            CallByOwner::Gateway(entry) => entry.args_digest(),
         };
         match (self.args(), digest) {
             (None, Some(args)) => CompletedCall::with_args_digest(self.tool(), args, outcome),

@@ -48,7 +48,7 @@ pub(crate) fn take_reminders(result: &mut String) -> Option<String> {
 
 /// Whether the reminders at the end of a tool's result hold words of the user.
 pub(crate) fn are_user_words(reminders: &str) -> bool {
-    classify([reminders], Attachments::None) == Beside::UserWords
+    classify([reminders], MediaBeside::None) == Beside::UserWords
 }
 
 /// Whether a text is one that the user wrote meanwhile. Claude Code sends such words also in a message of role
@@ -58,27 +58,27 @@ pub(crate) fn is_titled_as_user_words(text: &str) -> bool {
 }
 
 /// Classifies a message: its texts, and whether images or files stand beside them.
-pub(crate) fn classify<'a>(texts: impl IntoIterator<Item = &'a str>, media: Attachments) -> Beside {
+pub(crate) fn classify<'a>(texts: impl IntoIterator<Item = &'a str>, media: MediaBeside) -> Beside {
     let is_remark = |text: &str| {
         let rest = without_wrapped(text);
         let rest = rest.trim();
         let is_line = || rest.ends_with(':') && !rest.contains('\n');
         let is_title = || is_line() && ATTACHMENT_TITLES.iter().any(|title| rest.starts_with(title));
-        rest.is_empty() || media == Attachments::Attached && is_title()
+        rest.is_empty() || media == MediaBeside::Attached && is_title()
     };
     if texts.into_iter().all(is_remark) { Beside::Remark } else { Beside::UserWords }
 }
 
 /// Whether a message has images or files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Attachments {
+pub(crate) enum MediaBeside {
     Attached,
     None,
 }
 
-impl Attachments {
-    pub(crate) fn attached_if(any: bool) -> Attachments {
-        if any { Attachments::Attached } else { Attachments::None }
+impl MediaBeside {
+    pub(crate) fn attached_if(any: bool) -> MediaBeside {
+        if any { MediaBeside::Attached } else { MediaBeside::None }
     }
 }
 
@@ -137,41 +137,41 @@ mod tests {
     #[test]
     fn wrapped_reminders_and_attachments_are_remarks_and_anything_else_is_the_users() {
         let remarks = [
-            ("", Attachments::None),
-            ("  \n", Attachments::None),
-            ("<system-reminder>Be brief.</system-reminder>", Attachments::None),
+            ("", MediaBeside::None),
+            ("  \n", MediaBeside::None),
+            ("<system-reminder>Be brief.</system-reminder>", MediaBeside::None),
             (
                 "<system-reminder>a</system-reminder>\n\n<environment_context>b</environment_context>\n",
-                Attachments::None,
+                MediaBeside::None,
             ),
-            ("This is file 12ab:", Attachments::Attached),
-            ("Attached image(s) from tool result:", Attachments::Attached),
-            ("Attached media from tool result:", Attachments::Attached),
+            ("This is file 12ab:", MediaBeside::Attached),
+            ("Attached image(s) from tool result:", MediaBeside::Attached),
+            ("Attached media from tool result:", MediaBeside::Attached),
         ];
         let words = [
-            ("Stop. Do not write any file.", Attachments::None),
-            ("[Request interrupted by user for tool use]", Attachments::None),
-            ("<system-reminder>a</system-reminder> and stop", Attachments::None),
-            ("<system-reminder>never closed", Attachments::None),
+            ("Stop. Do not write any file.", MediaBeside::None),
+            ("[Request interrupted by user for tool use]", MediaBeside::None),
+            ("<system-reminder>a</system-reminder> and stop", MediaBeside::None),
+            ("<system-reminder>never closed", MediaBeside::None),
             (
                 "<system-reminder>\nThe user sent a new message while you were working:\nStop\n</system-reminder>",
-                Attachments::None,
+                MediaBeside::None,
             ),
             (
                 "<system-reminder>\nThe user sent the following message:\nStop\n\nPlease address it.\n</system-reminder>",
-                Attachments::None,
+                MediaBeside::None,
             ),
-            ("This is file 12ab:", Attachments::None),
-            ("What do you think of this one?", Attachments::Attached),
-            ("<b>Stop</b>", Attachments::None),
-            ("<context>Stop</context>", Attachments::None),
-            ("This is file 12ab: stop, it is the wrong one.", Attachments::Attached),
+            ("This is file 12ab:", MediaBeside::None),
+            ("What do you think of this one?", MediaBeside::Attached),
+            ("<b>Stop</b>", MediaBeside::None),
+            ("<context>Stop</context>", MediaBeside::None),
+            ("This is file 12ab: stop, it is the wrong one.", MediaBeside::Attached),
         ];
         assert!(remarks.iter().all(|(text, media)| classify([*text], *media) == Beside::Remark));
         for (text, media) in words {
             assert_eq!(classify([text], media), Beside::UserWords, "{text}");
         }
-        assert_eq!(classify([], Attachments::Attached), Beside::Remark);
-        assert_eq!(classify(["<system-reminder>x</system-reminder>", "Stop"], Attachments::None), Beside::UserWords);
+        assert_eq!(classify([], MediaBeside::Attached), Beside::Remark);
+        assert_eq!(classify(["<system-reminder>x</system-reminder>", "Stop"], MediaBeside::None), Beside::UserWords);
     }
 }

@@ -8,9 +8,9 @@ use dacapo_gateway::{Config, Gateway};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::run::{EvalRun, Failure, FailureKind, Mode, RunCost, RunId};
+use super::run::{EvalFailure, EvalRun, EvalRunId, FailureKind, Mode, RunCost};
 use super::task::Task;
-use super::tool::ToolAnswer;
+use super::tool::SimulatedAnswer;
 use super::world::World;
 
 /// A gateway on a loopback port, and a client of it.
@@ -42,8 +42,8 @@ impl Player {
         Ok(Player { url, client, tokens_max, timeout })
     }
 
-    pub(crate) async fn play(&self, task: &Task, id: RunId) -> EvalRun {
-        let mut conversation = Conversation {
+    pub(crate) async fn play(&self, task: &Task, id: EvalRunId) -> EvalRun {
+        let mut conversation = EvalConversation {
             player: self,
             mode: id.mode,
             model: &id.model,
@@ -57,10 +57,10 @@ impl Player {
         let played = tokio::time::timeout(self.timeout, conversation.play(task, &mut answers)).await;
         let failure = match played {
             Ok(Ok(())) => {
-                Failure::of_mistakes(task.answer_mistakes(&answers), task.world_mistakes(&conversation.world))
+                EvalFailure::of_mistakes(task.answer_mistakes(&answers), task.world_mistakes(&conversation.world))
             }
             Ok(Err(failure)) => Some(failure),
-            Err(_) => Some(Failure::new(FailureKind::TimedOut, format!("no answer after {:?}", self.timeout))),
+            Err(_) => Some(EvalFailure::new(FailureKind::TimedOut, format!("no answer after {:?}", self.timeout))),
         };
         let mut cost = conversation.cost;
         cost.took(start.elapsed());
@@ -68,7 +68,7 @@ impl Player {
     }
 }
 
-struct Conversation<'a> {
+struct EvalConversation<'a> {
     player: &'a Player,
     mode: Mode,
     model: &'a str,
@@ -78,8 +78,8 @@ struct Conversation<'a> {
     cost: RunCost,
 }
 
-impl Conversation<'_> {
-    async fn play(&mut self, task: &Task, answers: &mut Vec<String>) -> Result<(), Failure> {
+impl EvalConversation<'_> {
+    async fn play(&mut self, task: &Task, answers: &mut Vec<String>) -> Result<(), EvalFailure> {
         let mut requests = 0;
         for turn in &task.turns {
             self.messages.push(json!({"role": "user", "content": turn.question}));
@@ -87,7 +87,7 @@ impl Conversation<'_> {
                 requests += 1;
                 if requests > REQUESTS_MAX {
                     let detail = format!("no answer after {REQUESTS_MAX} requests");
-                    return Err(Failure::new(FailureKind::TooManyRequests, detail));
+                    return Err(EvalFailure::new(FailureKind::TooManyRequests, detail));
                 }
                 let response = self.ask().await?;
                 self.count(&response["usage"]);
@@ -103,7 +103,7 @@ impl Conversation<'_> {
                     self.messages.push(json!({"role": "user", "content": results}));
                 } else if text.trim().is_empty() {
                     let detail = format!("the model stopped with `{}`", response["stop_reason"]);
-                    return Err(Failure::new(FailureKind::NoAnswer, detail));
+                    return Err(EvalFailure::new(FailureKind::NoAnswer, detail));
                 } else {
                     answers.push(text);
                     break;
@@ -113,7 +113,7 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    async fn ask(&self) -> Result<Value, Failure> {
+    async fn ask(&self) -> Result<Value, EvalFailure> {
         let body = json!({
             "model": self.model,
             "max_tokens": self.player.tokens_max,
@@ -128,7 +128,7 @@ impl Conversation<'_> {
         let request = self.player.client.post(&*self.player.url).header("content-type", "application/json");
         let request = request.header("anthropic-version", "2023-06-01").header("x-dacapo-mode", mode);
         let failed =
-            |detail: String| Failure::new(FailureKind::Upstream, crate::text_style::clip(&detail, ERROR_CHARS_MAX));
+            |detail: String| EvalFailure::new(FailureKind::Upstream, crate::text_style::clip(&detail, ERROR_CHARS_MAX));
         let response = request.body(body.to_string()).send().await.map_err(|error| failed(error.to_string()))?;
         let status = response.status();
         let text = response.text().await.map_err(|error| failed(error.to_string()))?;
@@ -160,12 +160,12 @@ impl Conversation<'_> {
         let answer = self.world.call(call["name"].as_str().unwrap_or_default(), &call["input"]);
         let mut result = json!({"type": "tool_result", "tool_use_id": call["id"]});
         match answer {
-            ToolAnswer::Text(text) => result["content"] = Value::from(text),
-            ToolAnswer::Error(text) => {
+            SimulatedAnswer::Text(text) => result["content"] = Value::from(text),
+            SimulatedAnswer::Error(text) => {
                 result["content"] = Value::from(format!("Error: {text}"));
                 result["is_error"] = Value::from(true);
             }
-            ToolAnswer::Image(data) => {
+            SimulatedAnswer::Image(data) => {
                 let source = json!({"type": "base64", "media_type": "image/png", "data": data});
                 result["content"] = json!([{"type": "image", "source": source}]);
             }

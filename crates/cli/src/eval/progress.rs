@@ -7,7 +7,7 @@ use super::run::EvalRun;
 use crate::text_style::clip_line;
 
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct EvalProgress {
     is_shown: bool,
     started: Instant,
     total: usize,
@@ -18,10 +18,10 @@ pub(crate) struct Progress {
 const BAR: usize = 30;
 const COLUMNS: usize = 79;
 
-impl Progress {
+impl EvalProgress {
     /// On stderr, if it is a terminal.
-    pub(crate) fn new(total: usize, done: usize) -> Progress {
-        Progress { is_shown: io::stderr().is_terminal(), started: Instant::now(), total, done, failed: 0 }
+    pub(crate) fn new(total: usize, done: usize) -> EvalProgress {
+        EvalProgress { is_shown: io::stderr().is_terminal(), started: Instant::now(), total, done, failed: 0 }
     }
 
     pub(crate) fn finished(&mut self, run: &EvalRun) -> io::Result<()> {
@@ -33,7 +33,7 @@ impl Progress {
         let filled = BAR * self.done / self.total.max(1);
         let bar = format!("{}{}", "█".repeat(filled), "░".repeat(BAR - filled));
         let seconds = self.started.elapsed().as_secs();
-        let Progress { done, total, failed, .. } = self;
+        let EvalProgress { done, total, failed, .. } = self;
         let line = format!("{bar} {done}/{total}, {failed} failed, {seconds} s, {} {}", run.id.mode, run.id.task);
         write!(io::stderr(), "\r\x1b[K{}", clip_line(&line, COLUMNS))
     }

@@ -19,18 +19,18 @@ pub(crate) enum Mode {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct EvalRun {
     #[serde(flatten)]
-    pub id: RunId,
+    pub id: EvalRunId,
     pub kind: String,
     /// The last answer is the final one.
     pub answers: Vec<String>,
     /// `None` if the task was done.
-    pub failure: Option<Failure>,
+    pub failure: Option<EvalFailure>,
     pub cost: RunCost,
 }
 
 /// What a result belongs to. Results are reused if all of it is the same.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct RunId {
+pub(crate) struct EvalRunId {
     pub task: String,
     /// Of the task's data.
     pub digest: String,
@@ -42,7 +42,7 @@ pub(crate) struct RunId {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Failure {
+pub(crate) struct EvalFailure {
     pub kind: FailureKind,
     pub details: Vec<String>,
 }
@@ -93,19 +93,19 @@ impl FailureKind {
     }
 }
 
-impl Failure {
-    pub(crate) fn new(kind: FailureKind, detail: impl Into<String>) -> Failure {
-        Failure { kind, details: vec![detail.into()] }
+impl EvalFailure {
+    pub(crate) fn new(kind: FailureKind, detail: impl Into<String>) -> EvalFailure {
+        EvalFailure { kind, details: vec![detail.into()] }
     }
 
     /// From what is wrong with the answers and the world.
-    pub(crate) fn of_mistakes(answers: Vec<String>, world: Vec<String>) -> Option<Failure> {
+    pub(crate) fn of_mistakes(answers: Vec<String>, world: Vec<String>) -> Option<EvalFailure> {
         let kind = match (answers.is_empty(), world.is_empty()) {
             (true, true) => return None,
             (_, false) => FailureKind::WrongWorld,
             (false, true) => FailureKind::WrongAnswer,
         };
-        Some(Failure { kind, details: world.into_iter().chain(answers).collect() })
+        Some(EvalFailure { kind, details: world.into_iter().chain(answers).collect() })
     }
 }
 

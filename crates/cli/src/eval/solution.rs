@@ -44,11 +44,11 @@ pub(crate) struct CodeSolution {
 /// A script of the scripted model.
 #[derive(Serialize)]
 struct Script<'a> {
-    turn: Vec<ScriptTurn<'a>>,
+    turn: Vec<SolutionTurn<'a>>,
 }
 
 #[derive(Serialize)]
-struct ScriptTurn<'a> {
+struct SolutionTurn<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,37 +86,38 @@ pub(crate) fn scripted_model(tasks: &[Task]) -> anyhow::Result<ScriptedModel> {
 }
 
 impl TaskTurn {
-    fn script(&self) -> Vec<ScriptTurn<'_>> {
+    fn script(&self) -> Vec<SolutionTurn<'_>> {
         let TaskTurn { classic, code, .. } = self;
         let user = self.question.as_str();
         let mut turns = Vec::new();
-        let classic_steps = classic.calls.iter().map(|calls| ScriptTurn::calls(user, calls));
-        for (step, turn) in classic_steps.chain([ScriptTurn::text(user, &classic.says)]).enumerate() {
-            turns.push(ScriptTurn { when: When { step, no_tool: Some(EXECUTE), ..turn.when }, ..turn });
+        let classic_steps = classic.calls.iter().map(|calls| SolutionTurn::calls(user, calls));
+        for (step, turn) in classic_steps.chain([SolutionTurn::text(user, &classic.says)]).enumerate() {
+            turns.push(SolutionTurn { when: When { step, no_tool: Some(EXECUTE), ..turn.when }, ..turn });
         }
-        let search = code.search.as_deref().map(|query| ScriptTurn { search: Some(query), ..ScriptTurn::new(user) });
-        let programs = code.programs.iter().map(|code| ScriptTurn { program: Some(code), ..ScriptTurn::new(user) });
+        let search =
+            code.search.as_deref().map(|query| SolutionTurn { search: Some(query), ..SolutionTurn::new(user) });
+        let programs = code.programs.iter().map(|code| SolutionTurn { program: Some(code), ..SolutionTurn::new(user) });
         let says = code.says.as_deref().unwrap_or("{{result/data}}");
-        let code_steps = search.into_iter().chain(programs).chain([ScriptTurn::text(user, says)]);
+        let code_steps = search.into_iter().chain(programs).chain([SolutionTurn::text(user, says)]);
         for (step, turn) in code_steps.enumerate() {
-            turns.push(ScriptTurn { when: When { step, tool: Some(EXECUTE), ..turn.when }, ..turn });
+            turns.push(SolutionTurn { when: When { step, tool: Some(EXECUTE), ..turn.when }, ..turn });
         }
         turns
     }
 }
 
-impl<'a> ScriptTurn<'a> {
-    fn new(user: &'a str) -> ScriptTurn<'a> {
+impl<'a> SolutionTurn<'a> {
+    fn new(user: &'a str) -> SolutionTurn<'a> {
         let when = When { user, step: 0, tool: None, no_tool: None };
-        ScriptTurn { text: None, program: None, search: None, calls: Vec::new(), when }
+        SolutionTurn { text: None, program: None, search: None, calls: Vec::new(), when }
     }
 
-    fn text(user: &'a str, text: &'a str) -> ScriptTurn<'a> {
-        ScriptTurn { text: Some(text), ..ScriptTurn::new(user) }
+    fn text(user: &'a str, text: &'a str) -> SolutionTurn<'a> {
+        SolutionTurn { text: Some(text), ..SolutionTurn::new(user) }
     }
 
-    fn calls(user: &'a str, calls: &'a [SolutionCall]) -> ScriptTurn<'a> {
-        ScriptTurn { calls: calls.iter().flat_map(SolutionCall::expand).collect(), ..ScriptTurn::new(user) }
+    fn calls(user: &'a str, calls: &'a [SolutionCall]) -> SolutionTurn<'a> {
+        SolutionTurn { calls: calls.iter().flat_map(SolutionCall::expand).collect(), ..SolutionTurn::new(user) }
     }
 }
 

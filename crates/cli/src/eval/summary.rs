@@ -135,10 +135,10 @@ impl Estimate {
 #[cfg(test)]
 mod tests {
     use super::{Estimate, Figures};
-    use crate::eval::run::{EvalRun, Mode, RunCost, RunId};
+    use crate::eval::run::{EvalRun, EvalRunId, Mode, RunCost};
 
     fn run(repeat: u32, tokens_in: u64) -> EvalRun {
-        let id = RunId {
+        let id = EvalRunId {
             task: "t".to_owned(),
             digest: String::new(),
             mode: Mode::Code,

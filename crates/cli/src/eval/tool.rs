@@ -28,7 +28,7 @@ pub(crate) struct SimulatedTool {
     #[serde(default)]
     requires: Vec<Requirement>,
     #[serde(default)]
-    faults: Vec<Fault>,
+    faults: Vec<SimulatedFault>,
 }
 
 /// Conditions and values by column. A text such as `$id` is the argument `id` of the call, and `-$id` its negative.
@@ -87,13 +87,13 @@ struct ListOperation {
     key: Option<String>,
     /// A line for each row instead of JSON.
     text: Option<String>,
-    page: Option<Page>,
+    page: Option<ListPage>,
 }
 
 /// Pages by number, from 1, or by cursor.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Page {
+enum ListPage {
     Number { argument: String, size: usize },
     Cursor { argument: String, size: usize },
 }
@@ -111,7 +111,7 @@ struct Requirement {
 /// A failure of the calls that have the arguments `when`: of all, of the `first` ones, or of those `after` so many.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Fault {
+struct SimulatedFault {
     message: String,
     first: Option<u32>,
     after: Option<u32>,
@@ -126,7 +126,7 @@ struct Fault {
 
 /// What a tool answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ToolAnswer {
+pub(crate) enum SimulatedAnswer {
     Text(String),
     /// A PNG, as base64.
     Image(String),
@@ -197,9 +197,9 @@ impl SimulatedTool {
     }
 
     /// Executes a call.
-    pub(super) fn call(&self, arguments: &Row, tables: &mut Tables, counts: &mut CallCounts) -> ToolAnswer {
+    pub(super) fn call(&self, arguments: &Row, tables: &mut Tables, counts: &mut CallCounts) -> SimulatedAnswer {
         if let Err(error) = self.check(arguments, tables) {
-            return ToolAnswer::Error(error);
+            return SimulatedAnswer::Error(error);
         }
         let mut is_lost = None;
         for (at, fault) in self.faults.iter().enumerate() {
@@ -214,13 +214,13 @@ impl SimulatedTool {
             if is_always || fault.first.is_some_and(|first| *count <= first) || fault.after.is_some_and(|n| *count > n)
             {
                 if !fault.after_effect {
-                    return ToolAnswer::Error(fault.message.clone());
+                    return SimulatedAnswer::Error(fault.message.clone());
                 }
                 is_lost = Some(fault.message.clone());
             }
         }
         let answer = self.does.execute(arguments, tables);
-        is_lost.map_or(answer, ToolAnswer::Error)
+        is_lost.map_or(answer, SimulatedAnswer::Error)
     }
 
     fn check(&self, arguments: &Row, tables: &Tables) -> Result<(), String> {
@@ -288,7 +288,7 @@ fn is_date(text: &str) -> bool {
 }
 
 impl Operation {
-    fn execute(&self, arguments: &Row, tables: &mut Tables) -> ToolAnswer {
+    fn execute(&self, arguments: &Row, tables: &mut Tables) -> SimulatedAnswer {
         match self {
             Operation::Lookup { table, by, columns, text } => {
                 let found = rows(tables, table).iter().find(|row| meets(row, by, arguments));
@@ -339,20 +339,20 @@ impl Operation {
                 });
                 match deleted {
                     0 => not_found(table, by, arguments),
-                    deleted => ToolAnswer::Text(json!({"deleted": deleted}).to_string()),
+                    deleted => SimulatedAnswer::Text(json!({"deleted": deleted}).to_string()),
                 }
             }
             Operation::Image { table, by, column } => {
                 let found = rows(tables, table).iter().find(|row| meets(row, by, arguments));
                 let image = found.and_then(|row| row.get(column)).and_then(Value::as_str);
-                image.map_or_else(|| not_found(table, by, arguments), |image| ToolAnswer::Image(image.to_owned()))
+                image.map_or_else(|| not_found(table, by, arguments), |image| SimulatedAnswer::Image(image.to_owned()))
             }
         }
     }
 }
 
 impl ListOperation {
-    fn answer(&self, tables: &Tables, arguments: &Row) -> ToolAnswer {
+    fn answer(&self, tables: &Tables, arguments: &Row) -> SimulatedAnswer {
         let contains = |row: &Row| {
             self.contains.iter().all(|(column, cell)| {
                 let Some(wanted) = resolved(cell, arguments) else { return true };
@@ -365,18 +365,18 @@ impl ListOperation {
         let mut answer = Row::new();
         let shown = match &self.page {
             None => &all[..],
-            Some(Page::Number { argument, size }) => {
+            Some(ListPage::Number { argument, size }) => {
                 let page = arguments.get(argument).and_then(Value::as_u64).unwrap_or(1).max(1) as usize;
                 let start = all.len().min((page - 1).saturating_mul(*size));
                 let end = all.len().min(start + size);
                 answer.insert("pages".to_owned(), Value::from(all.len().div_ceil(*size)));
                 &all[start..end]
             }
-            Some(Page::Cursor { argument, size }) => {
+            Some(ListPage::Cursor { argument, size }) => {
                 let cursor = arguments.get(argument).and_then(Value::as_str);
                 let start = match cursor.map(|cursor| cursor.strip_prefix("after-").and_then(|n| n.parse().ok())) {
                     None => 0,
-                    Some(None) => return ToolAnswer::Error(format!("`{argument}` is not a cursor of this list")),
+                    Some(None) => return SimulatedAnswer::Error(format!("`{argument}` is not a cursor of this list")),
                     Some(Some(start)) => all.len().min(start),
                 };
                 let end = all.len().min(start + size);
@@ -391,11 +391,11 @@ impl ListOperation {
                 _ = writeln!(lines, "{}", filled(text, row));
                 lines
             });
-            return ToolAnswer::Text(lines);
+            return SimulatedAnswer::Text(lines);
         }
         let shown = shown.iter().map(|row| Value::from(selected(row, self.columns.as_ref())));
         answer.insert(self.key.clone().unwrap_or_else(|| self.table.clone()), shown.collect());
-        ToolAnswer::Text(Value::from(answer).to_string())
+        SimulatedAnswer::Text(Value::from(answer).to_string())
     }
 }
 
@@ -421,8 +421,8 @@ fn meets(row: &Row, conditions: &Cells, arguments: &Row) -> bool {
     })
 }
 
-fn one_row(row: &Row, columns: Option<&Vec<String>>, text: Option<&String>) -> ToolAnswer {
-    ToolAnswer::Text(
+fn one_row(row: &Row, columns: Option<&Vec<String>>, text: Option<&String>) -> SimulatedAnswer {
+    SimulatedAnswer::Text(
         text.map_or_else(|| Value::from(selected(row, columns)).to_string(), |template| filled(template, row)),
     )
 }
@@ -432,12 +432,12 @@ fn selected(row: &Row, columns: Option<&Vec<String>>) -> Row {
     row.iter().filter(|(column, _)| is_shown(column)).map(|(column, value)| (column.clone(), value.clone())).collect()
 }
 
-fn not_found(table: &str, by: &Cells, arguments: &Row) -> ToolAnswer {
+fn not_found(table: &str, by: &Cells, arguments: &Row) -> SimulatedAnswer {
     let wanted: Cells = by
         .iter()
         .filter_map(|(column, cell)| Some((column.clone(), resolved(cell, arguments)?.into_owned())))
         .collect();
-    ToolAnswer::Error(format!("nothing found in {table} for {}", Value::from(wanted)))
+    SimulatedAnswer::Error(format!("nothing found in {table} for {}", Value::from(wanted)))
 }
 
 /// A text with `{column}` replaced by values.

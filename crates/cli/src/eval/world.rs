@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::table::{Row, TableData, Tables};
-use super::tool::{CallCounts, SimulatedTool, ToolAnswer};
+use super::tool::{CallCounts, SimulatedAnswer, SimulatedTool};
 
 /// A world before anything has happened in it.
 #[derive(Debug)]
@@ -65,16 +65,16 @@ impl World {
     }
 
     /// Executes a call.
-    pub(super) fn call(&mut self, tool: &str, arguments: &Value) -> ToolAnswer {
+    pub(super) fn call(&mut self, tool: &str, arguments: &Value) -> SimulatedAnswer {
         let template = Arc::clone(&self.template);
         let Some(tool) = template.tools.iter().find(|known| known.name == tool) else {
-            return ToolAnswer::Error(format!("there is no tool `{tool}`"));
+            return SimulatedAnswer::Error(format!("there is no tool `{tool}`"));
         };
         let nothing = Row::new();
         match arguments {
             Value::Object(arguments) => tool.call(arguments, &mut self.tables, &mut self.counts),
             Value::Null => tool.call(&nothing, &mut self.tables, &mut self.counts),
-            other => ToolAnswer::Error(format!("the arguments must be an object, not {other}")),
+            other => SimulatedAnswer::Error(format!("the arguments must be an object, not {other}")),
         }
     }
 }

@@ -57,7 +57,7 @@ fn rules(at: usize, client: &mut ClientOptions, limits: &Limits, errors: &mut Ve
         errors.push(format!("client[{at}].turns_max: must be at least 1"));
     }
     let limits = (!client.limits.is_empty()).then(|| {
-        let mut limits = limits.clone();
+        let mut limits = *limits;
         set_limits(&mut limits, &client.limits, &format!("client[{at}].limits"), errors);
         limits
     });

@@ -52,7 +52,7 @@ impl ContentCoding {
 
     /// Decodes a body of at most `bytes_max`, all of which counts as bytes of bodies that are being read.
     pub(super) fn decode(self, body: &[u8], bytes_max: usize, share: &mut QuotaShare) -> Result<Bytes, TurnError> {
-        let mut decoded = Decoded { bytes: Vec::new(), bytes_max, share };
+        let mut decoded = DecodedBody { bytes: Vec::new(), bytes_max, share };
         match self {
             ContentCoding::Gzip => decoded.read(flate2::bufread::MultiGzDecoder::new(body))?,
             // Some clients leave out the header of zlib.
@@ -73,13 +73,13 @@ impl ContentCoding {
     }
 }
 
-struct Decoded<'a> {
+struct DecodedBody<'a> {
     bytes: Vec<u8>,
     bytes_max: usize,
     share: &'a mut QuotaShare,
 }
 
-impl Decoded<'_> {
+impl DecodedBody<'_> {
     fn read(&mut self, mut decoder: impl Read) -> Result<(), TurnError> {
         let mut piece = vec![0; PIECE_BYTES];
         loop {

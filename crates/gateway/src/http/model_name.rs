@@ -1,5 +1,6 @@
 //! The model that a body names, and where.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
@@ -67,11 +68,9 @@ impl ModelName {
 }
 
 /// A body for the model's name at an upstream.
-pub(super) fn with_model(body: &Bytes, asked: &str, model: &str) -> Bytes {
-    if asked == model {
-        return body.clone();
-    }
-    ModelName::find(body).map_or_else(|| body.clone(), |found| found.replaced(body, model))
+pub(super) fn with_model<'a>(body: &'a Bytes, asked: &str, model: &str) -> Cow<'a, Bytes> {
+    let found = if asked == model { None } else { ModelName::find(body) };
+    found.map_or(Cow::Borrowed(body), |found| Cow::Owned(found.replaced(body, model)))
 }
 
 #[cfg(test)]

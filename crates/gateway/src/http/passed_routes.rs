@@ -1,5 +1,6 @@
 //! Routes that the gateway does not have, such as embeddings, files and audio: they pass to an upstream as they came.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -117,9 +118,9 @@ impl GatewayServer {
             let provider = upstream.provider_for(client);
             // Whatever it speaks, the request leaves as it came.
             passed.context.client = ClientSide::of(provider.wire()).unwrap_or(client);
-            let endpoint = Endpoint::other(provider, passed.method.clone(), &passed.path);
+            let endpoint = Endpoint::other(provider, &passed.method, &passed.path);
             let body = passed.body_for(&route);
-            let responded = self.gateway.upstreams.send(&route, &endpoint, &passed.context, body, observer).await;
+            let responded = self.gateway.upstreams.send(&route, &endpoint, &passed.context, &body, observer).await;
             let from = route.position();
             let Some(failure) = failure(&responded).filter(|_| route.advance()) else { return responded };
             failure.note(route.asked_at(from), route.upstream(), observer);
@@ -141,9 +142,9 @@ impl PassedRequest {
         TEXT_COMPLETIONS.strip_prefix("/v1") == Some(self.path.as_str())
     }
 
-    fn body_for(&self, route: &Route) -> Bytes {
+    fn body_for(&self, route: &Route) -> Cow<'_, Bytes> {
         let model = &route.target().model;
         let other = self.model.as_ref().filter(|named| named.name != *model);
-        other.map_or_else(|| self.body.clone(), |named| named.replaced(&self.body, model))
+        other.map_or(Cow::Borrowed(&self.body), |named| Cow::Owned(named.replaced(&self.body, model)))
     }
 }

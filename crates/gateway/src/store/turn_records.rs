@@ -1,6 +1,7 @@
 //! Turns that have sent calls with effects. A client that repeats its request, because its connection broke, gets what came
 //! of the first one.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -43,18 +44,18 @@ pub(crate) enum EarlierTurn {
     Ended(RecordedResponse),
     /// It was cut off after it had sent calls with effects. This one goes on with the responses of the model, if that is
     /// known.
-    Interrupted(Option<TurnResponses>),
+    Interrupted(Option<TurnResponses<'static>>),
 }
 
 /// The responses of a model in a turn, before the last call with effects: all that is needed to run its programs again.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct TurnResponses {
+pub(crate) struct TurnResponses<'a> {
     /// Of its programs.
-    pub seed: String,
+    pub seed: Cow<'a, str>,
     pub started_at_ms: u64,
     /// The wire that it was asked on.
     pub wire: Wire,
-    pub responses: Vec<ModelResponse>,
+    pub responses: Cow<'a, [ModelResponse]>,
 }
 
 /// Turns that may go on one after the other, until the client is told that it was cut off.
@@ -165,12 +166,12 @@ impl TurnRecord {
     }
 
     /// Keeps the responses of the model, before programs in them send calls with effects.
-    pub(crate) async fn keep_responses(&self, responses: &TurnResponses) -> Result<(), StoreError> {
+    pub(crate) async fn keep_responses(&self, responses: &TurnResponses<'_>) -> Result<(), StoreError> {
         let text = serde_json::to_string(responses).unwrap_or_default();
         self.store.put_text(&self.tenant, &self.responses_name(), &text).await
     }
 
-    async fn responses(&self) -> Result<Option<TurnResponses>, StoreError> {
+    async fn responses(&self) -> Result<Option<TurnResponses<'static>>, StoreError> {
         let names = [self.responses_name()];
         let found = self.store.get_texts(&self.tenant, &names, &UnopenedStates::default()).await?.pop().flatten();
         Ok(found.and_then(|text| serde_json::from_str(&text).ok()))

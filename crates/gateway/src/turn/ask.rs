@@ -54,7 +54,7 @@ impl TurnRunner {
         let body = Bytes::from(json_bytes(&request));
         self.request_tokens = super::estimated_tokens(body.len());
         let endpoint = Endpoint::completion(self.turn.provider, model, self.turn.prefs.delivery);
-        let sent = self.gateway.upstreams.send(&self.route, &endpoint, &self.context, body, &self.observer);
+        let sent = self.gateway.upstreams.send(&self.route, &endpoint, &self.context, &body, &self.observer);
         let response = self.sink.while_waiting(sent).await??;
         let status = response.status;
         let decoded = self.decode(response, choice_override).await;
@@ -130,13 +130,14 @@ impl TurnRunner {
         Ok(response)
     }
 
-    fn decode_whole(&self, body: &[u8], mask: &KeyMask) -> Result<ModelResponse, TurnError> {
+    fn decode_whole(&mut self, body: &[u8], mask: &KeyMask) -> Result<ModelResponse, TurnError> {
         let body: Value = serde_json::from_slice(body)
             .map_err(|error| TurnError::upstream(format!("the upstream's answer is not JSON: {error}")))?;
         let is_error = |body: &Value| body.get("error").is_some_and(|error| !error.is_null());
         if is_error(&body) && CONTENT_KEYS.iter().all(|key| body.get(key).is_none()) {
             let (wire, status) = (self.turn.provider.wire(), status_of(&body));
-            return Err(TurnError::passed(wire, status, self.returned.clone(), mask.text(&body.to_string())));
+            let headers = std::mem::take(&mut self.returned);
+            return Err(TurnError::passed(wire, status, headers, mask.text(&body.to_string())));
         }
         let mut response = self.turn.provider.decode_response(body).map_err(TurnError::upstream)?;
         self.turn.understand(&mut response.message);
@@ -199,7 +200,12 @@ impl TurnRunner {
                     StreamError::Provider(body) => {
                         let status = status_of(&body);
                         let body = response.mask.text(&body.to_string());
-                        TurnError::passed(provider.wire(), status, json_headers(&self.returned), body)
+                        TurnError::passed(
+                            provider.wire(),
+                            status,
+                            json_headers(std::mem::take(&mut self.returned)),
+                            body,
+                        )
                     }
                 })?;
                 if let Some(meta) = decoder.meta().filter(|_| self.sink.needs_meta()) {
@@ -266,8 +272,7 @@ fn date(headers: &HeaderMap) -> Option<u64> {
 }
 
 /// The headers of a stream, for an error before anything else.
-fn json_headers(headers: &HeaderMap) -> HeaderMap {
-    let mut headers = headers.clone();
+fn json_headers(mut headers: HeaderMap) -> HeaderMap {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers
 }

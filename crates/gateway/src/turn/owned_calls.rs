@@ -387,9 +387,10 @@ impl TurnRunner {
         let turn = Arc::get_mut(&mut self.turn).ok_or_else(|| TurnError::bug("a program still runs"))?;
         let block = turn.conversation.live_mut().ok_or_else(|| TurnError::bug("no program waits"))?;
         block.owned_after.extend(driven.answered);
-        let (program, round, entries) = (block.state.waiting().id, block.next_round(), block.owned_after.clone());
+        let block = self.turn.conversation.live().ok_or_else(|| TurnError::bug("no program waits"))?;
+        let (program, round, entries) = (block.state.waiting().id, block.next_round(), &block.owned_after);
         let after = block.journal_of_rounds().map(|journal| journal.fingerprint()).unwrap_or_default();
-        let answers = AnswersBetweenRounds { program: &program, round, after, entries: &entries };
+        let answers = AnswersBetweenRounds { program: &program, round, after, entries };
         let may_ride = matches!(driven.run, ProgramRun::Paused { .. });
         let owned = self.keep_answers(&answers, may_ride).await?;
         Ok((self.replay_history().await?, owned))

@@ -106,7 +106,7 @@ impl HistoryReplay<'_> {
         let mut request = StepRequest::new(program, Arc::clone(&tools.toolbox));
         request.handed_out.clone_from(&tools.handed_out);
         request.stored = stored.clone();
-        request.with_reuse(record.to_vec()).with_limits(self.limits.clone())
+        request.with_reuse(record.to_vec()).with_limits(*self.limits)
     }
 
     pub(super) fn run_with(

@@ -1,11 +1,14 @@
 //! A request that a client sends again, because its connection broke: it gets the response of the first turn, or goes on
 //! where that was cut off.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use axum::http::{HeaderMap, StatusCode};
 use dacapo_runner::StoreError;
 use dacapo_wire::{ClientSide, ModelResponse};
+
+use serde_json::Value;
 
 use super::{TurnDone, TurnEnd, TurnRunner};
 use crate::http::TurnError;
@@ -42,8 +45,8 @@ impl TurnRunner {
     pub(super) fn go_on_after(&mut self, earlier: EarlierTurn) {
         match earlier {
             EarlierTurn::Interrupted(Some(earlier)) if earlier.wire == self.turn.provider.wire() => {
-                (self.progress.seed, self.progress.started_at_ms) = (earlier.seed, earlier.started_at_ms);
-                let (to_repeat, state) = (earlier.responses.into(), ResponsesState::Resumed);
+                (self.progress.seed, self.progress.started_at_ms) = (earlier.seed.into_owned(), earlier.started_at_ms);
+                let (to_repeat, state) = (earlier.responses.into_owned().into(), ResponsesState::Resumed);
                 self.responses = ResponsesSoFar { to_repeat, state, ..ResponsesSoFar::default() };
             }
             EarlierTurn::Interrupted(_) => self.responses.state = ResponsesState::Lost,
@@ -86,10 +89,10 @@ impl TurnRunner {
             return Ok(());
         };
         let in_turn = TurnResponses {
-            seed: self.progress.seed.clone(),
+            seed: Cow::Borrowed(&self.progress.seed),
             started_at_ms: self.progress.started_at_ms,
             wire: self.turn.provider.wire(),
-            responses: so_far.received.clone(),
+            responses: Cow::Borrowed(&so_far.received),
         };
         record.keep_responses(&in_turn).await?;
         so_far.recorded = so_far.received.len();
@@ -105,13 +108,10 @@ pub(super) async fn record_response(
     client: ClientSide,
     request_id: &RequestId,
 ) {
-    let (status, body) = match done {
-        Ok(done) => (StatusCode::OK, done.body.clone().unwrap_or_default()),
-        Err(error) => (error.status(), error.body(client, request_id)),
-    };
-    let (status, is_stream, body) = match streamed {
-        Some(streamed) => (StatusCode::OK, true, streamed),
-        None => (status, false, body.to_string()),
+    let (status, is_stream, body) = match (streamed, done) {
+        (Some(streamed), _) => (StatusCode::OK, true, streamed),
+        (None, Ok(done)) => (StatusCode::OK, false, done.body.as_ref().unwrap_or(&Value::Null).to_string()),
+        (None, Err(error)) => (error.status(), false, error.body(client, request_id).to_string()),
     };
     let response = RecordedResponse { status: status.as_u16(), is_stream, body };
     if let Err(error) = record.end(response).await {

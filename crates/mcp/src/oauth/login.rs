@@ -124,8 +124,8 @@ impl Login {
         let coming_back = async {
             loop {
                 let (callback, reply) = tokio::select! {
-                    Some((address, reply)) = returned.recv() => (Callback::of(&address), Some(reply)),
-                    Some(address) = pasted.recv() => (Callback::of(&address), None),
+                    Some((address, reply)) = returned.recv() => (LoginCallback::of(&address), Some(reply)),
+                    Some(address) = pasted.recv() => (LoginCallback::of(&address), None),
                     else => std::future::pending().await,
                 };
                 // Anybody on this machine may call. The person may still come.
@@ -224,7 +224,7 @@ fn answer(reply: Option<oneshot::Sender<(StatusCode, &'static str)>>, status: St
 
 /// What a browser brings back.
 #[derive(Default)]
-struct Callback {
+struct LoginCallback {
     state: Option<String>,
     code: Option<String>,
     issuer: Option<String>,
@@ -232,11 +232,11 @@ struct Callback {
     error_description: Option<String>,
 }
 
-impl Callback {
-    fn of(address: &str) -> Callback {
-        let Ok(url) = Url::parse(address.trim()) else { return Callback::default() };
+impl LoginCallback {
+    fn of(address: &str) -> LoginCallback {
+        let Ok(url) = Url::parse(address.trim()) else { return LoginCallback::default() };
         let value = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
-        Callback {
+        LoginCallback {
             state: value("state"),
             code: value("code"),
             issuer: value("iss"),

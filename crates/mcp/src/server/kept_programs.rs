@@ -13,7 +13,7 @@ use dacapo_runner::{JournalStore, ResumedRun, StoreError, StoreKey, ToolDigest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::program_task::{GivenValues, ProgramDigest, RunState, RunStateError};
+use super::program_task::{GivenValues, ProgramDigest, ProgramRunState, RunStateError};
 use super::suspended::{APPROVAL_TIMEOUT, random_state};
 
 /// Whether several processes may use a store at the same time.
@@ -36,7 +36,7 @@ pub(super) struct KeptPrograms {
 
 /// A program that waits for approvals, and what it waits for.
 #[derive(Debug, Clone)]
-pub(super) struct WaitingProgram {
+pub(super) struct KeptProgram {
     pub(super) run: ResumedRun,
     /// What it began with.
     pub(super) given: Arc<GivenValues>,
@@ -54,7 +54,7 @@ pub(super) struct AskedCall {
 
 /// A program that runs, for whoever keeps it once it waits.
 pub(super) struct ProgramToKeep {
-    pub(super) state: Weak<RunState>,
+    pub(super) state: Weak<ProgramRunState>,
     pub(super) given: Arc<GivenValues>,
     pub(super) asked: BTreeMap<String, AskedCall>,
 }
@@ -69,7 +69,7 @@ pub(super) enum FoundBy {
 
 /// What there is under a state.
 pub(super) enum Taken {
-    Program(Box<WaitingProgram>),
+    Program(Box<KeptProgram>),
     /// The state belongs to another program, which goes on waiting.
     OtherProgram,
     /// There is none, or somebody has taken it.
@@ -109,9 +109,9 @@ impl KeptPrograms {
         tokio::time::timeout(KEEP_WAIT, keeping).await.map(drop).unwrap_or_default();
     }
 
-    async fn put(&self, state: &str, program: WaitingProgram, found_by: FoundBy) -> Result<(), StoreError> {
+    async fn put(&self, state: &str, program: KeptProgram, found_by: FoundBy) -> Result<(), StoreError> {
         let code_key = code_key(&program.run.program.code);
-        let text = ProgramText::of(program, &self.process);
+        let text = KeptProgramText::of(program, &self.process);
         self.store.put(&waiting_key(state), &serde_json::to_string(&text).unwrap_or_default()).await?;
         if let (FoundBy::Code, StoreSharing::OneProcess) = (found_by, self.sharing) {
             self.store.put(&code_key, state).await?;
@@ -122,7 +122,7 @@ impl KeptPrograms {
     /// Takes a program of any process, once.
     pub(super) async fn take(&self, state: &str, code: &str) -> Result<Taken, StoreError> {
         let Some(text) = self.get(waiting_key(state)).await? else { return Ok(Taken::Nothing) };
-        let Some(program) = serde_json::from_str(&text).ok().and_then(ProgramText::read) else {
+        let Some(program) = serde_json::from_str(&text).ok().and_then(KeptProgramText::read) else {
             return Ok(Taken::Nothing);
         };
         if program.run.program.code != code {
@@ -133,13 +133,13 @@ impl KeptPrograms {
     }
 
     /// Takes a program that was left by a process before this one.
-    pub(super) async fn take_by_code(&self, code: &str) -> Result<Option<WaitingProgram>, StoreError> {
+    pub(super) async fn take_by_code(&self, code: &str) -> Result<Option<KeptProgram>, StoreError> {
         if self.sharing == StoreSharing::Several {
             return Ok(None);
         }
         let Some(state) = self.get(code_key(code)).await? else { return Ok(None) };
         let text = self.get(waiting_key(&state)).await?;
-        let text = text.and_then(|text| serde_json::from_str::<ProgramText>(&text).ok());
+        let text = text.and_then(|text| serde_json::from_str::<KeptProgramText>(&text).ok());
         if text.is_none_or(|text| text.process == self.process) {
             return Ok(None);
         }
@@ -180,7 +180,7 @@ fn code_key(code: &str) -> StoreKey {
 impl ProgramToKeep {
     /// Waits until the program waits for approvals and for nothing else. `None` if it ends before, or nobody would wait for
     /// it any longer.
-    async fn at_rest(self) -> Result<Option<WaitingProgram>, RunStateError> {
+    async fn at_rest(self) -> Result<Option<KeptProgram>, RunStateError> {
         let resting = async {
             loop {
                 let Some(state) = self.state.upgrade() else { return Ok(None) };
@@ -192,13 +192,13 @@ impl ProgramToKeep {
             }
         };
         let run = tokio::time::timeout(APPROVAL_TIMEOUT, resting).await.unwrap_or(Ok(None))?;
-        Ok(run.map(|run| WaitingProgram { run, given: self.given, asked: self.asked }))
+        Ok(run.map(|run| KeptProgram { run, given: self.given, asked: self.asked }))
     }
 }
 
 /// A program as it is stored.
 #[derive(Serialize, Deserialize)]
-struct ProgramText {
+struct KeptProgramText {
     format: String,
     process: String,
     code: String,
@@ -228,13 +228,13 @@ enum OutcomeText {
     Unknown,
 }
 
-impl ProgramText {
-    fn of(program: WaitingProgram, process: &str) -> ProgramText {
-        let WaitingProgram { run, given, asked } = program;
+impl KeptProgramText {
+    fn of(program: KeptProgram, process: &str) -> KeptProgramText {
+        let KeptProgram { run, given, asked } = program;
         let GivenValues { stored, reuse } = &*given;
         let Program { code, id, seed, started_at_ms } = run.program;
         let stored = stored.names().filter_map(|name| Some((name.to_owned(), stored.get(name)?.as_str().to_owned())));
-        ProgramText {
+        KeptProgramText {
             format: FORMAT.to_owned(),
             process: process.to_owned(),
             code,
@@ -250,7 +250,7 @@ impl ProgramText {
     }
 
     /// `None` if it is of another release that writes something else.
-    fn read(self) -> Option<WaitingProgram> {
+    fn read(self) -> Option<KeptProgram> {
         if self.format != FORMAT {
             return None;
         }
@@ -264,7 +264,7 @@ impl ProgramText {
         let reuse = self.reuse.into_iter().map(RecordText::read).collect::<Option<_>>()?;
         let refused = self.refused.into_iter().map(CallIndex).collect();
         let (run, given) = (ResumedRun { program, journal, refused }, Arc::new(GivenValues { stored, reuse }));
-        Some(WaitingProgram { run, given, asked: self.asked })
+        Some(KeptProgram { run, given, asked: self.asked })
     }
 }
 

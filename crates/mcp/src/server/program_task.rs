@@ -36,7 +36,7 @@ pub(super) struct ProgramTask {
     /// What the program began with.
     pub(super) given: Arc<GivenValues>,
     /// How far it has come.
-    state: Arc<RunState>,
+    state: Arc<ProgramRunState>,
     /// What a person has said about calls that another process has asked about, by their keys.
     answered: BTreeMap<String, (Option<ToolDigest>, Value)>,
     pub(super) ledger: Arc<CallLedger>,
@@ -46,7 +46,7 @@ pub(super) struct ProgramTask {
 
 /// A program that is to be run.
 #[derive(Debug)]
-pub(super) struct NewProgram {
+pub(super) struct ProgramToRun {
     pub(super) source: ProgramSource,
     pub(super) given: Arc<GivenValues>,
 }
@@ -66,7 +66,7 @@ pub(super) struct GivenValues {
     pub(super) reuse: Vec<CompletedCall>,
 }
 
-impl NewProgram {
+impl ProgramToRun {
     pub(super) fn code(&self) -> &str {
         match &self.source {
             ProgramSource::Code(code) => code,
@@ -77,7 +77,7 @@ impl NewProgram {
 
 /// How far a program has come, for another process that goes on with it.
 #[derive(Debug, Default)]
-pub(super) struct RunState(Mutex<RunSoFar>);
+pub(super) struct ProgramRunState(Mutex<RunSoFar>);
 
 #[derive(Debug, Default)]
 struct RunSoFar {
@@ -96,7 +96,7 @@ pub(super) enum RunStateError {
     HasAttachments,
 }
 
-impl RunState {
+impl ProgramRunState {
     /// The run, if nothing happens to it until a person answers.
     pub(super) fn at_rest(&self) -> Result<Option<ResumedRun>, RunStateError> {
         let so_far = lock(&self.0);
@@ -131,10 +131,10 @@ impl RunState {
 
 /// Counts a call as one that waits for a person, until it is dropped.
 #[derive(Debug)]
-struct AskedCount(Arc<RunState>);
+struct AskedCount(Arc<ProgramRunState>);
 
 impl AskedCount {
-    fn new(state: &Arc<RunState>) -> AskedCount {
+    fn new(state: &Arc<ProgramRunState>) -> AskedCount {
         lock(&state.0).asked += 1;
         AskedCount(Arc::clone(state))
     }
@@ -212,7 +212,7 @@ pub(super) enum CanAsk {
 /// Passes approval requests on to the task that serves the client.
 struct ChannelApprover {
     requests: mpsc::UnboundedSender<ApprovalRequest>,
-    state: Arc<RunState>,
+    state: Arc<ProgramRunState>,
 }
 
 impl Approver for ChannelApprover {
@@ -232,7 +232,7 @@ impl ProgramTask {
     pub(super) fn start(
         runner: Arc<Runner>,
         host: Arc<dyn ToolHost>,
-        program: NewProgram,
+        program: ProgramToRun,
         can_ask: CanAsk,
         meta: Map<String, Value>,
     ) -> ProgramTask {
@@ -242,14 +242,14 @@ impl ProgramTask {
         let cancel = CancellationToken::new();
         let cancelled = cancel.clone();
         let (digest, ledger) = (ProgramDigest::of(program.code()), Arc::<CallLedger>::default());
-        let NewProgram { source, given } = program;
+        let ProgramToRun { source, given } = program;
         let (code, resumed) = match source {
             ProgramSource::Code(code) => (code, None),
             ProgramSource::Resumed(run) => (String::new(), Some(run)),
         };
         let counts = Arc::clone(&ledger);
         let run = RunSoFar { run: resumed.clone(), ..RunSoFar::default() };
-        let state = Arc::new(RunState(Mutex::new(run)));
+        let state = Arc::new(ProgramRunState(Mutex::new(run)));
         let (noted, inputs) = (Arc::clone(&state), Arc::clone(&given));
         let execution = tokio::spawn(async move {
             let on_progress = |progress: RunProgress<'_>| {

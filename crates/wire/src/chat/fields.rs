@@ -7,7 +7,7 @@ use crate::ids::UnsealedCallId;
 use crate::model_message::{CallExtra, CallFormat, ModelCall, ModelMessage};
 use crate::neutral::{ToolStatus, string_or_json};
 use crate::reasoning::Reasoning;
-use crate::remarks::{Attachments, Beside, classify, is_titled_as_user_words};
+use crate::remarks::{Beside, MediaBeside, classify, is_titled_as_user_words};
 use crate::seal::Sealer;
 use crate::tool_answer::ToolAnswer;
 
@@ -132,11 +132,11 @@ pub(super) fn is_remark(message: &Value) -> bool {
             !parts.iter().filter_map(|part| part["text"].as_str()).any(is_titled_as_user_words)
         }
         ("system" | "developer", _) => true,
-        ("user", Some(Value::String(text))) => classify([text.as_str()], Attachments::None) == Beside::Remark,
+        ("user", Some(Value::String(text))) => classify([text.as_str()], MediaBeside::None) == Beside::Remark,
         ("user", Some(Value::Array(parts))) => {
             let is_text = |part: &&Value| part["type"] == "text";
             let texts = parts.iter().filter(is_text).filter_map(|part| part["text"].as_str());
-            let media = Attachments::attached_if(parts.iter().any(|part| !is_text(&part)));
+            let media = MediaBeside::attached_if(parts.iter().any(|part| !is_text(&part)));
             classify(texts, media) == Beside::Remark
         }
         _ => false,

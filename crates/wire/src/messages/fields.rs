@@ -9,7 +9,7 @@ use crate::ids::RunId;
 use crate::model_message::{CallFormat, ModelCall, ModelMessage};
 use crate::neutral::ToolStatus;
 use crate::reasoning::Reasoning;
-use crate::remarks::{Attachments, Beside, classify, is_titled_as_user_words};
+use crate::remarks::{Beside, MediaBeside, classify, is_titled_as_user_words};
 use crate::seal::Sealer;
 use crate::tool_answer::ToolAnswer;
 
@@ -235,6 +235,6 @@ pub(super) fn is_remark(message: &Value) -> bool {
     }
     let is_text = |block: &&Value| kind(block) == "text";
     let texts = content.iter().filter(is_text).map(|block| text_of(block, "text"));
-    let media = Attachments::attached_if(content.iter().any(|block| !is_text(&block)));
+    let media = MediaBeside::attached_if(content.iter().any(|block| !is_text(&block)));
     classify(texts, media) == Beside::Remark
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::translate;
 use crate::model_message::{CallExtra, CallFormat, ModelCall};
 use crate::neutral::{ToolStatus, string_or_json};
-use crate::remarks::{Attachments, Beside, classify, is_titled_as_user_words};
+use crate::remarks::{Beside, MediaBeside, classify, is_titled_as_user_words};
 use crate::tool_answer::ToolAnswer;
 
 /// Calls of providers' tools that the client executes.
@@ -203,10 +203,10 @@ pub(super) fn is_user_remark(item: &Value) -> bool {
         return false;
     }
     match item.get("content") {
-        Some(Value::String(text)) => classify([text.as_str()], Attachments::None) == Beside::Remark,
+        Some(Value::String(text)) => classify([text.as_str()], MediaBeside::None) == Beside::Remark,
         Some(Value::Array(parts)) => {
             let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
-            let media = Attachments::attached_if(parts.iter().any(|part| part.get("text").is_none()));
+            let media = MediaBeside::attached_if(parts.iter().any(|part| part.get("text").is_none()));
             classify(texts, media) == Beside::Remark
         }
         _ => false,

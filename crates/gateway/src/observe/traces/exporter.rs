@@ -119,23 +119,23 @@ impl TraceExporter {
         }
     }
 
-    async fn post(&self, body: Bytes) -> Result<(), Failure> {
+    async fn post(&self, body: Bytes) -> Result<(), ExportFailure> {
         let request = self.client.post(&self.settings.url).headers(self.settings.headers.clone());
         let request = match self.settings.protocol {
             Protocol::Http => request.header(header::CONTENT_TYPE, "application/x-protobuf"),
             Protocol::Grpc => request.header(header::CONTENT_TYPE, "application/grpc").header(header::TE, "trailers"),
         };
         // The address may hold a key.
-        let away = |error: reqwest::Error| Failure { reason: error.without_url().to_string(), is_passing: true };
+        let away = |error: reqwest::Error| ExportFailure { reason: error.without_url().to_string(), is_passing: true };
         let response = request.body(body).send().await.map_err(away)?;
         if !response.status().is_success() {
-            return Err(Failure::of_status(response.status()));
+            return Err(ExportFailure::of_status(response.status()));
         }
         match self.settings.protocol {
             Protocol::Http => Ok(()),
             Protocol::Grpc => match grpc::status(response).await.map_err(away)? {
                 GrpcStatus::OK => Ok(()),
-                status => Err(Failure {
+                status => Err(ExportFailure {
                     reason: format!("the collector answered with gRPC status {}", status.0),
                     is_passing: status.is_passing(),
                 }),
@@ -152,15 +152,15 @@ impl TraceExporter {
     }
 }
 
-struct Failure {
+struct ExportFailure {
     reason: String,
     /// Whether it may work the next time.
     is_passing: bool,
 }
 
-impl Failure {
-    fn of_status(status: StatusCode) -> Failure {
+impl ExportFailure {
+    fn of_status(status: StatusCode) -> ExportFailure {
         let is_passing = matches!(status.as_u16(), 429 | 502 | 503 | 504);
-        Failure { reason: format!("the collector answered {status}"), is_passing }
+        ExportFailure { reason: format!("the collector answered {status}"), is_passing }
     }
 }
