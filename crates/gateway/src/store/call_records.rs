@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Store;
-use super::live_record::{LiveRecord, Outcome};
+use super::live_record::{LiveRecord, WorkOutcome};
 use crate::observe::CallOutcome;
 
 /// One call of one program.
@@ -20,7 +20,7 @@ pub(crate) enum Claim {
     Send,
     /// It was executed.
     Answered(Answer),
-    /// It was sent, and whoever sent it is gone.
+    /// It was sent, and its sender has died.
     Unknown,
 }
 
@@ -37,7 +37,7 @@ impl CallRecord {
         CallRecord(LiveRecord::new(store, tenant, format!("call:{}:{}:{digest}", call.key, call.tool)))
     }
 
-    /// Records that calls are about to be sent. For each, returns what is recorded of it if somebody has done so before: see
+    /// Records that calls are about to be sent. For each, returns what was recorded of it before, if anything: see
     /// [`CallRecord::decide`].
     pub(crate) async fn claim_all(
         store: &Store,
@@ -47,15 +47,15 @@ impl CallRecord {
         LiveRecord::claim_all(store, tenant, calls.map(|call| &call.0)).await
     }
 
-    /// What is to be done about the call, of which this was recorded before. Waits for the answer of whoever sends it.
+    /// What is to be done about the call, of which this was recorded before. Waits for the answer while its sender lives.
     pub(crate) async fn decide(&self, known: Option<String>) -> Result<Claim, StoreError> {
         if known.is_none() {
             return Ok(Claim::Send);
         }
         Ok(match self.0.outcome(answer).await? {
-            Some(Outcome::Known(answer)) => Claim::Answered(answer),
+            Some(WorkOutcome::Known(answer)) => Claim::Answered(answer),
             // A record that is gone says nothing of the call.
-            Some(Outcome::Unknown) | None => Claim::Unknown,
+            Some(WorkOutcome::Unknown) | None => Claim::Unknown,
         })
     }
 
@@ -64,7 +64,7 @@ impl CallRecord {
         self.0.keep_alive().await;
     }
 
-    /// Records what came of the call.
+    /// Records the outcome of the call.
     pub(crate) async fn answered(&self, call: &Call, answer: &Answer) -> Result<(), StoreError> {
         let journal: Journal = [JournalEntry::answering(call, answer.clone())].into_iter().collect();
         self.0.put(&format!(r#"{{"answer":{}}}"#, journal.to_json())).await

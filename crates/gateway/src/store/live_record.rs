@@ -1,4 +1,5 @@
-//! Records of work that is in progress. Whoever is at it says so again and again, so that others know whether to wait.
+//! Records of work that is in progress, in the store. Its worker renews the record while it works, so that others know
+//! whether to wait for the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +12,20 @@ use tokio::time::Instant;
 
 use super::Store;
 
-/// Whoever is at it says so this often.
+/// How often a worker renews its record.
 const BEAT: Duration = Duration::from_secs(2);
-/// A claimant that has not renewed its record for this long counts as dead.
+/// A worker that has not renewed its record for this long counts as dead.
 const DEAD_AFTER: Duration = Duration::from_secs(7);
-/// How often somebody who waits looks.
+/// How often a record is read while its outcome is awaited.
 const POLL: Duration = Duration::from_millis(200);
 
-/// A text under a name: at first that somebody is at it, and then what came of it.
+/// A text under a name: that the work is in progress, and then its outcome.
 #[derive(Debug, Clone)]
 pub(super) struct LiveRecord {
     store: Arc<Store>,
     tenant: Arc<str>,
     name: String,
-    /// Of whoever is at it, or would like to be: a claim whose confirmation was lost is known again.
+    /// Names this worker, so that it recognises a claim of its own whose confirmation was lost.
     claimant: String,
     /// Held while something is written: what was written first must not arrive last.
     writing: Arc<Mutex<()>>,
@@ -36,7 +37,7 @@ impl LiveRecord {
         LiveRecord { store, tenant, name, claimant, writing: Arc::default() }
     }
 
-    /// Says that somebody is at it, unless there is a record already, which is returned.
+    /// Records that the work is in progress, unless there is a record already, which is returned.
     pub(super) async fn claim(&self) -> Result<Option<String>, StoreError> {
         let claimed = LiveRecord::claim_all(&self.store, &self.tenant, std::iter::once(self)).await.pop();
         claimed.unwrap_or_else(|| Err(StoreError::Unreachable("nothing was stored".into())))
@@ -62,12 +63,12 @@ impl LiveRecord {
         self.store.put_text(&self.tenant, &self.name, text).await
     }
 
-    /// Says so that somebody is at it, again.
+    /// Records that the work is in progress, whatever was recorded before.
     pub(super) async fn put_running(&self) -> Result<(), StoreError> {
         self.put(&self.running(0)).await
     }
 
-    /// Says again and again that somebody is at it, until it is dropped. Never returns.
+    /// Renews the record until the future is dropped. Never returns.
     pub(super) async fn keep_alive(&self) {
         for beat in 1_u64.. {
             tokio::time::sleep(BEAT).await;
@@ -87,26 +88,29 @@ impl LiveRecord {
         json!({"running": beat, "by": self.claimant}).to_string()
     }
 
-    /// What is known now. `None` if there is no record.
+    /// What the record says now. `None` if there is none.
     pub(super) async fn look<T>(&self, read: impl Fn(&str) -> Option<T>) -> Result<Option<Look<T>>, StoreError> {
         let names = std::slice::from_ref(&self.name);
         let found = self.store.get_texts(&self.tenant, names, &UnopenedStates::default()).await?.pop().flatten();
         Ok(found.map(|text| read(&text).map_or(Look::Running(text), Look::Ended)))
     }
 
-    /// What came of it, as `read` finds it in the text, if somebody is at it or was. `None` if there is no record.
-    pub(super) async fn outcome<T>(&self, read: impl Fn(&str) -> Option<T>) -> Result<Option<Outcome<T>>, StoreError> {
+    /// Waits for the outcome, as `read` finds it in the text, while a worker renews the record. `None` if there is no record.
+    pub(super) async fn outcome<T>(
+        &self,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<WorkOutcome<T>>, StoreError> {
         let (mut last, mut changed_at) = (None, Instant::now());
         loop {
             let text = match self.look(&read).await? {
                 None => return Ok(None),
-                Some(Look::Ended(outcome)) => return Ok(Some(Outcome::Known(outcome))),
+                Some(Look::Ended(outcome)) => return Ok(Some(WorkOutcome::Known(outcome))),
                 Some(Look::Running(text)) => text,
             };
             if last.as_ref() != Some(&text) {
                 (last, changed_at) = (Some(text), Instant::now());
             } else if changed_at.elapsed() > DEAD_AFTER {
-                return Ok(Some(Outcome::Unknown));
+                return Ok(Some(WorkOutcome::Unknown));
             }
             tokio::time::sleep(POLL).await;
         }
@@ -116,13 +120,13 @@ impl LiveRecord {
 /// What a record says.
 pub(super) enum Look<T> {
     Ended(T),
-    /// Somebody is at it, or was: whoever is says something else after a while.
+    /// The work is in progress, or its worker has died. The text changes whenever a worker renews it.
     Running(String),
 }
 
-/// What came of recorded work.
-pub(super) enum Outcome<T> {
+/// The outcome of recorded work.
+pub(super) enum WorkOutcome<T> {
     Known(T),
-    /// Whoever was at it is gone.
+    /// Its worker has died.
     Unknown,
 }

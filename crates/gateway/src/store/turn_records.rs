@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 
 use super::Store;
-use super::live_record::{LiveRecord, Look, Outcome};
+use super::live_record::{LiveRecord, Look, WorkOutcome};
 use crate::gateway::now_ms;
 
 /// What is known of the turns of one request.
@@ -127,28 +127,28 @@ impl TurnRecord {
         for number in 0..ATTEMPTS_MAX {
             let attempt = self.attempt(number);
             match attempt.outcome(read).await? {
-                Some(Outcome::Known(TurnOutcome::Ended(ended))) if self.is_current(&ended) => {
+                Some(WorkOutcome::Known(TurnOutcome::Ended(ended))) if self.is_current(&ended) => {
                     return Ok(EarlierTurn::Ended(ended.response));
                 }
                 // That was long ago, and the request is a new one.
-                Some(Outcome::Known(TurnOutcome::Ended(ended))) if cut_off.is_empty() => {
+                Some(WorkOutcome::Known(TurnOutcome::Ended(ended))) if cut_off.is_empty() => {
                     let text = serde_json::to_string(&ended).unwrap_or_default();
                     self.attempt(0).put(&text).await?;
                     return Ok(EarlierTurn::None);
                 }
                 None if number == 0 => return Ok(EarlierTurn::None),
-                Some(Outcome::Known(TurnOutcome::Superseded)) => {}
-                Some(Outcome::Unknown) => cut_off.push(attempt),
+                Some(WorkOutcome::Known(TurnOutcome::Superseded)) => {}
+                Some(WorkOutcome::Unknown) => cut_off.push(attempt),
                 ended => {
                     if ended.is_some() {
                         attempt.put_running().await?;
                     } else if attempt.claim().await?.is_some() {
                         // Another repetition was faster.
                         match attempt.outcome(read).await? {
-                            Some(Outcome::Known(TurnOutcome::Ended(ended))) => {
+                            Some(WorkOutcome::Known(TurnOutcome::Ended(ended))) => {
                                 return Ok(EarlierTurn::Ended(ended.response));
                             }
-                            Some(Outcome::Known(TurnOutcome::Superseded) | Outcome::Unknown) | None => continue,
+                            Some(WorkOutcome::Known(TurnOutcome::Superseded) | WorkOutcome::Unknown) | None => continue,
                         }
                     }
                     // Whoever comes after us need not wait until it is known that these are gone.
