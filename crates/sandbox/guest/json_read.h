@@ -163,6 +163,9 @@ static bool json_keyword(JsonReader *r, const char *word, int len) {
 
 static JSValue json_value(JsonReader *r) {
   JSContext *ctx = r->ctx;
+  // So that the guest's stack ends long before the host's, which has all other variables.
+  char room[32], *volatile kept = room;
+  (void)kept;
   if (js_check_stack_overflow(ctx->rt, 0)) return JS_ThrowStackOverflow(ctx);
   int c = json_peek(r);
   switch (c) {
