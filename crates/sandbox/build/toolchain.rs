@@ -8,7 +8,7 @@ use std::process::Command;
 /// Older linkers do not define `__heap_end`, which the libc needs.
 const CLANG_VERSION_MIN: u32 = 16;
 
-const ADVICE: &str = "clang 16 or newer with wasm-ld is needed to build the guest; run ./setup, \
+const ADVICE: &str = "clang 16 or newer with wasm-ld is needed to build the guest; run scripts/setup, \
     or install it (Debian: apt-get install clang-19 lld-19; macOS: brew install llvm lld; Fedora: dnf install clang lld), \
     or point DACAPO_CLANG and DACAPO_WASM_LD at it";
 
