@@ -41,6 +41,7 @@ use axum::routing::{get, post};
 use bytes::Bytes;
 use dacapo_catalog::BYTES_PER_TOKEN;
 use dacapo_replay::{ServiceRules, Step, StepRequest};
+use dacapo_runner::BoxFuture;
 use dacapo_wire::{ClientSide, Delivery, ParsedRequest, Turn, Wire};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -104,6 +105,25 @@ pub async fn serve_with_reloads(
     gateway: Gateway,
     listener: TcpListener,
     stop: impl Future<Output = StopRequest> + Send + 'static,
+    configs: mpsc::Receiver<Config>,
+) -> Result<(), StartError> {
+    serve_until(gateway, listener, Box::pin(stop), configs).await
+}
+
+/// What a caller polls is compiled with the caller, once for each type. Behind pointers, the server is compiled here, once.
+fn serve_until(
+    gateway: Gateway,
+    listener: TcpListener,
+    stop: BoxFuture<'static, StopRequest>,
+    configs: mpsc::Receiver<Config>,
+) -> BoxFuture<'static, Result<(), StartError>> {
+    Box::pin(run_server(gateway, listener, stop, configs))
+}
+
+async fn run_server(
+    gateway: Gateway,
+    listener: TcpListener,
+    stop: BoxFuture<'static, StopRequest>,
     configs: mpsc::Receiver<Config>,
 ) -> Result<(), StartError> {
     let (drain, deadline, metrics_listen) =
