@@ -98,7 +98,7 @@ pub struct ProgramStarted<'a> {
     pub progress: ProgramProgress,
 }
 
-/// How far a program has come when the client is told of it.
+/// How far a program has come when the client is shown it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramProgress {
     /// It waits for calls, which follow.
@@ -141,7 +141,7 @@ impl ServerCall<'_> {
     }
 }
 
-/// What came of a call that the gateway executed.
+/// The outcome of a call that the gateway executed.
 #[derive(Debug, Clone, Copy)]
 pub enum ServerCallEnd<'a> {
     Answered(&'a Answer),

@@ -54,7 +54,7 @@ impl RequestEcho {
         RequestEcho::around(meta, |key| self.0.get(key).cloned())
     }
 
-    /// The same, when nobody needs the fields any more: lists of tools are long.
+    /// The same, moving the fields instead of copying them: lists of tools are long.
     pub(super) fn into_response(mut self, meta: &ResponseMeta) -> Map<String, Value> {
         RequestEcho::around(meta, |key| self.0.get_mut(key).map(Value::take))
     }
