@@ -140,8 +140,11 @@ impl ChatDecoder {
         }
         // Some providers begin with a chunk that has neither an id nor content.
         let has_id = chunk.get("id").and_then(Value::as_str).is_some_and(|id| !id.is_empty());
-        if self.meta.is_none() && (has_id || chunk.pointer("/choices/0").is_some()) {
-            self.meta = Some(meta(chunk.clone()));
+        if let Some(fields) = chunk.as_object()
+            && self.meta.is_none()
+            && (has_id || chunk.pointer("/choices/0").is_some())
+        {
+            self.meta = Some(meta(Value::Object(selected_fields(fields, |key| key != "choices"))));
         }
         let Some(choice) = chunk.pointer_mut("/choices/0").and_then(Value::as_object_mut) else {
             return ResponseDelta::default();
