@@ -34,9 +34,9 @@ fn start_with_little(starts: bool) {
         (Ok(sandbox), true) => {
             let programs_max = sandbox.programs_max();
             assert!((4..1_000).contains(&programs_max), "{programs_max}");
-            let told = sandbox.shortage().map(|shortage| shortage.to_string()).unwrap_or_default();
+            let message = sandbox.shortage().map(|shortage| shortage.to_string()).unwrap_or_default();
             let fewer = format!("room for {programs_max} programs instead of 1000, and programs start more slowly");
-            assert!(told.contains(&fewer) && told.contains("`ulimit -v unlimited`"), "{told}");
+            assert!(message.contains(&fewer) && message.contains("`ulimit -v unlimited`"), "{message}");
             let mut vm = sandbox.new_vm(&config, ()).expect("room for a program");
             vm.start(&config, &[], "(async () => 6 * 7)()", &|| true).expect("it runs");
             assert_eq!(vm.finish(&|| true).expect("a report").outcome.as_deref(), Ok("42"));

@@ -171,6 +171,6 @@ mod tests {
         let file = TokenFile { path: in_the_way.join("a.json"), ..TokenFile::new(&in_the_way, "https://a.example") };
         file.keep(&tokens("new"));
         assert_eq!(token(&file).as_deref(), Some("new"));
-        assert!(file.save(&tokens("by a person")).is_err(), "a person is told");
+        assert!(file.save(&tokens("by a person")).is_err(), "a failure to save is reported");
     }
 }
