@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dacapo_runner::{BoxFuture, JournalStore, MemoryStore, StoreError, StoreKey};
+use dacapo_runner::{JournalStore, MemoryStore, StoreError, StoreKey};
 use dacapo_wire::{RunId, SealingSecrets, UnopenedReason, UnopenedStates};
-use redis::AsyncCommands;
 
 use self::file_store::FileStore;
+use self::redis_store::RedisStore;
 use crate::observe::{Metrics, StoreOperation};
 use crate::redis_connection::RedisConnection;
 
@@ -20,6 +20,7 @@ mod file_store;
 mod live_record;
 pub(crate) mod owned_answers;
 mod program_store;
+mod redis_store;
 pub(crate) mod stored_answers;
 pub(crate) mod stored_responses;
 pub(crate) mod turn_records;
@@ -98,9 +99,7 @@ impl Store {
         let sealed: Arc<dyn JournalStore> = match config {
             StoreConfig::Memory { bytes_max, ttl } => Arc::new(MemoryStore::new(*bytes_max, *ttl)),
             StoreConfig::File { path, ttl } => Arc::new(FileStore::open(path, *ttl)?),
-            StoreConfig::Redis { client, ttl } => {
-                Arc::new(RedisStore { connection: RedisConnection::new(client.clone()), ttl: *ttl })
-            }
+            StoreConfig::Redis { client, ttl } => Arc::new(RedisStore::new(client.clone(), *ttl)),
         };
         Ok(Store { sealed, secrets, metrics })
     }
@@ -152,6 +151,36 @@ impl Store {
         let key = StoreKey::new(tenant, name);
         let sealed = self.secrets.sealer(tenant).seal_text(key.as_str(), text);
         self.put_sealed(&key, &sealed).await
+    }
+
+    /// Seals a text that can be done without after a crash, and stores it.
+    pub(crate) async fn put_text_soon(&self, tenant: &str, name: &str, text: &str) -> Result<(), StoreError> {
+        let (key, started) = (StoreKey::new(tenant, name), Instant::now());
+        let sealed = self.secrets.sealer(tenant).seal_text(key.as_str(), text);
+        let put = self.sealed.put_soon(&key, &sealed).await;
+        self.metrics.store(StoreOperation::Put, put.is_ok(), started.elapsed());
+        put
+    }
+
+    /// Seals a text and stores it under its name, and with it another under its own, unless there is one under the first
+    /// name, which is returned. One that cannot be opened is returned as an empty text.
+    pub(crate) async fn put_new_text_with(
+        &self,
+        tenant: &str,
+        text: (&str, &str),
+        other: Option<(&str, &str)>,
+    ) -> Result<Option<String>, StoreError> {
+        let sealer = self.secrets.sealer(tenant);
+        let seal = |(name, text): (&str, &str)| {
+            let key = StoreKey::new(tenant, name);
+            let text = sealer.seal_text(key.as_str(), text);
+            (key, text)
+        };
+        let ((key, text), others) = (seal(text), Vec::from_iter(other.map(seal)));
+        let started = Instant::now();
+        let put = self.sealed.put_new_with(&key, &text, &others).await;
+        self.metrics.store(StoreOperation::Put, put.is_ok(), started.elapsed());
+        Ok(put?.map(|known| sealer.unseal_text(key.as_str(), &known).unwrap_or_default()))
     }
 
     /// Seals texts and stores each under its name, unless there is one, which is returned. One that cannot be opened is
@@ -222,91 +251,7 @@ fn state_key(tenant: &str, run: RunId, round: u32) -> StoreKey {
     StoreKey::new(tenant, &format!("{run}:{round}"))
 }
 
-/// A store that speaks the protocol of Redis.
-#[derive(Debug)]
-struct RedisStore {
-    connection: RedisConnection,
-    ttl: Duration,
-}
-
-/// How often a key is tried that expires while it is looked at.
-const PUT_NEW_TRIES: usize = 3;
-
-/// What a text leaves behind is kept so many times as long as the text, counted from when it was stored.
-const REMEMBERED_TTLS: u64 = 4;
-
-/// The key of what a text leaves behind.
-fn remembered(key: &StoreKey) -> String {
-    format!("{}:was", key.as_str())
-}
-
-impl JournalStore for RedisStore {
-    fn put_remembered<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            let ttl = self.ttl.as_secs();
-            let mut both = redis::pipe();
-            both.set_ex(key.as_str(), text, ttl).ignore();
-            both.set_ex(remembered(key), "", ttl.saturating_mul(REMEMBERED_TTLS)).ignore();
-            let mut connection = self.connection.get().await.map_err(unreachable)?;
-            both.query_async(&mut connection).await.map_err(unreachable)
-        })
-    }
-
-    fn expired<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<bool>, StoreError>> {
-        Box::pin(async move {
-            let mut all = redis::pipe();
-            for key in keys {
-                all.exists(remembered(key));
-            }
-            let mut connection = self.connection.get().await.map_err(unreachable)?;
-            all.query_async(&mut connection).await.map_err(unreachable)
-        })
-    }
-
-    fn put<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            let mut connection = self.connection.get().await.map_err(unreachable)?;
-            connection.set_ex::<_, _, ()>(key.as_str(), text, self.ttl.as_secs()).await.map_err(unreachable)
-        })
-    }
-
-    fn put_new<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
-        Box::pin(async move {
-            let mut connection = self.connection.get().await.map_err(unreachable)?;
-            let options = redis::SetOptions::default()
-                .conditional_set(redis::ExistenceCheck::NX)
-                .with_expiration(redis::SetExpiry::EX(self.ttl.as_secs()));
-            // Between the two commands the known text may expire; then this one takes its place.
-            for _ in 0..PUT_NEW_TRIES {
-                let set: Option<String> =
-                    connection.set_options(key.as_str(), text, options.clone()).await.map_err(unreachable)?;
-                if set.is_some() {
-                    return Ok(None);
-                }
-                let known: Option<String> = connection.get(key.as_str()).await.map_err(unreachable)?;
-                if known.is_some() {
-                    return Ok(known);
-                }
-            }
-            Err(StoreError::Unreachable("a key appears and disappears".into()))
-        })
-    }
-
-    fn get<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<Option<String>>, StoreError>> {
-        Box::pin(async move {
-            if keys.is_empty() {
-                return Ok(Vec::new());
-            }
-            let mut all = redis::pipe();
-            for key in keys {
-                all.get_ex(key.as_str(), redis::Expiry::EX(self.ttl.as_secs()));
-            }
-            let mut connection = self.connection.get().await.map_err(unreachable)?;
-            all.query_async(&mut connection).await.map_err(unreachable)
-        })
-    }
-}
-
-fn unreachable(error: redis::RedisError) -> StoreError {
+/// The error for a store whose own is `error`.
+fn unreachable(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
     StoreError::Unreachable(Box::new(error))
 }

@@ -38,8 +38,25 @@ pub trait JournalStore: fmt::Debug + Send + Sync {
     /// Stores a text, in place of what was stored under the same key.
     fn put<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
 
+    /// Like [`JournalStore::put`], of a text that can be done without after a crash: the store may write it to its disk a
+    /// little later. Whoever reads it finds it at once.
+    fn put_soon<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.put(key, text)
+    }
+
     /// Stores a text unless there is one under the key, in one step for all who share the store. Returns what is there.
-    fn put_new<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>>;
+    fn put_new<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
+        self.put_new_with(key, text, &[])
+    }
+
+    /// [`JournalStore::put_new`], and in the same step, if the text is stored, others with it, in place of what was stored
+    /// under their keys.
+    fn put_new_with<'a>(
+        &'a self,
+        key: &'a StoreKey,
+        text: &'a str,
+        others: &'a [(StoreKey, String)],
+    ) -> BoxFuture<'a, Result<Option<String>, StoreError>>;
 
     /// [`JournalStore::put_new`] for several texts at once. Each is stored, or not, without regard to the others; a store may
     /// have one trip to its disk or server for all of them.
@@ -136,24 +153,34 @@ impl MemoryStore {
     pub fn new(bytes_max: usize, ttl: Duration) -> MemoryStore {
         MemoryStore { texts: Mutex::new(LruCache::new(usize::MAX, bytes_max)), ttl }
     }
+
+    fn expiring(&self, text: &str) -> ExpiringText {
+        ExpiringText { text: text.to_owned(), expires_at: Instant::now() + self.ttl }
+    }
 }
 
 impl JournalStore for MemoryStore {
     fn put<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        let expiring = ExpiringText { text: text.to_owned(), expires_at: Instant::now() + self.ttl };
+        let expiring = self.expiring(text);
         let evicted = lock(&self.texts).put(key.digest(), expiring, text.len());
         drop(evicted);
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn put_new<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
-        let now = Instant::now();
+    fn put_new_with<'a>(
+        &'a self,
+        key: &'a StoreKey,
+        text: &'a str,
+        others: &'a [(StoreKey, String)],
+    ) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
+        let (now, digest) = (Instant::now(), key.digest());
         let mut texts = lock(&self.texts);
-        let known = texts.get(&key.digest()).filter(|known| known.expires_at > now).map(|known| known.text.clone());
+        let known = texts.get(&digest).filter(|known| known.expires_at > now).map(|known| known.text.clone());
         let mut evicted = Vec::new();
         if known.is_none() {
-            let expiring = ExpiringText { text: text.to_owned(), expires_at: now + self.ttl };
-            evicted.push(texts.put(key.digest(), expiring, text.len()));
+            evicted.push(texts.put(digest, self.expiring(text), text.len()));
+            let put = |(key, text): &(StoreKey, String)| texts.put(key.digest(), self.expiring(text), text.len());
+            evicted.extend(others.iter().map(put));
         }
         drop(texts);
         drop(evicted);

@@ -1,20 +1,22 @@
 //! A store in a file, for one process: it survives a restart.
 //!
 //! One thread writes. While it waits for the disk, more texts arrive, and the next transaction stores them all: a hundred
-//! calls that are recorded at the same time cost a few waits for the disk, and not a hundred.
+//! calls that are recorded at the same time cost a few waits for the disk, and not a hundred. Nobody waits for the disk for a
+//! text that can be done without after a crash.
 
-use std::error::Error;
 use std::fs::OpenOptions;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dacapo_runner::{BoxFuture, JournalStore, StoreError, StoreKey};
 use futures_util::future::join_all;
-use redb::{AccessGuard, Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{AccessGuard, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 use tokio::sync::oneshot;
 
+use super::unreachable;
 use crate::gateway::now_ms;
 
 /// By key: when it expires, in milliseconds since 1970, and the text.
@@ -23,8 +25,10 @@ const TEXTS: TableDefinition<'_, &str, (u64, &str)> = TableDefinition::new("text
 const SWEEP_EVERY: usize = 1_000;
 /// A transaction that stores as many texts takes no more, so that the first of them does not wait for all others.
 const WRITES_PER_TRANSACTION_MAX: usize = 1_000;
+/// Texts that are to be stored soon are on the disk after this time, if nothing else is stored meanwhile.
+const SOON: Duration = Duration::from_millis(200);
 
-/// An embedded database. Whatever it has stored is on the disk before `put` returns.
+/// An embedded database. What it has stored is on the disk before `put` returns, and soon after `put_soon`.
 pub(super) struct FileStore {
     database: Arc<Database>,
     ttl: Duration,
@@ -34,7 +38,7 @@ pub(super) struct FileStore {
 /// The thread that writes. It ends, and the file can be opened again, when this is dropped.
 struct WriterThread {
     /// `None` when it is to end.
-    writes: Option<mpsc::Sender<Vec<Write>>>,
+    writes: Option<mpsc::Sender<WriteBatch>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -48,19 +52,37 @@ pub struct FileStoreError {
     pub is_in_use: bool,
 }
 
-/// A text that is to be stored.
+/// Texts that are to be stored in one transaction.
+struct WriteBatch {
+    writes: Vec<Write>,
+    sync: Sync,
+}
+
+/// What is to be stored under a key.
 struct Write {
     key: String,
-    text: String,
-    replace: Replace,
-    /// Is sent the text that was there, once the transaction is on the disk.
+    put: Put,
+    /// Is sent the text that was there, once the transaction has ended.
     done: oneshot::Sender<Result<Option<String>, StoreError>>,
 }
 
+enum Put {
+    Text(String),
+    /// Unless there is a text.
+    IfNew(String),
+    /// If the text before it in the batch was stored.
+    IfPreviousStored(String),
+    /// The text that is there, for as long as a new one.
+    Renewal,
+}
+
+/// When texts are on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Replace {
-    Yes,
-    No,
+enum Sync {
+    /// Before whoever stores them goes on.
+    Now,
+    /// A little later.
+    Soon,
 }
 
 impl FileStore {
@@ -86,24 +108,28 @@ impl FileStore {
         Ok(FileStore { database, ttl, writer })
     }
 
-    /// Stores a text, or leaves the one that is there, which is returned.
-    async fn write(&self, key: String, text: String, replace: Replace) -> Result<Option<String>, StoreError> {
-        let stored = self.write_all([(key, text)], replace).await.pop();
-        stored.unwrap_or_else(|| Err(StoreError::Unreachable("nothing was stored".into())))
+    /// Stores texts in one transaction. Returns what was there under the first key.
+    async fn write(
+        &self,
+        puts: impl IntoIterator<Item = (String, Put)>,
+        sync: Sync,
+    ) -> Result<Option<String>, StoreError> {
+        let known = self.write_all(puts, sync).await.into_iter().next();
+        known.unwrap_or(Ok(None))
     }
 
-    /// Stores texts in one transaction, or leaves those that are there, which are returned.
+    /// Stores texts in one transaction. Returns what was there under each key.
     async fn write_all(
         &self,
-        texts: impl IntoIterator<Item = (String, String)>,
-        replace: Replace,
+        puts: impl IntoIterator<Item = (String, Put)>,
+        sync: Sync,
     ) -> Vec<Result<Option<String>, StoreError>> {
-        let write = |(key, text)| {
+        let write = |(key, put)| {
             let (done, stored) = oneshot::channel();
-            (Write { key, text, replace, done }, stored)
+            (Write { key, put, done }, stored)
         };
-        let (writes, stored): (Vec<Write>, Vec<_>) = texts.into_iter().map(write).unzip();
-        self.writer.send(writes);
+        let (writes, stored): (Vec<Write>, Vec<_>) = puts.into_iter().map(write).unzip();
+        self.writer.send(WriteBatch { writes, sync });
         // If the thread has ended, nobody sends anything.
         join_all(stored.into_iter().map(async |stored| stored.await.map_err(unreachable)?)).await
     }
@@ -119,19 +145,15 @@ impl FileStore {
             let texts = transaction.open_table(TEXTS)?;
             for key in keys {
                 let text = unexpired(texts.get(key.as_str())?, now);
-                if let Some((expires_at, text)) = &text
-                    && *expires_at < renew_before
-                {
-                    renewed.push((key, text.clone()));
+                if text.as_ref().is_some_and(|(expires_at, _)| *expires_at < renew_before) {
+                    renewed.push((key, Put::Renewal));
                 }
                 found.push(text.map(|(_, text)| text));
             }
             Ok((found, renewed))
         };
         let (found, renewed) = self.off_thread(read).await?;
-        for renewed in self.write_all(renewed, Replace::Yes).await {
-            renewed?;
-        }
+        self.write(renewed, Sync::Soon).await?;
         Ok(found)
     }
 
@@ -163,10 +185,6 @@ fn unexpired(found: Option<AccessGuard<'_, (u64, &str)>>, now: u64) -> Option<(u
     (expires_at > now).then(|| (expires_at, text.to_owned()))
 }
 
-fn unreachable(error: impl Error + Send + Sync + 'static) -> StoreError {
-    StoreError::Unreachable(Box::new(error))
-}
-
 impl WriterThread {
     fn start(writer: Writer) -> std::io::Result<WriterThread> {
         let (sender, received) = mpsc::channel();
@@ -176,9 +194,9 @@ impl WriterThread {
     }
 
     /// To be stored in one transaction. Whoever waits for it notices if the thread has ended.
-    fn send(&self, writes: Vec<Write>) {
-        if let Some(thread) = self.writes.as_ref().filter(|_| !writes.is_empty()) {
-            thread.send(writes).unwrap_or_default();
+    fn send(&self, batch: WriteBatch) {
+        if let Some(thread) = self.writes.as_ref().filter(|_| !batch.writes.is_empty()) {
+            thread.send(batch).unwrap_or_default();
         }
     }
 }
@@ -200,48 +218,87 @@ struct Writer {
 
 impl Writer {
     /// Stores what arrives, until nobody can send anything any more.
-    fn run(mut self, received: &mpsc::Receiver<Vec<Write>>) {
-        while let Ok(mut writes) = received.recv() {
-            while writes.len() < WRITES_PER_TRANSACTION_MAX
-                && let Ok(more) = received.try_recv()
-            {
-                writes.extend(more);
-            }
-            match self.write(&writes) {
-                Ok(known) => {
-                    self.writes_since_sweep += writes.len();
-                    for (write, known) in writes.into_iter().zip(known) {
-                        // Whoever waited for it may be gone.
-                        write.done.send(Ok(known)).unwrap_or_default();
+    fn run(mut self, received: &mpsc::Receiver<WriteBatch>) {
+        let mut last_sync = Sync::Now;
+        loop {
+            let next = match last_sync {
+                Sync::Now => received.recv().map_err(|_closed| RecvTimeoutError::Disconnected),
+                Sync::Soon => received.recv_timeout(SOON),
+            };
+            match next {
+                Ok(batch) => last_sync = self.store(batch, received),
+                Err(ended) => {
+                    if last_sync == Sync::Soon
+                        && let Err(error) = self.sync()
+                    {
+                        tracing::warn!(%error, "the store could not be written to the disk");
                     }
-                }
-                Err(error) => {
-                    let error: Arc<redb::Error> = Arc::new(error);
-                    for write in writes {
-                        write.done.send(Err(unreachable(Arc::clone(&error)))).unwrap_or_default();
+                    last_sync = Sync::Now;
+                    if ended == RecvTimeoutError::Disconnected {
+                        return;
                     }
-                }
-            }
-            if self.writes_since_sweep >= SWEEP_EVERY {
-                self.writes_since_sweep = 0;
-                if let Err(error) = self.sweep() {
-                    tracing::warn!(%error, "what has expired could not be removed from the store");
                 }
             }
         }
     }
 
+    /// Stores a batch, and all that have arrived meanwhile. Returns whether they are on the disk.
+    fn store(&mut self, batch: WriteBatch, received: &mpsc::Receiver<WriteBatch>) -> Sync {
+        let WriteBatch { mut writes, mut sync } = batch;
+        while writes.len() < WRITES_PER_TRANSACTION_MAX
+            && let Ok(more) = received.try_recv()
+        {
+            writes.extend(more.writes);
+            if more.sync == Sync::Now {
+                sync = Sync::Now;
+            }
+        }
+        match self.write(&writes, sync) {
+            Ok(known) => {
+                self.writes_since_sweep += writes.len();
+                for (write, known) in writes.into_iter().zip(known) {
+                    // Whoever waited for it may be gone.
+                    write.done.send(Ok(known)).unwrap_or_default();
+                }
+            }
+            Err(error) => {
+                let error: Arc<redb::Error> = Arc::new(error);
+                for write in writes {
+                    write.done.send(Err(unreachable(Arc::clone(&error)))).unwrap_or_default();
+                }
+            }
+        }
+        if self.writes_since_sweep >= SWEEP_EVERY {
+            self.writes_since_sweep = 0;
+            if let Err(error) = self.sweep() {
+                tracing::warn!(%error, "what has expired could not be removed from the store");
+            }
+        }
+        sync
+    }
+
     /// Stores texts in one transaction, in their order. Returns what was there for each.
-    fn write(&self, writes: &[Write]) -> Result<Vec<Option<String>>, redb::Error> {
+    fn write(&self, writes: &[Write], sync: Sync) -> Result<Vec<Option<String>>, redb::Error> {
         let now = now_ms();
         let expires_at = now.saturating_add(u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX));
-        let transaction = self.database.begin_write()?;
+        let mut transaction = self.database.begin_write()?;
+        if sync == Sync::Soon {
+            transaction.set_durability(Durability::None)?;
+        }
         let known = {
             let mut texts = transaction.open_table(TEXTS)?;
+            let mut is_previous_stored = false;
             let write = |write: &Write| {
                 let known = unexpired(texts.get(write.key.as_str())?, now).map(|(_, text)| text);
-                if write.replace == Replace::Yes || known.is_none() {
-                    texts.insert(write.key.as_str(), (expires_at, write.text.as_str()))?;
+                let text = match &write.put {
+                    Put::Text(text) => Some(text),
+                    Put::IfNew(text) => known.is_none().then_some(text),
+                    Put::IfPreviousStored(text) => is_previous_stored.then_some(text),
+                    Put::Renewal => known.as_ref(),
+                };
+                is_previous_stored = text.is_some();
+                if let Some(text) = text {
+                    texts.insert(write.key.as_str(), (expires_at, text.as_str()))?;
                 }
                 Ok(known)
             };
@@ -249,6 +306,11 @@ impl Writer {
         };
         transaction.commit()?;
         Ok(known)
+    }
+
+    /// Brings all that is stored to the disk.
+    fn sync(&self) -> Result<(), redb::Error> {
+        Ok(self.database.begin_write()?.commit()?)
     }
 
     /// Removes what has expired. That a text was there is remembered as long again.
@@ -275,19 +337,32 @@ impl Writer {
 
 impl JournalStore for FileStore {
     fn put<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        let (key, text) = (key.as_str().to_owned(), text.to_owned());
-        Box::pin(async move { self.write(key, text, Replace::Yes).await.map(drop) })
+        let put = (key.as_str().to_owned(), Put::Text(text.to_owned()));
+        Box::pin(async move { self.write([put], Sync::Now).await.map(drop) })
     }
 
-    fn put_new<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
-        Box::pin(self.write(key.as_str().to_owned(), text.to_owned(), Replace::No))
+    fn put_soon<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        let put = (key.as_str().to_owned(), Put::Text(text.to_owned()));
+        Box::pin(async move { self.write([put], Sync::Soon).await.map(drop) })
+    }
+
+    fn put_new_with<'a>(
+        &'a self,
+        key: &'a StoreKey,
+        text: &'a str,
+        others: &'a [(StoreKey, String)],
+    ) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
+        let other = |(key, text): &(StoreKey, String)| (key.as_str().to_owned(), Put::IfPreviousStored(text.clone()));
+        let first = (key.as_str().to_owned(), Put::IfNew(text.to_owned()));
+        Box::pin(self.write(std::iter::once(first).chain(others.iter().map(other)), Sync::Now))
     }
 
     fn put_new_all<'a>(
         &'a self,
         texts: &'a [(StoreKey, String)],
     ) -> BoxFuture<'a, Vec<Result<Option<String>, StoreError>>> {
-        Box::pin(self.write_all(texts.iter().map(|(key, text)| (key.as_str().to_owned(), text.clone())), Replace::No))
+        let put = |(key, text): &(StoreKey, String)| (key.as_str().to_owned(), Put::IfNew(text.clone()));
+        Box::pin(self.write_all(texts.iter().map(put), Sync::Now))
     }
 
     fn get<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<Option<String>>, StoreError>> {

@@ -37,13 +37,15 @@ impl LiveRecord {
         LiveRecord { store, tenant, name, claimant, writing: Arc::default() }
     }
 
-    /// Records that the work is in progress, unless there is a record already, which is returned.
-    pub(super) async fn claim(&self) -> Result<Option<String>, StoreError> {
-        let claimed = LiveRecord::claim_all(&self.store, &self.tenant, std::iter::once(self)).await.pop();
-        claimed.unwrap_or_else(|| Err(StoreError::Unreachable("nothing was stored".into())))
+    /// Records that the work is in progress, and with it a text under another name, unless there is a record already, which is
+    /// returned.
+    pub(super) async fn claim(&self, with: Option<(&str, &str)>) -> Result<Option<String>, StoreError> {
+        let running = self.running(0);
+        let known = self.store.put_new_text_with(&self.tenant, (&self.name, &running), with).await?;
+        Ok(known.filter(|known| *known != running))
     }
 
-    /// The same for several records of a tenant at once.
+    /// Records that work is in progress, for several records of a tenant at once.
     pub(super) async fn claim_all(
         store: &Store,
         tenant: &str,
@@ -63,6 +65,12 @@ impl LiveRecord {
         self.store.put_text(&self.tenant, &self.name, text).await
     }
 
+    /// Like [`LiveRecord::put`]. After a crash the text may be missing: then the record says that the work is in progress.
+    pub(super) async fn put_soon(&self, text: &str) -> Result<(), StoreError> {
+        let _writing = self.writing.lock().await;
+        self.store.put_text_soon(&self.tenant, &self.name, text).await
+    }
+
     /// Records that the work is in progress, whatever was recorded before.
     pub(super) async fn put_running(&self) -> Result<(), StoreError> {
         self.put(&self.running(0)).await
@@ -75,7 +83,7 @@ impl LiveRecord {
             let (record, writing) = (self.clone(), Arc::clone(&self.writing).lock_owned().await);
             // In a task of its own, which is not dropped in the middle of it.
             let written = tokio::spawn(async move {
-                let put = record.store.put_text(&record.tenant, &record.name, &record.running(beat)).await;
+                let put = record.store.put_text_soon(&record.tenant, &record.name, &record.running(beat)).await;
                 drop(writing);
                 put
             });

@@ -8,7 +8,7 @@ use dacapo_runner::{BoxFuture, JournalStore, StoreError, StoreKey};
 use dacapo_wire::SealingSecrets;
 
 use super::file_store::{FileStore, FileStoreError};
-use super::{RedisConnection, RedisStore};
+use super::redis_store::RedisStore;
 
 /// A store in a file, for one process.
 pub fn open_file_store(path: &Path, ttl: Duration) -> Result<Arc<dyn JournalStore>, FileStoreError> {
@@ -19,7 +19,7 @@ pub fn open_file_store(path: &Path, ttl: Duration) -> Result<Arc<dyn JournalStor
 /// not one of such a server.
 pub fn open_redis_store(url: &str, ttl: Duration) -> Option<Arc<dyn JournalStore>> {
     let client = redis::Client::open(url).ok()?;
-    Some(Arc::new(RedisStore { connection: RedisConnection::new(client), ttl }))
+    Some(Arc::new(RedisStore::new(client, ttl)))
 }
 
 /// A store whose texts nobody can read or change without the secret.
@@ -53,9 +53,16 @@ impl JournalStore for SealedStore {
         Box::pin(async move { self.store.put(key, &self.seal(key, text)).await })
     }
 
-    fn put_new<'a>(&'a self, key: &'a StoreKey, text: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
+    fn put_new_with<'a>(
+        &'a self,
+        key: &'a StoreKey,
+        text: &'a str,
+        others: &'a [(StoreKey, String)],
+    ) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
         Box::pin(async move {
-            let known = self.store.put_new(key, &self.seal(key, text)).await?;
+            let seal = |(key, text): &(StoreKey, String)| (key.clone(), self.seal(key, text));
+            let others: Vec<(StoreKey, String)> = others.iter().map(seal).collect();
+            let known = self.store.put_new_with(key, &self.seal(key, text), &others).await?;
             // Whatever it is, somebody has put it there.
             Ok(known.map(|known| self.open(key, &known).unwrap_or_default()))
         })

@@ -58,6 +58,12 @@ pub(crate) struct TurnResponses<'a> {
     pub responses: Cow<'a, [ModelResponse]>,
 }
 
+impl TurnResponses<'_> {
+    fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
 /// Turns that may go on one after the other, until the client is told that it was cut off.
 const ATTEMPTS_MAX: u32 = 5;
 
@@ -142,7 +148,7 @@ impl TurnRecord {
                 ended => {
                     if ended.is_some() {
                         attempt.put_running().await?;
-                    } else if attempt.claim().await?.is_some() {
+                    } else if attempt.claim(None).await?.is_some() {
                         // Another repetition was faster.
                         match attempt.outcome(read).await? {
                             Some(WorkOutcome::Known(TurnOutcome::Ended(ended))) => {
@@ -167,8 +173,7 @@ impl TurnRecord {
 
     /// Keeps the responses of the model, before programs in them send calls with effects.
     pub(crate) async fn keep_responses(&self, responses: &TurnResponses<'_>) -> Result<(), StoreError> {
-        let text = serde_json::to_string(responses).unwrap_or_default();
-        self.store.put_text(&self.tenant, &self.responses_name(), &text).await
+        self.store.put_text(&self.tenant, &self.responses_name(), &responses.to_json()).await
     }
 
     async fn responses(&self) -> Result<Option<TurnResponses<'static>>, StoreError> {
@@ -181,15 +186,18 @@ impl TurnRecord {
         format!("{}:said", self.name)
     }
 
-    /// Records that the turn sends calls with effects, before the first of them.
-    pub(crate) async fn begin(&self) -> Result<Begun, StoreError> {
+    /// Records that the turn sends calls with effects, before the first of them, together with the responses of the model
+    /// that have led to it. What another turn of the same request has kept stays.
+    pub(crate) async fn begin(&self, responses: &TurnResponses<'_>) -> Result<Begun, StoreError> {
         let begin = || async {
-            let Some(known) = self.record().claim().await? else { return Ok(Begun::Yes) };
+            let (name, text) = (self.responses_name(), responses.to_json());
+            let Some(known) = self.record().claim(Some((&name, &text))).await? else { return Ok(Begun::Yes) };
             match read(&known) {
                 Some(TurnOutcome::Ended(ended)) if !self.is_current(&ended) => {}
                 _ => return Ok(Begun::ByAnother),
             }
             self.record().put_running().await?;
+            self.store.put_text(&self.tenant, &name, &text).await?;
             Ok(Begun::Yes)
         };
         self.begun.get_or_try_init(begin).await.copied()
@@ -208,9 +216,11 @@ impl TurnRecord {
         alive
     }
 
+    /// Records the response. If the gateway dies before that is on its disk, a repeated request goes on where the last call
+    /// with effects was.
     pub(crate) async fn end(&self, response: RecordedResponse) -> Result<(), StoreError> {
         let ended = EndedTurn { ended_at_ms: now_ms(), response };
-        self.record().put(&serde_json::to_string(&ended).unwrap_or_default()).await
+        self.record().put_soon(&serde_json::to_string(&ended).unwrap_or_default()).await
     }
 
     fn is_current(&self, ended: &EndedTurn) -> bool {

@@ -235,12 +235,9 @@ impl TurnRunner {
         recorded: &mut usize,
     ) -> Result<Begun, StoreError> {
         // First of all: what another turn of the same request has kept must stay.
-        if let (Some(record), ProgramOrigin::ThisTurn(_)) = (&self.tenant.record, origin)
-            && record.begin().await? == Begun::ByAnother
-        {
+        if self.record_responses(origin).await? == Begun::ByAnother {
             return Ok(Begun::ByAnother);
         }
-        self.record_responses().await?;
         if let Some(store) = self.gateway.answer_store.as_ref().filter(|_| *recorded < answered.len()) {
             let place = self.answers_place(origin);
             let entries = [&place.before[..], answered].concat();

@@ -10,10 +10,11 @@ use dacapo_wire::{ClientSide, ModelResponse};
 
 use serde_json::Value;
 
+use super::owned_calls::ProgramOrigin;
 use super::{TurnDone, TurnEnd, TurnRunner};
 use crate::http::TurnError;
 use crate::observe::{Event, RequestId};
-use crate::store::turn_records::{EarlierTurn, RecordedResponse, TurnRecord, TurnResponses};
+use crate::store::turn_records::{Begun, EarlierTurn, RecordedResponse, TurnRecord, TurnResponses};
 
 /// The model's responses in this turn, if they may have to be known when the turn is cut off.
 #[derive(Default)]
@@ -82,21 +83,26 @@ impl TurnRunner {
         }
     }
 
-    /// Records the model's responses so far, before a call with effects is sent.
-    pub(super) async fn record_responses(&mut self) -> Result<(), StoreError> {
+    /// Records the model's responses so far, before a call with effects is sent, and with the first one that the turn sends
+    /// such calls.
+    pub(super) async fn record_responses(&mut self, origin: ProgramOrigin<'_>) -> Result<Begun, StoreError> {
+        let Some(record) = &self.tenant.record else { return Ok(Begun::Yes) };
         let so_far = &mut self.responses;
-        let Some(record) = self.tenant.record.as_ref().filter(|_| so_far.recorded < so_far.received.len()) else {
-            return Ok(());
-        };
         let in_turn = TurnResponses {
             seed: Cow::Borrowed(&self.progress.seed),
             started_at_ms: self.progress.started_at_ms,
             wire: self.turn.provider.wire(),
             responses: Cow::Borrowed(&so_far.received),
         };
-        record.keep_responses(&in_turn).await?;
+        if matches!(origin, ProgramOrigin::ThisTurn(_)) && !record.has_begun() {
+            if record.begin(&in_turn).await? == Begun::ByAnother {
+                return Ok(Begun::ByAnother);
+            }
+        } else if so_far.recorded < so_far.received.len() {
+            record.keep_responses(&in_turn).await?;
+        }
         so_far.recorded = so_far.received.len();
-        Ok(())
+        Ok(Begun::Yes)
     }
 }
 

@@ -22,6 +22,7 @@ mod routes;
 mod scenarios;
 mod service;
 mod silence;
+mod stores;
 mod traces;
 mod turns;
 mod wires;
