@@ -99,3 +99,40 @@ fn packages_carry_the_binary_and_are_made_of_the_same_bytes_each_time() {
         assert_eq!(names.contains(&name), is_in, "{name}");
     }
 }
+
+#[test]
+fn an_installed_command_has_manual_pages_and_completions_until_it_is_removed() {
+    let home = tempfile::tempdir().expect("a folder");
+    let home = home.path();
+    let install = root().join("scripts/install").display().to_string();
+    // From a folder that is not the repository, to a path relative to it.
+    let at_home =
+        |arguments: &str| run(home, "bash", &["-c", &format!("cd '{}' && {install} {arguments}", home.display())]);
+    let files = |folder: &str| {
+        let folder = home.join("here").join(folder);
+        let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("a file").file_name()).collect();
+        names.sort();
+        names
+    };
+    let (pages, bash) = ("share/man/man1", "share/bash-completion/completions");
+    at_home(&format!("--prefix here --binary {}", env!("CARGO_BIN_EXE_dacapo")));
+    std::fs::write(home.join("here").join(pages).join("other.1"), "of another program").expect("a page");
+    std::fs::write(home.join("here").join(pages).join("dacapo-gone.1"), "of an older version").expect("a page");
+    at_home(&format!("--prefix=here --binary {}", env!("CARGO_BIN_EXE_dacapo")));
+
+    let version = run(home, home.join("here/bin/dacapo"), &["--version"]);
+    assert_eq!(version, run(home, env!("CARGO_BIN_EXE_dacapo"), &["--version"]));
+    assert!(files(pages).contains(&"dacapo-serve.1".into()), "{:?}", files(pages));
+    assert!(!files(pages).contains(&"dacapo-gone.1".into()), "{:?}", files(pages));
+    assert_eq!(files(bash), ["dacapo"]);
+    assert_eq!(files("share/zsh/site-functions"), ["_dacapo"]);
+    assert_eq!(files("share/fish/vendor_completions.d"), ["dacapo.fish"]);
+    let completed =
+        run(home, "bash", &["-c", &format!("source '{}/here/{bash}/dacapo' && complete -p dacapo", home.display())]);
+    assert!(completed.ends_with("dacapo\n"), "{completed}");
+
+    at_home("--prefix here --uninstall");
+    assert_eq!(files(pages), ["other.1"]);
+    assert!(files("bin").is_empty() && files(bash).is_empty());
+}
