@@ -45,3 +45,16 @@ fn configurations_in_them_are_understood() {
         assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
     }
 }
+
+/// The file system is read-only for the service of systemd, but for what its unit names.
+#[test]
+fn the_service_may_write_where_the_book_puts_the_store() {
+    let unit = std::fs::read_to_string(root().join("deploy/systemd/dacapo.service")).expect("a unit");
+    let setting = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    assert_eq!(setting("ProtectSystem"), Some("strict"));
+    let writable = Path::new("/var/lib").join(setting("StateDirectory").expect("a folder that may be written"));
+    let page = std::fs::read_to_string(root().join("docs/mcp-gateway.md")).expect("a page");
+    let store =
+        page.lines().find_map(|line| line.strip_prefix("path = \"")?.strip_suffix('"')).expect("a store in a file");
+    assert!(Path::new(store).starts_with(&writable), "{store} is not in {}", writable.display());
+}
