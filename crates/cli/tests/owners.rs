@@ -313,43 +313,119 @@ fn what_the_policy_asks_for_is_denied_with_its_reason_and_denied_servers_are_not
     assert!(said.contains("client[0].servers: there is no server `github`; there are ledger"), "{said}");
 }
 
-/// The Responses API has questions and answers for that, which explicit clients know.
-#[test]
-fn an_explicit_client_of_responses_is_asked_about_what_the_policy_asks_for() {
-    let office = Office::new();
-    let gateway = office.gateway(&[]);
-    for (is_streamed, is_approved) in [(false, true), (true, true), (false, false)] {
-        let mut talk = talk(Wire::Responses, true, is_streamed);
-        talk.explicit = true;
-        talk.user("close");
-        let response = ask(&gateway.url, &mut talk);
-        assert!(response.calls.is_empty() && response.text.is_empty(), "{response:?}");
-        let question = talk.history.last().expect("a question").clone();
-        let id = question["id"].as_str().expect("an id");
-        let expected = json!({
+/// The question about a call in the history of an explicit client, as it has to be.
+fn question(wire: Wire, id: &str) -> Value {
+    let arguments = r#"{"of":"ann"}"#;
+    match wire {
+        Wire::Chat => {
+            json!({"role": "approval_request", "id": id, "server": "ledger", "name": "close_account", "arguments": arguments})
+        }
+        Wire::Responses => json!({
             "id": id,
             "type": "mcp_approval_request",
-            "arguments": r#"{"of":"ann"}"#,
+            "arguments": arguments,
             "name": "close_account",
             "server_label": "ledger",
-        });
-        assert_eq!(question, expected);
-        // Asked once more without an answer, it is the same question.
-        assert!(ask(&gateway.url, &mut talk.clone()).text.is_empty());
-        assert!(office.executed().is_empty());
-        let answer = json!({"type": "mcp_approval_response", "approval_request_id": id, "approve": is_approved});
-        talk.history.push(answer);
-        let text = ask(&gateway.url, &mut talk).text;
-        let call = talk.history.iter().find(|item| item["type"] == "mcp_call").expect("a call");
-        assert_eq!(call["approval_request_id"], id);
-        if is_approved {
-            assert_eq!((text.as_str(), &call["status"]), (r#"{"closed":"ann"}"#, &json!("completed")));
-            assert_eq!(office.executed().values().sum::<usize>(), 1);
-            office.forget();
-        } else {
-            assert!(text.contains("the user"), "{text}");
-            assert!(office.executed().is_empty());
+        }),
+        Wire::Messages => json!({
+            "type": "mcp_approval_request",
+            "id": id,
+            "name": "close_account",
+            "input": {"of": "ann"},
+            "server_name": "ledger",
+        }),
+    }
+}
+
+/// The last entry of a history, or the last block of its content.
+fn last_shown(wire: Wire, history: &[Value]) -> Value {
+    let last = history.last().expect("an entry");
+    match wire {
+        Wire::Chat | Wire::Responses => last.clone(),
+        Wire::Messages => last["content"].as_array().and_then(|blocks| blocks.last()).expect("a block").clone(),
+    }
+}
+
+fn answer_to(wire: Wire, id: &str, approve: &Value) -> Value {
+    match wire {
+        Wire::Chat => json!({"role": "approval_response", "approval_request_id": id, "approve": approve}),
+        Wire::Responses => json!({"type": "mcp_approval_response", "approval_request_id": id, "approve": approve}),
+        Wire::Messages => {
+            let block = json!({"type": "mcp_approval_response", "approval_request_id": id, "approve": approve});
+            json!({"role": "user", "content": [block]})
         }
+    }
+}
+
+/// The Responses API has questions and answers for that; on the other wires they are documented messages and blocks.
+#[test]
+fn an_explicit_client_is_asked_about_what_the_policy_asks_for() {
+    let office = Office::new();
+    let gateway = office.gateway(&[]);
+    for wire in [Wire::Chat, Wire::Responses, Wire::Messages] {
+        for (is_streamed, is_approved) in [(false, true), (true, true), (false, false)] {
+            let mut talk = talk(wire, true, is_streamed);
+            talk.explicit = true;
+            talk.user("close");
+            let response = ask(&gateway.url, &mut talk);
+            assert!(response.calls.is_empty() && response.text.is_empty(), "{wire}: {response:?}");
+            assert!(["stop", "completed", "end_turn"].contains(&&*response.end), "{wire}: {}", response.end);
+            let asked = last_shown(wire, &talk.history);
+            let id = asked["id"].as_str().expect("an id");
+            assert_eq!(asked, question(wire, id), "{wire}");
+            // Asked once more without an answer, it is the same question.
+            let mut again = talk.clone();
+            assert!(ask(&gateway.url, &mut again).text.is_empty());
+            assert_eq!(last_shown(wire, &again.history)["id"], id, "{wire}");
+            assert!(office.executed().is_empty());
+            talk.history.push(answer_to(wire, id, &json!(is_approved)));
+            let text = ask(&gateway.url, &mut talk).text;
+            if is_approved {
+                assert_eq!(text, r#"{"closed":"ann"}"#, "{wire}");
+                assert_eq!(office.executed().values().sum::<usize>(), 1);
+                office.forget();
+            } else {
+                assert!(text.contains("the user"), "{wire}: {text}");
+                assert!(office.executed().is_empty());
+            }
+            // The conversation goes on with all of that in its history.
+            talk.user("Hello");
+            let text = ask(&gateway.url, &mut talk).text;
+            assert!(text.ends_with("You said: Hello"), "{wire}: {text}");
+        }
+    }
+    // Both kinds of answers in one request.
+    for wire in [Wire::Chat, Wire::Responses, Wire::Messages] {
+        let mut talk = talk(wire, true, false);
+        talk.explicit = true;
+        talk.user("count and close");
+        let response = ask(&gateway.url, &mut talk);
+        let [call] = &response.calls[..] else { panic!("{wire}: {response:?}") };
+        let shown = serde_json::to_string(&talk.history).expect("JSON");
+        let is_question =
+            |text: &&str| text.starts_with("mcpr_dc_") || text.starts_with("approval_") && *text != "approval_request";
+        let id = shown.split('"').find(is_question).expect("a question").to_owned();
+        talk.answer(call, "4", false);
+        talk.history.push(answer_to(wire, &id, &json!(true)));
+        assert_eq!(ask(&gateway.url, &mut talk).text, "4 and ann", "{wire}");
+        assert_eq!(office.executed().values().sum::<usize>(), 1);
+        office.forget();
+    }
+    for wire in [Wire::Chat, Wire::Messages] {
+        let mut talk = talk(wire, true, false);
+        talk.explicit = true;
+        talk.user("close");
+        ask(&gateway.url, &mut talk);
+        let id = last_shown(wire, &talk.history)["id"].clone();
+        talk.history.push(answer_to(wire, id.as_str().expect("an id"), &json!("yes")));
+        let (path, body) = talk.request();
+        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let request = agent.post(format!("{}{path}", gateway.url)).header("content-type", "application/json");
+        let mut response = request.send(body.to_string()).expect("an answer");
+        let body = response.body_mut().read_to_string().expect("a body");
+        assert_eq!(response.status(), 400, "{body}");
+        assert!(body.contains("approve") && body.contains("must be true or false"), "{body}");
+        assert!(office.executed().is_empty());
     }
 }
 

@@ -70,6 +70,13 @@ pub struct CallsIssued<'a> {
     pub direct: &'a [ModelCall],
 }
 
+impl CallsIssued<'_> {
+    /// Whether the client is to make a call. If not, the program waits for nothing but approvals.
+    pub(crate) fn has_calls(&self) -> bool {
+        !(self.calls.is_empty() && self.direct.is_empty())
+    }
+}
+
 /// How an explicit client refers to a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramName<'a> {
@@ -254,10 +261,8 @@ pub trait ResponseEncoder: Send + Sync + std::fmt::Debug {
     /// The gateway sends a call of a program to a server. Only for explicit clients.
     fn server_call_started(&mut self, call: &ServerCall<'_>) -> Vec<SseEvent>;
 
-    /// The client is asked whether a call may be made. Only for explicit clients whose wire has such questions.
-    fn approval_requested(&mut self, _: &ServerCall<'_>) -> Vec<SseEvent> {
-        Vec::new()
-    }
+    /// The client is asked whether a call may be made. Only for explicit clients.
+    fn approval_requested(&mut self, call: &ServerCall<'_>) -> Vec<SseEvent>;
 
     /// The call has ended. Several may be open at the same time.
     fn server_call_ended(&mut self, call: &ServerCall<'_>, end: ServerCallEnd<'_>) -> Vec<SseEvent>;

@@ -1,5 +1,6 @@
 //! Anthropic Messages.
 
+mod approvals;
 mod client;
 mod client_echo;
 mod decode;

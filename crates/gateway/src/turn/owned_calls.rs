@@ -8,7 +8,7 @@ use dacapo_replay::{Answer, Call, CallIndex, JournalEntry, StepRequest};
 use dacapo_runner::{AnswerWindow, Approval, BoxFuture, StoreError, ToolOutput};
 use dacapo_wire::{
     ModelResponse, OwnedAnswers, ProgramMode, ProgramProgress, ResponseMeta, RoundHeader, RunState, ServerCallEnd,
-    ServerToolList, Wire,
+    ServerToolList,
 };
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -328,10 +328,9 @@ impl TurnRunner {
         index.filter(|index| *index >= self.turn.owned_from).and_then(|index| OwnedTool::new(toolbox, index))
     }
 
-    /// What a person has decided about a call that needs an approval. Only the Responses API has such questions, in explicit
-    /// mode; elsewhere nobody can be asked.
+    /// What a person has decided about a call that needs an approval. Explicit clients can be asked.
     fn approval(&self, open: &OwnedCall) -> CallApproval {
-        let can_ask = self.turn.mode == ProgramMode::Explicit && self.turn.client.wire() == Wire::Responses;
+        let can_ask = self.turn.mode == ProgramMode::Explicit;
         let asks = self.tenant.offered.as_ref().is_some_and(|offered| offered.asks(&open.tool));
         if !(can_ask && asks) {
             return CallApproval::Known(Approval::Unavailable);

@@ -261,6 +261,12 @@ impl ResponseEncoder for ChatEncoder {
         Vec::new()
     }
 
+    fn approval_requested(&mut self, call: &ServerCall<'_>) -> Vec<SseEvent> {
+        let mut events = self.code_message();
+        events.extend(self.program_message(programs::approval_request(call)));
+        events
+    }
+
     fn server_call_ended(&mut self, call: &ServerCall<'_>, end: ServerCallEnd<'_>) -> Vec<SseEvent> {
         let key = if end.status() == "completed" { "output" } else { "error" };
         self.server_calls.push(json!({
@@ -300,6 +306,11 @@ impl ResponseEncoder for ChatEncoder {
     }
 
     fn calls_issued(&mut self, issued: &CallsIssued<'_>) -> Vec<SseEvent> {
+        if !issued.has_calls() {
+            // The program waits for nothing but approvals, and the last message asks for one.
+            "stop".clone_into(&mut self.finish_reason);
+            return Vec::new();
+        }
         let of_program = issued
             .ids
             .iter()

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{fields, history};
 use crate::call_round::{CallRound, ExpectedCall, IssuedCall};
 use crate::conversation::{BlockStatus, Conversation, ConversationItem, ProgramBlock, WireCall};
+use crate::encoder::ServerCall;
 use crate::ids::{GivenRecord, RunId, UnsealedCallId};
 use crate::model_message::{CallExtra, ModelCall, ModelMessage};
 use crate::neutral::{remove_fields, without_fields};
@@ -19,6 +20,11 @@ use crate::usage::ContextTokens;
 
 pub(super) const CODE: &str = "code";
 pub(super) const CODE_RESULT: &str = "code_result";
+/// The role of a message that asks whether a call may be made.
+const APPROVAL_REQUEST: &str = "approval_request";
+/// The role of the client's answer to it.
+const APPROVAL_RESPONSE: &str = "approval_response";
+const APPROVAL_PREFIX: &str = "approval_";
 /// The field for the tokens that the model had read.
 const CONTEXT: &str = "context_tokens";
 /// The field for reasoning of a model on another wire.
@@ -70,6 +76,11 @@ impl ChatProgramReader {
                     "this `code_result` closes no `code` message; remove it, or put the `code` message before it",
                 ));
             }
+            (_, APPROVAL_REQUEST) => {}
+            (_, APPROVAL_RESPONSE) => {
+                let (call, is_approved) = approval(at, &message)?;
+                self.conversation.approvals.insert(call, is_approved);
+            }
             (None, _) => self.messages.push(message),
             (Some(open), "assistant") if !fields::tool_calls(&message).is_empty() => {
                 open.round(at, &message, catalog)?;
@@ -84,7 +95,7 @@ impl ChatProgramReader {
                     at,
                     "role",
                     &format!(
-                        "a message of role `{role}` cannot stand inside the block of `{}` (messages[{}]); between `code` and `code_result` only assistant messages with tool calls and tool messages are allowed",
+                        "a message of role `{role}` cannot stand inside the block of `{}` (messages[{}]); between `code` and `code_result` only assistant messages with tool calls, tool messages and approvals are allowed",
                         open.block.id, open.at
                     ),
                 ));
@@ -240,6 +251,26 @@ impl OpenProgram {
         self.block.status = BlockStatus::Closed;
         Ok(())
     }
+}
+
+/// Reads the answer to a question: the call that was asked about, and whether it may be made.
+fn approval(at: usize, message: &Value) -> Result<(String, bool), BadRequest> {
+    let key = "approval_request_id";
+    let id = message.get(key).and_then(Value::as_str).and_then(|id| id.strip_prefix(APPROVAL_PREFIX));
+    let call = id.ok_or_else(|| wrong(at, key, "must be the `id` of an `approval_request`"))?;
+    let approve = message.get("approve").and_then(Value::as_bool);
+    Ok((call.to_owned(), approve.ok_or_else(|| wrong(at, "approve", "must be true or false"))?))
+}
+
+/// The message that asks whether a call may be made.
+pub(super) fn approval_request(call: &ServerCall<'_>) -> Value {
+    json!({
+        "role": APPROVAL_REQUEST,
+        "id": format!("{APPROVAL_PREFIX}{}", call.approval_id()),
+        "server": call.server,
+        "name": call.tool,
+        "arguments": call.call.args.to_string(),
+    })
 }
 
 fn wrong(at: usize, key: &str, message: &str) -> BadRequest {

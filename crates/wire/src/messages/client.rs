@@ -6,7 +6,7 @@ use dacapo_replay::Toolbox;
 use serde_json::{Value, json};
 
 use super::encode::MessagesEncoder;
-use super::{Messages, fields, history, params, tools, translate};
+use super::{Messages, approvals, fields, history, params, tools, translate};
 use crate::allowed_callers::{ProgramDeclaration, ToolSplit};
 use crate::client_wire::{
     Body, CallIds, ClientCapabilities, ClientWire, EntriesPerResponse, EntryAuthor, ExplicitState, FailureMark,
@@ -89,14 +89,16 @@ impl ClientWire for Messages {
 
     /// Clients of this wire may have programs of both modes in one history, so one reader serves both.
     fn conversation(&self, body: &mut Body, reading: HistoryReading<'_>) -> Result<Conversation, BadRequest> {
-        let messages = match body.insert("messages".to_owned(), Value::Null) {
+        let mut messages = match body.insert("messages".to_owned(), Value::Null) {
             Some(Value::Array(messages)) => messages,
             _ => Vec::new(),
         };
-        Ok(match reading.opener() {
+        let approvals = approvals::take(&mut messages)?;
+        let conversation = match reading.opener() {
             Some(opener) => history::read(messages, body, opener),
             None => history::read_without_programs(messages),
-        })
+        };
+        Ok(Conversation { approvals, ..conversation })
     }
 
     fn call_ids(&self, body: &Value) -> Vec<Vec<String>> {

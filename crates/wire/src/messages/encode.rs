@@ -4,7 +4,7 @@ use dacapo_catalog::SearchText;
 use serde_json::{Map, Value, json};
 
 use super::draft::{MessageDraft, redacted, thinking};
-use super::{fields, programs};
+use super::{approvals, fields, programs};
 use crate::decoder::{DeltaKind, FinishReason, ModelResponse, ResponseDelta, ResponseMeta};
 use crate::encoder::{
     AnswerParts, CUT_OFF, CallsIssued, EncoderOptions, ProgramFinished, ProgramProgress, ProgramStarted,
@@ -174,6 +174,10 @@ impl ResponseEncoder for MessagesEncoder {
         }))
     }
 
+    fn approval_requested(&mut self, call: &ServerCall<'_>) -> Vec<SseEvent> {
+        self.draft.block(approvals::request_block(call))
+    }
+
     fn server_call_ended(&mut self, call: &ServerCall<'_>, end: ServerCallEnd<'_>) -> Vec<SseEvent> {
         self.draft.block(json!({
             "type": "mcp_tool_result",
@@ -237,7 +241,8 @@ impl ResponseEncoder for MessagesEncoder {
         for call in issued.direct {
             events.extend(self.draft.block(direct_call(call)));
         }
-        self.stop_reason = "tool_use";
+        // A program may wait for nothing but approvals.
+        self.stop_reason = if issued.has_calls() { "tool_use" } else { "end_turn" };
         events
     }
 

@@ -55,6 +55,11 @@ pub(super) fn tool_use_id(block: &Value) -> &str {
     text_of(block, "tool_use_id")
 }
 
+/// The id of the question that an answer belongs to.
+pub(super) fn approval_request_id(block: &Value) -> &str {
+    text_of(block, "approval_request_id")
+}
+
 /// The blocks of a message. Content that is a string has none; see [`content`].
 pub(super) fn blocks(message: &Value) -> &[Value] {
     message.get("content").and_then(Value::as_array).map_or(&[], Vec::as_slice)
