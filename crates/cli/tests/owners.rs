@@ -10,7 +10,7 @@ mod mcp_world;
 mod office;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
@@ -588,6 +588,56 @@ fn a_payment_whose_gateway_was_killed_is_said_to_be_unknown_and_not_made_again()
         // The same is said once more, and at once.
         assert_eq!(ask(&gateway.url, &mut talk).text, text);
     }
+}
+
+/// The client repeats its request until it has an answer, as SDKs do.
+#[test]
+fn wherever_a_gateway_is_killed_a_payment_is_made_once_or_said_to_be_unknown() {
+    const UNKNOWN: &str = "it is not known whether it took effect";
+    let points = [
+        ("before the intention", Some(("get_balance", 1, "received")), "7", 1),
+        ("after the intention", Some(("pay", 1, "received")), UNKNOWN, 0),
+        ("after the call", Some(("pay", 1, "executed")), UNKNOWN, 1),
+        ("after the answer", Some(("get_balance", 2, "received")), "7", 1),
+        ("after the response", None, "7", 1),
+    ];
+    let redis = Redis::start();
+    let redis = [("DACAPO_STORE_KIND", "redis"), ("DACAPO_STORE_URL", redis.url.as_str())];
+    let check = |store: &str, is_streamed: bool, (name, kill, expected, paid): (&str, Option<_>, &str, usize)| {
+        let office = Office::new();
+        let path = office.file("store.redb");
+        let file = [("DACAPO_STORE_KIND", "file"), ("DACAPO_STORE_PATH", path.to_str().expect("UTF-8"))];
+        let environment = if store == "file" { file } else { redis };
+        let mut talk = talk(Wire::Chat, false, is_streamed);
+        // No other conversation in the shared store has the same bytes.
+        talk.user(&format!("look and pay, {name}, {is_streamed}"));
+        let gateway = office.gateway(&environment);
+        if let Some((tool, number, at)) = kill {
+            office.kill_at(tool, number, at);
+            let mut connection = send(&gateway.url, &talk);
+            // However it ends.
+            drop(connection.read_to_end(&mut Vec::new()));
+            assert!(office.has_killed(), "{store} {name}");
+        } else {
+            let text = ask(&gateway.url, &mut talk.clone()).text;
+            assert_eq!(text, expected, "{store} {name}");
+        }
+        drop(gateway);
+        let gateway = office.gateway(&environment);
+        let text = ask(&gateway.url, &mut talk).text;
+        assert!(text.contains(expected), "{store} {name} {is_streamed}: {text}");
+        let payments = office.executed().get(r#"pay {"to":"joe","amount":7}"#).copied().unwrap_or_default();
+        assert_eq!(payments, paid, "{store} {name} {is_streamed}");
+    };
+    // Each waits until it is certain that the first gateway is dead.
+    std::thread::scope(|scope| {
+        for point in points {
+            for (store, is_streamed) in [("file", false), ("redis", true)] {
+                let check = &check;
+                scope.spawn(move || check(store, is_streamed, point));
+            }
+        }
+    });
 }
 
 /// The client knows no program yet, and sends the same bytes again. What the model said is known, and what was answered: the

@@ -72,6 +72,16 @@ impl Office {
         executed
     }
 
+    /// The server kills the gateway at this call of a tool, when it has `received` or `executed` it.
+    pub(crate) fn kill_at(&self, tool: &str, number: u32, at: &str) {
+        let point = json!({"tool": tool, "number": number, "at": at});
+        std::fs::write(self.file("ledger.jsonl.kill"), point.to_string()).expect("a file");
+    }
+
+    pub(crate) fn has_killed(&self) -> bool {
+        !self.file("ledger.jsonl.kill").exists()
+    }
+
     pub(crate) fn forget(&self) {
         std::fs::remove_file(self.ledger()).expect("calls were executed");
     }
