@@ -135,7 +135,7 @@ async fn start_gateway(
     }
     let servers = ServersFile::parse(&file(std::slice::from_ref(echo)), &std::env::vars().collect())?;
     let write = ("s0.echo".to_owned(), Effect::Write);
-    let fleet_options = FleetOptions { effects: EffectRules::new(vec![write]), ..FleetOptions::default() };
+    let fleet_options = FleetOptions { effects: EffectRules::new(vec![write]).into(), ..FleetOptions::default() };
     let fleet = Arc::new(Fleet::start(servers, fleet_options));
     fleet.settled(READY).await;
     let gateway = Gateway::new(options.resolve(&Environment::default())?)?;

@@ -44,7 +44,7 @@ pub struct Catalog {
     by_qualified_name: Vec<ToolIndex>,
     input_schemas: Vec<Schema>,
     output_schemas: Vec<Schema>,
-    effects: EffectRules,
+    effects: Arc<EffectRules>,
 }
 
 /// A schema that could not be used, or not all of it, and what that means for its tool.
@@ -63,7 +63,8 @@ impl Catalog {
     }
 
     /// Like [`new`](Self::new), where an operator has said what calls of some tools may do.
-    pub fn with_effects(mut tools: Vec<Tool>, effects: EffectRules) -> Catalog {
+    pub fn with_effects(mut tools: Vec<Tool>, effects: impl Into<Arc<EffectRules>>) -> Catalog {
+        let effects = effects.into();
         let qualified_names = qualified_names(&tools);
         for (tool, name) in tools.iter_mut().zip(&qualified_names) {
             tool.effect = effects.of(name).or(tool.effect);
@@ -87,7 +88,7 @@ impl Catalog {
     }
 
     /// What an operator has said of tools.
-    pub fn effects(&self) -> &EffectRules {
+    pub fn effects(&self) -> &Arc<EffectRules> {
         &self.effects
     }
 

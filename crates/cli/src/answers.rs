@@ -115,7 +115,7 @@ impl AnswerInFile {
             (Some(ok), None) => Answer::Ok(JsonText::from(&*ok)),
             (None, None) => Answer::Ok(JsonText::from(&Value::Null)),
         };
-        entry(call, answer)
+        JournalEntry::answering(call, answer)
     }
 }
 
@@ -141,7 +141,7 @@ impl StdinAnswers {
                 }
                 _ => {
                     open.pop_front();
-                    entries.push(entry(call, typed_answer(line)));
+                    entries.push(JournalEntry::answering(call, typed_answer(line)));
                 }
             }
         }
@@ -164,8 +164,4 @@ fn typed_answer(line: &str) -> Answer {
         return Answer::Error { message: message.trim().to_owned(), data: None };
     }
     Answer::Ok(JsonText::parse(line).unwrap_or_else(|| JsonText::from(&Value::from(line))))
-}
-
-fn entry(call: &Call, answer: Answer) -> JournalEntry {
-    JournalEntry::new(call.call, call.tool.clone(), Some(&call.args), answer)
 }

@@ -60,9 +60,7 @@ impl ConfiguredServers {
         settings.fleet.tokens_dir = tokens_dir(&environment);
         settings.fleet.cache_dir = if cache.no_cache { None } else { cache_dir(&environment) };
         let mut err = io::stderr();
-        for ignored in
-            file.ignored_keys.iter().filter(|ignored| !(ignored.path.is_empty() && ignored.key == SETTINGS_KEY))
-        {
+        for ignored in file.ignored_keys.iter().filter(|ignored| ignored.path != SETTINGS_KEY) {
             writeln!(err, "{}: {ignored}", path.display())?;
         }
         for name in &ourselves {

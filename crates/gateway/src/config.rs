@@ -13,6 +13,7 @@ pub(crate) use code_mode::CodeModeConfig;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dacapo_replay::{Effect, EffectRules, Limit, Limits, WarmPrograms};
@@ -60,7 +61,7 @@ pub struct Config {
     pub(crate) mcp_connectors: Connectors,
     pub(crate) embeddings: Option<EmbeddingsConfig>,
     pub(crate) limits: Limits,
-    pub(crate) effects: EffectRules,
+    pub(crate) effects: Arc<EffectRules>,
     pub(crate) error_texts: ErrorTexts,
     pub(crate) warm: WarmPrograms,
     pub(crate) body_bytes_max: usize,
@@ -189,7 +190,7 @@ impl GatewayOptions {
             mcp_allowed: self.mcp_allowed(&mut errors),
             mcp_connectors: self.mcp_connectors(&mut errors),
             limits,
-            effects: self.effects(&mut errors),
+            effects: self.effects(&mut errors).into(),
             error_texts: self.error_texts(&mut errors),
             warm: WarmPrograms {
                 count_max: self.warm.programs_max.unwrap_or(WarmPrograms::default().count_max),

@@ -83,7 +83,13 @@ pub enum StartError {
         "the upstream `{upstream}` has an https address, but no CA certificates were found on this machine; install \
          ca-certificates, or set SSL_CERT_FILE to a file that holds them"
     )]
-    NoCaCertificates { upstream: String, source: reqwest::Error },
+    NoCaCertificates {
+        /// The first configured upstream that needs them.
+        upstream: String,
+        /// What the HTTP client says.
+        source: reqwest::Error,
+    },
+    /// A metric is invalid, or has the name of another one.
     #[error("the metrics cannot be made")]
     Metrics(#[from] prometheus::Error),
     #[error(transparent)]
@@ -387,7 +393,7 @@ fn upstreams(config: &mut Config, before: Option<&Upstreams>) -> Result<(Upstrea
 }
 
 fn toolboxes(config: &Config) -> Arc<Toolboxes> {
-    Arc::new(Toolboxes::default().with_effects(config.effects.clone()))
+    Arc::new(Toolboxes::default().with_effects(Arc::clone(&config.effects)))
 }
 
 /// A paused program stays in memory for once to twice this time after its last step.

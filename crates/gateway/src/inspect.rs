@@ -39,6 +39,7 @@ pub struct Inspection<'a> {
     pub limits: &'a Limits,
     /// By which texts failures of tools are known.
     pub error_texts: &'a ErrorTexts,
+    /// What holds for requests that say nothing about code mode.
     pub defaults: CodeModeDefaults,
     /// The wire of the requests, if they are not to be looked at for it.
     pub wire: Option<Wire>,
@@ -71,6 +72,7 @@ pub struct InspectionSettings {
     pub has_secret: bool,
     pub clients: Vec<String>,
     pub limits: Limits,
+    /// By which texts failures of tools are known.
     pub error_texts: ErrorTexts,
     /// Set if the configuration names a store that others can read too.
     pub store: Option<StateStore>,

@@ -397,10 +397,11 @@ impl TurnRunner {
                 _ if !model_tools.is_on() => return self.answer(&response, AnswerParts::Text).await,
                 Intent::Reply => {
                     self.attempts += u32::from(response.message.is_mistaken(model_tools));
-                    let message = response.message.clone().normalized(model_tools, &self.progress.model_messages);
                     self.sink.meta(&response.meta);
                     self.show_searches(&response).await?;
                     self.sink.preamble(&response).await?;
+                    let model_tools = &self.turn.model_tools;
+                    let message = response.message.normalized(model_tools, &self.progress.model_messages);
                     self.reply(message).await?;
                 }
                 Intent::Program { at, code } => {

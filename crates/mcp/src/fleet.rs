@@ -155,7 +155,7 @@ impl ToolHost for Fleet {
 
     fn annotations(&self, server: &str, tool: &str) -> Map<String, Value> {
         let list = self.servers.iter().find(|known| known.name() == server).map(|server| server.list());
-        list.and_then(|list| list.annotations.get(tool).cloned()).unwrap_or_default()
+        list.and_then(|list| list.annotations(tool).cloned()).unwrap_or_default()
     }
 
     fn definition(&self, server: &str, tool: &str) -> Option<ToolDigest> {
@@ -173,9 +173,9 @@ impl ToolHost for Fleet {
                 let tool = &catalog.tools()[function.tool.0 as usize];
                 let is_of_server = tool.server.as_deref() == Some(server.name());
                 let shape = shapes.iter().find(|shape| is_of_server && shape.function == function.expression())?;
-                Some((tool.name.clone(), shape.shape.clone()))
+                Some((tool.name.as_str(), shape.shape.as_str()))
             });
-            server.observe(of_server.collect());
+            server.observe(of_server);
         }
     }
 
@@ -225,5 +225,5 @@ fn toolbox_of(mut tools: Vec<Tool>, options: &FleetOptions) -> Toolbox {
         tracing::warn!("{} tools are too many; the first {TOOLS_MAX} are offered", tools.len());
         tools.truncate(TOOLS_MAX);
     }
-    Toolbox::with_effects(tools, options.effects.clone()).expect("a program can number so many tools")
+    Toolbox::with_effects(tools, Arc::clone(&options.effects)).expect("a program can number so many tools")
 }

@@ -95,16 +95,13 @@ impl fmt::Debug for ServerSpec {
 /// A key that is not known here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IgnoredKey {
-    /// The object that has it. Empty for the file itself.
+    /// Where it is in the file: `mcpServers.crm.colour`.
     pub path: String,
-    /// The key.
-    pub key: String,
 }
 
 impl fmt::Display for IgnoredKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = if self.path.is_empty() { "" } else { "." };
-        write!(f, "{}{at}{} means nothing here and is ignored", self.path, self.key)
+        write!(f, "{} means nothing here and is ignored", self.path)
     }
 }
 
@@ -176,11 +173,8 @@ impl ServersFile {
             Some(other) => return Err(unexpected(path, "an object with one entry per server", other)),
             None => return Err(unexpected("the file", "an object with `mcpServers`", &Value::Object(Map::new()))),
         };
-        let mut ignored_keys: Vec<IgnoredKey> = file
-            .keys()
-            .filter(|key| *key != path)
-            .map(|key| IgnoredKey { path: String::new(), key: key.clone() })
-            .collect();
+        let unknown = file.keys().filter(|key| *key != path);
+        let mut ignored_keys: Vec<IgnoredKey> = unknown.map(|key| IgnoredKey { path: key.clone() }).collect();
         let servers = entries.iter().map(|(name, entry)| {
             let at = format!("{path}.{name}");
             let reader = ServerReader { environment, base, ignored_keys: &mut ignored_keys, secrets: Vec::new() };
@@ -232,7 +226,7 @@ impl ServerReader<'_> {
             return Err(unexpected(at, "an object", entry));
         };
         let unknown = fields.keys().filter(|key| !SERVER_KEYS.contains(&key.as_str()));
-        self.ignored_keys.extend(unknown.map(|key| IgnoredKey { path: at.to_owned(), key: key.clone() }));
+        self.ignored_keys.extend(unknown.map(|key| IgnoredKey { path: format!("{at}.{key}") }));
         let disabled = match present(fields, "disabled") {
             None => false,
             Some(Value::Bool(disabled)) => *disabled,
@@ -305,7 +299,7 @@ impl ServerReader<'_> {
             Some(other) => return Err(unexpected(at, "an object", other)),
         };
         let unknown = fields.keys().filter(|key| !OAUTH_KEYS.contains(&key.as_str()));
-        self.ignored_keys.extend(unknown.map(|key| IgnoredKey { path: at.to_owned(), key: key.clone() }));
+        self.ignored_keys.extend(unknown.map(|key| IgnoredKey { path: format!("{at}.{key}") }));
         let mut text = |key: &str, field| {
             present(fields, key).map(|value| self.text(&format!("{at}.{key}"), value, field)).transpose()
         };

@@ -96,7 +96,7 @@ impl Settings {
             match key.as_str() {
                 "policy" => settings.policy = policy(value, &path)?,
                 "limits" => settings.read_limits(value, &path)?,
-                "effects" => settings.fleet.effects = effects(value, &path)?,
+                "effects" => settings.fleet.effects = effects(value, &path)?.into(),
                 "store" => settings.store = Some(store(value, &path, environment)?),
                 _ => return Err(error(&path, "is not known here; known are policy, limits, effects, store")),
             }

@@ -30,8 +30,8 @@ fn the_files_of_desktop_clients_and_editors_are_read() {
 #[test]
 fn keys_that_mean_nothing_here_are_noticed() {
     let file = parse(r#"{"mcpServers": {"a": {"command": "x", "autoApprove": []}}, "theme": "dark"}"#).expect("a file");
-    let ignored = |path: &str, key: &str| IgnoredKey { path: path.to_owned(), key: key.to_owned() };
-    assert_eq!(file.ignored_keys, [ignored("", "theme"), ignored("mcpServers.a", "autoApprove")]);
+    let ignored = |path: &str| IgnoredKey { path: path.to_owned() };
+    assert_eq!(file.ignored_keys, [ignored("theme"), ignored("mcpServers.a.autoApprove")]);
     assert_eq!(file.ignored_keys[1].to_string(), "mcpServers.a.autoApprove means nothing here and is ignored");
 }
 

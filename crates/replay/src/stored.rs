@@ -25,6 +25,11 @@ pub struct StoredValues {
 }
 
 impl StoredValues {
+    /// Nothing is kept yet.
+    pub const fn new() -> StoredValues {
+        StoredValues { values: BTreeMap::new(), bytes: 0 }
+    }
+
     /// Keeps a value, in place of one of the same name.
     pub fn insert(&mut self, name: impl Into<String>, value: JsonText) {
         let name = name.into();

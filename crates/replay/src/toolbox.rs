@@ -1,7 +1,7 @@
 //! A tool list, ready for any number of programs.
 
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use dacapo_catalog::{
     Catalog, Declarations, EffectRules, SearchAnswer, SearchIndex, SearchResults, SearchText, Tool, ToolIndex,
@@ -52,7 +52,7 @@ impl Toolbox {
         Toolbox::read_with(tools, EffectRules::default())
     }
 
-    pub(crate) fn read_with(tools: &str, effects: EffectRules) -> Result<Toolbox, RequestError> {
+    pub(crate) fn read_with(tools: &str, effects: impl Into<Arc<EffectRules>>) -> Result<Toolbox, RequestError> {
         let json: Value = serde_json::from_str(tools).map_err(|error| RequestError::new("tools", plain(&error)))?;
         let text_digest = Sha256::digest(tools);
         let tools = read_tools(&json)
@@ -67,7 +67,7 @@ impl Toolbox {
     }
 
     /// Like [`new`](Self::new), where an operator has said what calls of some tools may do.
-    pub fn with_effects(tools: Vec<Tool>, effects: EffectRules) -> Result<Toolbox, RequestError> {
+    pub fn with_effects(tools: Vec<Tool>, effects: impl Into<Arc<EffectRules>>) -> Result<Toolbox, RequestError> {
         if tools.len() > TOOLS_MAX {
             let message = format!("{} tools are too many; at most {TOOLS_MAX} are possible", tools.len());
             return Err(RequestError::new("tools", message));
@@ -112,7 +112,7 @@ impl Toolbox {
         });
         let withdrawn_from = self.catalog.tools().len();
         let tools = self.catalog.tools().iter().cloned().chain(withdrawn).collect();
-        let mut toolbox = Toolbox::with_effects(tools, self.catalog.effects().clone())?;
+        let mut toolbox = Toolbox::with_effects(tools, Arc::clone(self.catalog.effects()))?;
         toolbox.withdrawn_from = withdrawn_from;
         toolbox.digest = Sha256::new_with_prefix(b"withdrawn\0")
             .chain_update(toolbox.digest)

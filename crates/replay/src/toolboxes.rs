@@ -21,7 +21,7 @@ use crate::toolbox::Toolbox;
 #[derive(Debug)]
 pub struct Toolboxes {
     cache: Mutex<LruCache<Arc<Toolbox>>>,
-    effects: EffectRules,
+    effects: Arc<EffectRules>,
 }
 
 impl Default for Toolboxes {
@@ -33,13 +33,13 @@ impl Default for Toolboxes {
 impl Toolboxes {
     /// Keeps at most `count_max` toolboxes, made from at most `bytes_max` of JSON.
     pub fn new(count_max: usize, bytes_max: usize) -> Toolboxes {
-        Toolboxes { cache: Mutex::new(LruCache::new(count_max, bytes_max)), effects: EffectRules::default() }
+        Toolboxes { cache: Mutex::new(LruCache::new(count_max, bytes_max)), effects: Arc::default() }
     }
 
     /// With what an operator has said of tools.
     #[must_use]
-    pub fn with_effects(self, effects: EffectRules) -> Toolboxes {
-        Toolboxes { effects, ..self }
+    pub fn with_effects(self, effects: impl Into<Arc<EffectRules>>) -> Toolboxes {
+        Toolboxes { effects: effects.into(), ..self }
     }
 
     /// The toolbox of a tool list, given as JSON in any provider's format.
@@ -54,7 +54,7 @@ impl Toolboxes {
             return Ok(Arc::clone(toolbox));
         }
         // Made outside the lock: others need not wait for a large list.
-        let toolbox = Arc::new(Toolbox::read_with(tools, self.effects.clone())?);
+        let toolbox = Arc::new(Toolbox::read_with(tools, Arc::clone(&self.effects))?);
         drop(self.cache().put(key, Arc::clone(&toolbox), tools.len()));
         Ok(toolbox)
     }

@@ -7,9 +7,7 @@ use dacapo_replay::{
 };
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
 
-use crate::answer_window::AnswerWindow;
 use crate::runner::{CallPhase, CallProgress, ProgressSink, RunProgress};
 use crate::tool_host::{CallError, ToolOutput};
 
@@ -91,21 +89,6 @@ impl CallTracker {
 }
 
 impl InFlight<'_> {
-    /// Waits for answers that arrive right after others, so that one step takes them all.
-    pub(crate) async fn gather(&mut self, completed: &mut Vec<Completed>) {
-        let mut window = AnswerWindow::open();
-        loop {
-            while let Some(Some(next)) = self.futures.next().now_or_never() {
-                completed.push(next);
-                window.answer_arrived();
-            }
-            if self.futures.is_empty() || window.is_over() {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    }
-
     pub(crate) fn report(&self, tool: &str, phase: CallPhase) {
         let made = self.tracker.made.len();
         let done = made - self.tracker.open.len();
@@ -122,8 +105,9 @@ impl InFlight<'_> {
 }
 
 /// The attachments whose handles are in the text, in the order of the text.
-pub(crate) fn in_order_of_handles(attachments: Vec<Attachment>, text: &str) -> Vec<Attachment> {
-    let mut known: BTreeMap<String, Attachment> =
-        attachments.into_iter().map(|attachment| (attachment.handle.clone(), attachment)).collect();
-    handles_in(text).into_iter().filter_map(|handle| known.remove(handle)).collect()
+pub(crate) fn in_order_of_handles(mut attachments: Vec<Attachment>, text: &str) -> Vec<Attachment> {
+    let places: BTreeMap<&str, usize> = handles_in(text).into_iter().zip(0..).collect();
+    attachments.retain(|attachment| places.contains_key(attachment.handle.as_str()));
+    attachments.sort_by_key(|attachment| places.get(attachment.handle.as_str()));
+    attachments
 }

@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio_util::sync::CancellationToken;
 
+use crate::answer_window::gather_answers;
 use crate::approval::{Approval, ApprovalQuestion, Approver};
 use crate::call_gate::CallGate;
 use crate::execution::{Execution, RunError, StopKind, StoppedRun};
@@ -137,7 +138,7 @@ impl Runner {
         let tracker = CallTracker::of(&journal, refused);
         let sent = tracker.completed.iter().map(|call| (*call, None)).collect();
         let request = StepRequest::new(program, Arc::clone(&toolbox)).with_stored(stored.clone());
-        let mut request = request.with_reuse(reuse.clone()).with_journal(journal);
+        let mut request = request.with_reuse(reuse.to_vec()).with_journal(journal);
         request.limits = self.limits.program;
         let mut request = Some(request);
         let cancel_calls = cancel.child_token();
@@ -172,9 +173,9 @@ impl Runner {
             Err(reason) => {
                 let result = Err(RunError::Stopped(Box::new(self.stopped(reason, &tracker))));
                 let (logs, reused) = (std::mem::take(&mut tracker.logs), std::mem::take(&mut tracker.reused));
-                let mut record = reuse;
+                let mut record = reuse.to_vec();
                 record.extend(request.iter().flat_map(|request| CallTracker::succeeded(request.journal.entries())));
-                RunEnd { result, logs, stored, reused, record, shapes: Vec::new() }
+                RunEnd { result, logs, stored: stored.clone(), reused, record, shapes: Vec::new() }
             }
         };
         let refused = tracker.list(&tracker.refused);
@@ -247,14 +248,14 @@ enum StopReason {
 }
 
 /// What a program starts with: its code, and what earlier programs keep for it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct ProgramStart<'a> {
     /// The source.
     pub code: &'a str,
     /// The [`Execution::stored`] of the program before.
-    pub stored: StoredValues,
+    pub stored: &'a StoredValues,
     /// The [`Execution::record`] of the program before, if it failed: the same calls are not executed again.
-    pub reuse: Vec<CompletedCall>,
+    pub reuse: &'a [CompletedCall],
     /// How far it has come, if it was begun elsewhere. Then `code` is not looked at.
     pub resumed: Option<ResumedRun>,
 }
@@ -273,7 +274,8 @@ pub struct ResumedRun {
 
 impl<'a> From<&'a str> for ProgramStart<'a> {
     fn from(code: &'a str) -> ProgramStart<'a> {
-        ProgramStart { code, ..ProgramStart::default() }
+        const NOTHING: &StoredValues = &StoredValues::new();
+        ProgramStart { code, stored: NOTHING, reuse: &[], resumed: None }
     }
 }
 
@@ -349,7 +351,7 @@ impl RunContext<'_> {
                     }
                 }
             }
-            in_flight.gather(&mut completed).await;
+            gather_answers(&mut in_flight.futures, &mut completed).await;
             for completed in completed {
                 request.journal.push(self.settle(completed, in_flight));
             }

@@ -15,11 +15,9 @@ const BYTES_MAX: usize = 1_024;
 
 /// Runs a future. The calls that it sends to MCP servers belong to the trace that this `_meta`, or these headers, name.
 pub async fn with_trace<F: Future>(given: &Map<String, Value>, future: F) -> F::Output {
-    let is_passed =
-        |name: &str, value: &Value| NAMES.contains(&name) && value.as_str().is_some_and(|text| text.len() <= BYTES_MAX);
-    let mut trace = given.clone();
-    trace.retain(|name, value| is_passed(name, value));
-    TRACE.scope(trace, future).await
+    let text = |name: &str| given.get(name).and_then(Value::as_str).filter(|text| text.len() <= BYTES_MAX);
+    let passed = NAMES.into_iter().filter_map(|name| Some((name.to_owned(), Value::from(text(name)?))));
+    TRACE.scope(passed.collect(), future).await
 }
 
 /// The trace of the call that is being sent, as `_meta` has it; empty if there is none.

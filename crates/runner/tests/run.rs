@@ -376,7 +376,7 @@ async fn a_program_that_is_cancelled_leaves_what_it_did_and_what_it_may_have_don
     let again = "
         const known = await desk.echo({value: 'x'.repeat(500)});
         return [known.length, await desk.hang({what: 'y'.repeat(500)}).catch(error => error.message)]";
-    let start = ProgramStart { code: again, reuse: stopped.record, ..ProgramStart::default() };
+    let start = ProgramStart { reuse: &stopped.record, ..ProgramStart::from(again) };
     let next = runner.run(start, &desk, &Approval::Unavailable, &|_| {}, &CancellationToken::new()).await;
     let (said, reused) = (data(&next), next.reused.len());
     assert_eq!((&said[0], reused), (&json!(500), 1), "{said}");

@@ -1,5 +1,7 @@
 //! Calls that a client was asked to execute together, and what its history shows of them.
 
+use std::borrow::Cow;
+
 use dacapo_replay::{
     Answer, ArgsDigest, Attachment, CallIndex, CompletedCall, JournalEntry, JsonText, RecordedOutcome,
 };
@@ -73,23 +75,23 @@ pub enum ExpectedCall {
 
 /// An answer of a round, as a store keeps it.
 #[derive(Serialize, Deserialize)]
-struct StoredAnswer {
+struct StoredAnswer<'a> {
     call: u32,
     /// Position among the answers of the round.
     place: usize,
     /// JSON text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    ok: Option<String>,
+    ok: Option<Cow<'a, str>>,
     /// The message of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
+    error: Option<Cow<'a, str>>,
 }
 
-impl StoredAnswer {
+impl StoredAnswer<'_> {
     fn answer(self) -> Option<Answer> {
         match (self.ok, self.error) {
-            (Some(json), None) => JsonText::parse(json).map(Answer::Ok),
-            (None, Some(message)) => Some(Answer::Error { message, data: None }),
+            (Some(json), None) => JsonText::parse(json.into_owned()).map(Answer::Ok),
+            (None, Some(message)) => Some(Answer::Error { message: message.into_owned(), data: None }),
             _ => None,
         }
     }
@@ -98,21 +100,21 @@ impl StoredAnswer {
 impl CallRound {
     /// The answers as a text from which [`ProgramBlock::restore_answers`](crate::ProgramBlock::restore_answers) restores them.
     pub fn answers_text(&self) -> String {
-        let stored = |call: &IssuedCall| {
+        let stored = self.calls.iter().filter_map(|call| {
             let (place, answer) = call.answer.as_ref()?;
             let (ok, error) = match answer {
-                Answer::Ok(json) => (Some(json.as_str().to_owned()), None),
-                Answer::Error { message, .. } => (None, Some(message.clone())),
+                Answer::Ok(json) => (Some(json.as_str().into()), None),
+                Answer::Error { message, .. } => (None, Some(message.into())),
             };
             Some(StoredAnswer { call: call.expected.index().0, place: *place, ok, error })
-        };
-        let stored: Vec<StoredAnswer> = self.calls.iter().filter_map(stored).collect();
+        });
+        let stored: Vec<StoredAnswer<'_>> = stored.collect();
         serde_json::to_string(&stored).expect("it has text keys and no floats")
     }
 
     /// Puts answers of such a text in the place of others, which are returned with the positions of their calls.
     pub(crate) fn restore_answers(&mut self, text: &str) -> Vec<(usize, Option<(usize, Answer)>)> {
-        let stored: Vec<StoredAnswer> = serde_json::from_str(text).unwrap_or_default();
+        let stored: Vec<StoredAnswer<'_>> = serde_json::from_str(text).unwrap_or_default();
         let restored = stored.into_iter().filter_map(|stored| {
             let position = self.calls.iter().position(|call| call.expected.index().0 == stored.call)?;
             let place = stored.place;
@@ -186,17 +188,17 @@ impl SentCall<'_> {
     }
 
     /// The arguments; `None` if the client has changed them in its history.
-    pub fn args(&self) -> Option<Value> {
+    pub fn args(&self) -> Option<Cow<'_, Value>> {
         let call = match self.call {
             CallByOwner::Client(call) => call,
-            CallByOwner::Gateway(entry) => return entry.args(),
+            CallByOwner::Gateway(entry) => return entry.args().map(Cow::Owned),
         };
         match &call.expected {
-            ExpectedCall::Args(_, args) => Some(args.clone()),
+            ExpectedCall::Args(_, args) => Some(Cow::Borrowed(args)),
             ExpectedCall::Digest(expected) => {
                 let text = call.arguments.trim();
                 let args: Value = serde_json::from_str(if text.is_empty() { "{}" } else { text }).ok()?;
-                (ArgsDigest::of_args(&args) == expected.args).then_some(args)
+                (ArgsDigest::of_args(&args) == expected.args).then_some(Cow::Owned(args))
             }
         }
     }

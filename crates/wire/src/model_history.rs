@@ -166,14 +166,11 @@ impl ModelHistory {
         self.calls += ids.len();
         let mut media = Vec::new();
         let results = ids.iter().zip(results).map(|(id, result)| self.result(id, result, &mut media)).collect();
-        let entries = match self.origin() {
-            BodyOrigin::SameWire => self.provider.0.write_model_message(message, &ids, results, direct),
-            BodyOrigin::Translated => {
-                let direct: Vec<WireCall> = direct.iter().map(|call| self.translated(call, &mut media)).collect();
-                self.provider.0.write_model_message(message, &ids, results, &direct)
-            }
+        let direct = match self.origin() {
+            BodyOrigin::SameWire => direct.to_vec(),
+            BodyOrigin::Translated => direct.iter().map(|call| self.translated(call, &mut media)).collect(),
         };
-        self.write(entries);
+        self.write(self.provider.0.write_model_message(message, &ids, results, direct));
         if !media.is_empty() {
             media.insert(0, MessagePart::Text(MEDIA_TITLE.to_owned()));
             self.push_messages(&[NeutralMessage { role: MessageRole::User, parts: media }]);
@@ -209,15 +206,15 @@ impl ModelHistory {
 
     /// Appends calls of a program whose state was lost, as ordinary calls with a line that says so.
     pub fn push_lost_calls(&mut self, lost: &LostCalls) {
-        self.push_ordinary_calls(lost.clone(), Some(LOST));
+        self.push_ordinary_calls(lost, Some(LOST));
     }
 
     /// Appends calls of a program as ordinary calls, for a request without code mode.
-    pub fn push_calls_without_program(&mut self, calls: LostCalls) {
+    pub fn push_calls_without_program(&mut self, calls: &LostCalls) {
         self.push_ordinary_calls(calls, None);
     }
 
-    fn push_ordinary_calls(&mut self, lost: LostCalls, note: Option<&str>) {
+    fn push_ordinary_calls(&mut self, lost: &LostCalls, note: Option<&str>) {
         let client = self.client.0;
         let ids: Vec<String> = lost
             .calls
@@ -229,7 +226,7 @@ impl ModelHistory {
             })
             .collect();
         self.calls += ids.len();
-        for entry in client.ordinary_calls(lost, &ids, note) {
+        for entry in client.ordinary_calls(lost.clone(), &ids, note) {
             self.push_entry(entry);
         }
     }

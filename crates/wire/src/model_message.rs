@@ -366,10 +366,9 @@ impl ModelCall {
     /// The code, however the model wrapped it.
     fn program(&self) -> Result<String, ModelMistake> {
         let written = self.arguments.trim();
+        let broken = || ModelMistake::BrokenArguments { name: self.name.clone() };
         let code = match serde_json::from_str(written) {
-            Ok(Value::Object(fields)) if fields.contains_key(BROKEN) => {
-                return Err(ModelMistake::BrokenArguments { name: self.name.clone() });
-            }
+            Ok(Value::Object(fields)) if fields.contains_key(BROKEN) => return Err(broken()),
             Ok(Value::Object(fields)) => {
                 let texts: Vec<&Value> = fields.values().filter(|value| value.is_string()).collect();
                 let code = fields.get("code").or(if texts.len() == 1 { texts.first().copied() } else { None });
@@ -380,7 +379,7 @@ impl ModelCall {
             Err(_) if written.strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with('"')) => {
                 let code = near_json::parse(written).and_then(|fields| Some(fields.get("code")?.as_str()?.to_owned()));
                 let code = code.or_else(|| near_json::code(written));
-                return code.ok_or_else(|| ModelMistake::BrokenArguments { name: self.name.clone() });
+                return code.ok_or_else(broken);
             }
             Err(_) => Some(written.to_owned()),
         };

@@ -134,10 +134,19 @@ pub(crate) fn string_or_json(value: Option<&Value>) -> String {
     }
 }
 
-/// A copy of the fields whose names `keep` accepts.
-pub(crate) fn selected_fields(fields: &Map<String, Value>, keep: impl Fn(&str) -> bool) -> Map<String, Value> {
-    let kept = fields.iter().filter(|(key, _)| keep(key.as_str()));
+/// A copy of the fields that `keep` accepts.
+pub(crate) fn selected_fields(fields: &Map<String, Value>, keep: impl Fn(&str, &Value) -> bool) -> Map<String, Value> {
+    let kept = fields.iter().filter(|(key, value)| keep(key, value));
     kept.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// A copy of an object with another value in one of its fields, whose own value is not copied: lists of tools are long.
+pub(crate) fn with_field(fields: &Map<String, Value>, key: &str, mut value: Value) -> Map<String, Value> {
+    let copy = |(known, old): (&String, &Value)| {
+        let copied = if known == key { value.take() } else { old.clone() };
+        (known.clone(), copied)
+    };
+    fields.iter().map(copy).collect()
 }
 
 /// A copy of an object without these fields.
@@ -280,8 +289,7 @@ pub(crate) const USER_FIELDS: [&str; 2] = ["safety_identifier", "user"];
 impl RequestParams {
     /// The fields of a body that both of `OpenAI`'s wires have.
     pub(crate) fn shared_fields(body: &Map<String, Value>) -> Map<String, Value> {
-        let is_shared = |(key, value): &(&String, &Value)| SHARED_BY_OPENAI.contains(&key.as_str()) && is_set(value);
-        body.iter().filter(is_shared).map(|(key, value)| (key.clone(), value.clone())).collect()
+        selected_fields(body, |key, value| SHARED_BY_OPENAI.contains(&key) && is_set(value))
     }
 
     /// Who asks, in these fields.

@@ -32,7 +32,7 @@ pub(crate) trait ProviderWire: Sync {
         message: &ModelMessage,
         ids: &[String],
         results: Vec<ToolResult>,
-        direct: &[WireCall],
+        direct: Vec<WireCall>,
     ) -> Vec<Value>;
 
     fn write_call(&self, call: &ModelCall, result: Option<&ToolResult>) -> WireCall;
@@ -61,6 +61,7 @@ pub(crate) trait ProviderWire: Sync {
 pub struct ProviderCapabilities {
     /// The longest tool-call id that providers accept.
     pub call_id_chars_max: usize,
+    /// Whether requests may name sequences that end the response.
     pub stop_sequences: StopSequences,
     pub auth: AuthHeader,
     /// A header that every request needs, with the value for clients that do not send it.
@@ -69,7 +70,9 @@ pub struct ProviderCapabilities {
     pub token_count_path: Option<&'static str>,
     pub text_tools: TextTools,
     pub deltas: StreamedDeltas,
+    /// Where images and files of tool results go.
     pub result_media: ResultMedia,
+    /// Whether a request may say how closely an image is looked at.
     pub image_detail: ImageDetail,
 }
 

@@ -384,7 +384,7 @@ impl RequestReader<'_> {
                 for (at, item) in conversation.items.iter().enumerate() {
                     match item {
                         ConversationItem::Entry(entry) => history.push_item(at, entry),
-                        ConversationItem::LostCalls(calls) => history.push_calls_without_program(calls.clone()),
+                        ConversationItem::LostCalls(calls) => history.push_calls_without_program(calls),
                         ConversationItem::Program(_) | ConversationItem::Search(_) => {}
                     }
                 }

@@ -261,7 +261,7 @@ impl LastState {
             let packed = PackedState { run: RunId::of(&bytes), compressed: compressed.to_vec() };
             self.0 = Some((Arc::new(packed), Arc::new(RunState::from_bytes(&bytes)?)));
         }
-        self.0.clone()
+        self.0.as_ref().map(|(packed, state)| (Arc::clone(packed), Arc::clone(state)))
     }
 }
 

@@ -21,6 +21,17 @@ pub(crate) struct BlockFormat {
     pub write: fn(&Media) -> Value,
 }
 
+impl BlockFormat {
+    /// The block of an image or a file; `None` for parts that are something else.
+    pub(crate) fn write_part(&self, part: &MessagePart) -> Option<Value> {
+        match part {
+            MessagePart::Media(media) => Some((self.write)(media)),
+            MessagePart::Native(block) => Some(block.clone()),
+            _ => None,
+        }
+    }
+}
+
 impl ToolAnswer {
     /// Reads the content of a tool result. `key` identifies the call.
     pub(crate) fn read(content: Option<&Value>, status: ToolStatus, format: &BlockFormat, key: &str) -> ToolAnswer {

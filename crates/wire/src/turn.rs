@@ -12,7 +12,7 @@ use crate::encoder::{CallDeltas, EncoderOptions, ItemIds, ResponseEncoder};
 use crate::ids::UnsealedCallId;
 use crate::model_history::{ModelHistory, ToolMedia};
 use crate::model_message::{CallFormat, ModelMessage};
-use crate::neutral::{ToolDeclaration, ToolInput};
+use crate::neutral::{ToolDeclaration, ToolInput, with_field};
 use crate::prompt::ModelTools;
 use crate::provider_wire::{BodyOrigin, ModelRequest, TextTools};
 use crate::seal::RoundHeader;
@@ -113,7 +113,9 @@ pub struct Turn {
     pub owned_from: usize,
     /// A hash of the tool list.
     pub tools_digest: [u8; 8],
+    /// Whether the client knows about programs.
     pub mode: ProgramMode,
+    /// How the client wants its response.
     pub prefs: ResponsePrefs,
     /// The request body. Fields that the gateway does not understand stay in place.
     pub(crate) body: Map<String, Value>,
@@ -204,13 +206,6 @@ impl Turn {
         BodyOrigin::between(self.client, self.provider)
     }
 
-    /// The body without the client's tools, which are replaced by others.
-    fn body_without_tools(&self) -> Map<String, Value> {
-        let copy =
-            |(key, value): (&String, &Value)| (key.clone(), if key == "tools" { Value::Null } else { value.clone() });
-        self.body.iter().map(copy).collect()
-    }
-
     /// The request for the model.
     pub fn model_request(&self, history: &ModelHistory, choice_override: ToolChoiceOverride) -> Value {
         let (client, provider, origin) = (self.client.0, self.provider.0, self.origin());
@@ -220,7 +215,8 @@ impl Turn {
             provider.write_tool(ToolDeclaration { name: name.to_owned(), description: Some(description), input })
         });
         let (mut body, passed): (_, Vec<Value>) = match origin {
-            BodyOrigin::SameWire => (self.body_without_tools(), self.passed_tools.clone()),
+            // The client's tools are replaced by others.
+            BodyOrigin::SameWire => (with_field(&self.body, "tools", Value::Null), self.passed_tools.clone()),
             BodyOrigin::Translated => {
                 let tools = self.passed_tools.iter().filter_map(|entry| client.read_tool(entry));
                 let tools = tools.map(|tool| provider.write_tool(tool)).collect();

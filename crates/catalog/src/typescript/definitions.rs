@@ -138,7 +138,7 @@ impl<'s> Definitions<'s> {
     /// Puts short definitions where they are used, beginning with those that use no other.
     fn inline(&mut self) {
         let edges = edges(self.bodies.iter(), DefinitionReach::Everywhere);
-        let reaches: Vec<Vec<usize>> = edges.iter().map(|from| reached(from.clone(), &edges)).collect();
+        let reaches: Vec<Vec<usize>> = edges.iter().map(|from| reached(from, &edges)).collect();
         let mut order: Vec<usize> = (0..self.bodies.len()).collect();
         // A definition reaches more than each one it uses, unless that one leads back to it.
         order.sort_by_key(|&index| reaches[index].len());
@@ -162,7 +162,7 @@ impl<'s> Definitions<'s> {
     /// names too.
     fn fingerprinted(&self) -> Vec<u64> {
         let edges = edges(self.bodies.iter(), DefinitionReach::Everywhere);
-        let reaches: Vec<Vec<usize>> = edges.iter().map(|from| reached(from.clone(), &edges)).collect();
+        let reaches: Vec<Vec<usize>> = edges.iter().map(|from| reached(from, &edges)).collect();
         let by_name: Vec<u64> = self.names.iter().map(|name| mix_text(17, name)).collect();
         let local: Vec<u64> = self.bodies.iter().map(|body| Parts::default().read(body, &by_name).whole).collect();
         let mut fingerprints = by_name.clone();
@@ -211,7 +211,7 @@ fn is_better(name: &str, other: &str) -> bool {
 fn break_loops(read: &mut Read) {
     let edges = edges(read.definitions.iter().map(|(_, body)| body), DefinitionReach::SameValue);
     for (index, from) in edges.iter().enumerate() {
-        if reached(from.clone(), &edges).contains(&index) {
+        if reached(from, &edges).contains(&index) {
             read.definitions[index].1 = Type::unknown();
             read.warnings.insert("a `$ref` leads back to itself".to_owned());
         }
@@ -253,10 +253,10 @@ fn names_in(ty: &Type, reach: DefinitionReach, names: &mut Vec<usize>) {
 }
 
 /// Everything that the edges lead to from there, in the order of reading.
-fn reached(mut open: Vec<usize>, edges: &[Vec<usize>]) -> Vec<usize> {
+fn reached(from: &[usize], edges: &[Vec<usize>]) -> Vec<usize> {
     let mut seen = BTreeSet::new();
     let mut order = Vec::new();
-    open.reverse();
+    let mut open: Vec<usize> = from.iter().rev().copied().collect();
     while let Some(index) = open.pop() {
         if seen.insert(index) {
             order.push(index);

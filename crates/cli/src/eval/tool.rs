@@ -172,10 +172,11 @@ impl SimulatedTool {
     /// As a client declares it on the wire Messages. Its providers refuse output schemas; programs know what to do with
     /// them.
     pub(super) fn declaration(&self, mode: Mode) -> Value {
+        let schema = self.schema.as_ref().map_or_else(|| Cow::Owned(self.true_schema()), Cow::Borrowed);
         let mut tool = json!({
             "name": self.name,
             "description": self.description,
-            "input_schema": self.schema.clone().unwrap_or_else(|| self.true_schema()),
+            "input_schema": schema,
         });
         if let (Some(schema), Mode::Code) = (&self.output_schema, mode) {
             tool["output_schema"] = schema.clone();

@@ -161,11 +161,11 @@ const INVALID: &str = "invalid_request_error";
 impl UpstreamError {
     /// The upstream's own body, if the client's wire is the same.
     fn body(&self, client: ClientSide) -> Value {
-        let body = serde_json::from_slice::<Value>(&self.body).ok();
+        let body = match serde_json::from_slice::<Value>(&self.body) {
+            Ok(body) if client.wire() == self.wire && body.get("error").is_some() => return body,
+            other => other.ok(),
+        };
         let error = body.as_ref().and_then(|body| body.get("error"));
-        if let (true, Some(body), Some(_)) = (client.wire() == self.wire, &body, error) {
-            return body.clone();
-        }
         let text = |key: &str| error.and_then(|error| error.get(key)).and_then(Value::as_str);
         let message = body.as_ref().and_then(error_message).or_else(|| self.plain_text());
         let message = message.unwrap_or_else(|| format!("the upstream answered {}", self.status));

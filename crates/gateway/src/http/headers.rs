@@ -95,22 +95,24 @@ pub(crate) fn forwarded(
 /// Of an upstream's answer that passes through. It names neither the operator's key nor the account behind it.
 pub(crate) fn returned(headers: &HeaderMap, key: Option<&Secret>) -> HeaderMap {
     let of_connection = of_connection(headers);
-    let kept = headers.iter().filter(|(name, _)| {
+    let mut kept = selected(headers, |name| {
         let is_of_account = key.is_some() && OF_ACCOUNT.contains(&name.as_str());
-        let is_of_connection = of_connection.iter().any(|listed| *name == listed.as_str());
-        !is_ours(name) && **name != header::SET_COOKIE && !is_of_account && !is_of_connection
+        let is_of_connection = of_connection.iter().any(|listed| name == listed.as_str());
+        !is_ours(name) && name != header::SET_COOKIE && !is_of_account && !is_of_connection
     });
-    let mut kept = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
     KeyMask::new(key).headers(&mut kept);
     kept
 }
 
 /// The headers of an upstream's response that concern the request, not the body.
 pub(crate) fn about_request(headers: &HeaderMap) -> HeaderMap {
-    let kept = headers.iter().filter(|(name, _)| {
-        let name = name.as_str();
-        ["x-", "openai-", "anthropic-"].iter().any(|start| name.starts_with(start)) || name == "request-id"
-    });
+    let starts = ["x-", "openai-", "anthropic-"];
+    selected(headers, |name| starts.iter().any(|start| name.as_str().starts_with(start)) || name == "request-id")
+}
+
+/// A copy of the headers whose names `keep` accepts.
+fn selected(headers: &HeaderMap, keep: impl Fn(&HeaderName) -> bool) -> HeaderMap {
+    let kept = headers.iter().filter(|(name, _)| keep(name));
     kept.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 

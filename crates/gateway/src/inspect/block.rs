@@ -1,5 +1,6 @@
 //! One program, run again answer by answer.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dacapo_catalog::BYTES_PER_TOKEN;
@@ -244,7 +245,7 @@ pub(super) fn is_diverged(failure: &ProgramFailure) -> bool {
 fn recorded_program(block: &ProgramBlock) -> RecordedProgram {
     let mut args: BTreeMap<u32, Option<Value>> = BTreeMap::new();
     for sent in block.sent_calls() {
-        args.insert(sent.index().0, sent.args());
+        args.insert(sent.index().0, sent.args().map(Cow::into_owned));
     }
     let mut recorded = RecordedProgram { journal: Journal::default(), calls: Vec::new(), gap: None };
     let mut known = BTreeSet::new();

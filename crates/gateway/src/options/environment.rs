@@ -1,5 +1,6 @@
 //! Settings in the environment.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
@@ -163,11 +164,11 @@ impl Environment {
         };
         let mut unknown: Vec<&String> = names.filter(is_unknown).collect();
         unknown.sort();
-        let described: Vec<String> = unknown
+        let described: Vec<Cow<'_, str>> = unknown
             .into_iter()
             .map(|name| match meant(name) {
-                Some(meant) => format!("{name} (did you mean {meant}?)"),
-                None => name.clone(),
+                Some(meant) => Cow::Owned(format!("{name} (did you mean {meant}?)")),
+                None => Cow::Borrowed(name.as_str()),
             })
             .collect();
         (!described.is_empty())

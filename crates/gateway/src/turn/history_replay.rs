@@ -129,7 +129,7 @@ impl HistoryReplay<'_> {
                     if self.model_tools.reads_programs() {
                         history.push_lost_calls(calls);
                     } else {
-                        history.push_calls_without_program(calls.clone());
+                        history.push_calls_without_program(calls);
                     }
                 }
                 ConversationItem::Search(message) => {
@@ -204,10 +204,11 @@ impl HistoryReplay<'_> {
         for (at, message) in before.iter().enumerate() {
             let replies = self.replies(message, |code| {
                 let Some(journal) = block.earlier_journal(at) else { return self.result(&abandoned(NOT_STORED)) };
-                let shown = match self.run_with(&tools, state.program(at, code), &journal, &given, &stored) {
+                let request = self.request(&tools, state.program(at, code), &given, &stored).with_journal(journal);
+                let shown = match self.run(&request) {
                     Ok(ProgramRun::Finished { mut shown, record, stored: kept, shapes, end }) => {
                         (given, stored) = (record, kept);
-                        note_attachments_in(&mut shown, journal.entries());
+                        note_attachments_in(&mut shown, request.journal.entries());
                         show_shapes(&mut shown, &shapes, end, &mut shown_shapes);
                         shown
                     }
@@ -235,29 +236,31 @@ impl HistoryReplay<'_> {
                 "calls of an earlier program that it relied on are not in the conversation any more",
             ),
             (None, Err(gap)) => self.abandoned(block, given, &gap_reason(gap, &state.code)),
-            (None, Ok(journal)) => match (self.run_with(&tools, state.waiting(), &journal, &given, &stored), position) {
-                (Ok(ProgramRun::Paused { calls, stored: kept }), _) => {
-                    if let Some(reason) = self.stop_reason(block, position, &tools, &calls) {
-                        stored = kept;
-                        self.abandoned(block, given, reason)
-                    } else {
-                        let before = CallDigests::of(&self.record_of_abandoned(block, Vec::new()), self.catalog());
-                        let (number, answered) = (block.next_round(), journal.fingerprint());
-                        let round = RoundHeader { before, ..RoundHeader::new(number, answered) };
-                        let request = self.request(&tools, state.waiting(), &given, &stored).with_journal(journal);
-                        return Ok(HistoryEnd::Waiting { round, calls, request: Box::new(request) });
+            (None, Ok(journal)) => {
+                let request = self.request(&tools, state.waiting(), &given, &stored).with_journal(journal);
+                match (self.run(&request), position) {
+                    (Ok(ProgramRun::Paused { calls, stored: kept }), _) => {
+                        if let Some(reason) = self.stop_reason(block, position, &tools, &calls) {
+                            stored = kept;
+                            self.abandoned(block, given, reason)
+                        } else {
+                            let before = CallDigests::of(&self.record_of_abandoned(block, Vec::new()), self.catalog());
+                            let (number, answered) = (block.next_round(), request.journal.fingerprint());
+                            let round = RoundHeader { before, ..RoundHeader::new(number, answered) };
+                            return Ok(HistoryEnd::Waiting { round, calls, request: Box::new(request) });
+                        }
                     }
+                    (Ok(ProgramRun::Finished { shown, end, record, stored: kept, shapes }), _) => {
+                        stored = kept;
+                        let mut shown = self.explained(shown, block);
+                        show_shapes(&mut shown, &shapes, end, &mut shown_shapes);
+                        let record = self.record_after(block, end, given, Some(record));
+                        ReplayedProgram { shown, answer_bytes: request.journal.bytes(), record }
+                    }
+                    (Err(error), Position::Last) => return Err(error),
+                    (Err(_), Position::Earlier) => self.abandoned(block, given, TOO_SLOW),
                 }
-                (Ok(ProgramRun::Finished { shown, end, record, stored: kept, shapes }), _) => {
-                    stored = kept;
-                    let mut shown = self.explained(shown, block);
-                    show_shapes(&mut shown, &shapes, end, &mut shown_shapes);
-                    let record = self.record_after(block, end, given, Some(record));
-                    ReplayedProgram { shown, answer_bytes: journal.bytes(), record }
-                }
-                (Err(error), Position::Last) => return Err(error),
-                (Err(_), Position::Earlier) => self.abandoned(block, given, TOO_SLOW),
-            },
+            }
         };
         let ReplayedProgram { shown, answer_bytes, mut record } = replayed;
         shown_shapes.extend(functions_with_shapes(&shown));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dacapo_replay::{
-    Answer, Call, CompletedCall, ErrorKind, HandedOutCall, Journal, JournalEntry, LogLevel, LogLine, Outcome, Program,
-    Step, StepError, StepRequest, StoredValues, ToolShape, Toolbox, handles_in,
+    Answer, Call, CompletedCall, ErrorKind, HandedOutCall, JournalEntry, LogLevel, LogLine, Outcome, Program, Step,
+    StepError, StepRequest, StoredValues, ToolShape, Toolbox, handles_in,
 };
 use dacapo_runner::truncate_json;
 use dacapo_wire::ProgramBlock;
@@ -109,19 +109,13 @@ impl HistoryReplay<'_> {
         request.with_reuse(record.to_vec()).with_limits(*self.limits)
     }
 
-    pub(super) fn run_with(
-        &self,
-        tools: &ReplayTools,
-        program: Program,
-        journal: &Journal,
-        record: &[CompletedCall],
-        stored: &StoredValues,
-    ) -> Result<ProgramRun, StepError> {
-        self.trace.program(&program, record, stored);
-        self.step(&self.request(tools, program, record, stored).with_journal(journal.clone()))
+    /// Runs a program of the history as far as its journal goes.
+    pub(super) fn run(&self, request: &StepRequest) -> Result<ProgramRun, StepError> {
+        self.trace.program(&request.program, &request.reuse, &request.stored);
+        self.step(request)
     }
 
-    /// Runs a program as far as its journal goes.
+    /// The same for any program.
     pub(super) fn step(&self, request: &StepRequest) -> Result<ProgramRun, StepError> {
         // A history may hold many programs, each too short to be interrupted.
         if !(self.should_continue)() {

@@ -50,8 +50,8 @@ impl HistoryReplay<'_> {
         let end = if result["status"] == "error" { ProgramEnd::Failed } else { ProgramEnd::Success };
         let is_storing = block.state.code.contains("store");
         let journal = journal.filter(|_| end == ProgramEnd::Success && !given.is_empty() || is_storing);
-        let run =
-            journal.and_then(|journal| self.run_with(tools, block.state.waiting(), &journal, &given, stored).ok());
+        let request = |journal| self.request(tools, block.state.waiting(), &given, stored).with_journal(journal);
+        let run = journal.and_then(|journal| self.run(&request(journal)).ok());
         let unused = match run {
             Some(ProgramRun::Finished { record, end: of_run, stored: kept, .. }) => {
                 *stored = kept;
@@ -69,7 +69,7 @@ impl HistoryReplay<'_> {
         let (mut completed, mut unfinished) = (Vec::new(), Vec::new());
         let mut bytes_left = ANSWER_BYTES_SHOWN_MAX;
         for sent in block.sent_calls() {
-            let args = sent.args().unwrap_or(Value::Null);
+            let args = sent.args().unwrap_or_default().into_owned();
             let mut call = json!(MadeCall::new(sent.index(), sent.tool(), args));
             match sent.outcome {
                 SentOutcome::Unanswered => unfinished.push(call),

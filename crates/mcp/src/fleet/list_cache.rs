@@ -3,6 +3,7 @@
 //! A file that is missing, broken, or of another server or version is ignored.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -37,7 +38,7 @@ struct CachedList<'a> {
     #[serde(default)]
     resources: bool,
     #[serde(default)]
-    shapes: Cow<'a, Shapes>,
+    shapes: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
 }
 
 /// Where the list of one server is cached.
@@ -67,7 +68,8 @@ impl ListCache {
         let file: CachedList<'_> = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
         let is_recent = now().saturating_sub(file.listed_at) <= AGE_MAX.as_secs();
         let is_known = file.format == FORMAT && file.server == self.server && is_recent;
-        is_known.then(|| (file.tools.into_owned(), file.resources, file.shapes.into_owned()))
+        let shapes = file.shapes.into_iter().map(|(tool, shape)| (tool.into_owned(), shape.into_owned()));
+        is_known.then(|| (file.tools.into_owned(), file.resources, shapes.collect()))
     }
 
     /// Replaces the file as a whole, readable only for the user.
@@ -75,7 +77,8 @@ impl ListCache {
         // A directory that exists keeps its permissions.
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         let (format, server, tools) = (FORMAT.into(), self.server.as_str().into(), list.listed.as_slice().into());
-        let (resources, shapes) = (list.has_resources, Cow::Borrowed(&list.shapes));
+        let shapes = list.shapes().map(|(tool, shape)| (tool.into(), shape.into()));
+        let (resources, shapes) = (list.has_resources, shapes.collect());
         let file = CachedList { format, server, listed_at: now(), tools, resources, shapes };
         let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
         let draft = self.directory.join(format!("{}.{}.{number}.tmp", self.server, std::process::id()));

@@ -1,6 +1,7 @@
 //! Timeouts and limits of a fleet.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dacapo_replay::EffectRules;
@@ -22,7 +23,7 @@ pub struct FleetOptions {
     /// Calls that one server executes at the same time. Further ones wait.
     pub calls_per_server_max: usize,
     /// What the operator says of tools, by `server.tool`.
-    pub effects: EffectRules,
+    pub effects: Arc<EffectRules>,
     /// Bytes of a result with its attachments.
     pub answer_bytes_max: usize,
     /// Before a failed server is tried again. Doubled after each further failure.
@@ -47,7 +48,7 @@ impl Default for FleetOptions {
             connect_timeout: Duration::from_secs(30),
             call_timeout: Duration::from_mins(1),
             calls_per_server_max: 100,
-            effects: EffectRules::default(),
+            effects: Arc::default(),
             answer_bytes_max: 8 << 20,
             retry_min: Duration::from_secs(1),
             retry_max: Duration::from_mins(1),

@@ -19,7 +19,7 @@ use super::log_relay::{LogRelay, ServerLogSink};
 use super::resources::ResourceFunction;
 use super::server_state::{ServerPhase, ServerState, TransportKind};
 use super::stderr_tail::StderrTail;
-use super::tool_list::{Shapes, ToolList};
+use super::tool_list::ToolList;
 use super::{FleetOptions, call_errors, content, rejected_response};
 use crate::lock::lock;
 use crate::mask::Mask;
@@ -313,20 +313,17 @@ impl FleetServer {
 
     /// Remembers what answers looked like, of tools of which that is not known yet: declarations do not change with every
     /// answer.
-    pub(super) fn observe(self: &Arc<Self>, observed: Shapes) {
+    pub(super) fn observe<'a>(self: &Arc<Self>, observed: impl Iterator<Item = (&'a str, &'a str)>) {
         let mut known = lock(&self.known);
-        let list = &known.list;
-        let is_new = |tool: &String| {
-            !list.shapes.contains_key(tool)
-                && list.tools.iter().any(|known| known.name == *tool && known.output_schema.is_none())
-        };
-        let new: Shapes = observed.into_iter().filter(|(tool, _)| is_new(tool)).collect();
+        let new: Vec<(&str, &str)> = observed.filter(|(tool, shape)| known.list.is_unknown(tool, shape)).collect();
         if new.is_empty() {
             return;
         }
-        let shapes = list.shapes.clone().into_iter().chain(new).collect();
-        let list = Arc::new(ToolList::read(self.name(), list.listed.clone(), list.has_resources, shapes));
-        known.list = Arc::clone(&list);
+        let list = Arc::make_mut(&mut known.list);
+        for (tool, shape) in new {
+            list.observe(tool, shape);
+        }
+        let list = Arc::clone(&known.list);
         drop(known);
         self.cache(&list);
         self.context.changes.fetch_add(1, Ordering::Release);
@@ -426,7 +423,7 @@ impl FleetServer {
     /// Whether the tool has the annotations that the list had, and the definition that a person approved.
     fn is_as_allowed(&self, call: &ToolCall, list: Option<&ToolList>) -> bool {
         let now = self.list();
-        list.is_none_or(|list| list.annotations.get(&call.tool) == now.annotations.get(&call.tool))
+        list.is_none_or(|list| list.annotations(&call.tool) == now.annotations(&call.tool))
             && call.approved.is_none_or(|approved| now.definition(&call.tool) == Some(approved))
     }
 

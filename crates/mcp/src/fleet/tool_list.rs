@@ -1,6 +1,6 @@
 //! The tools that one server lists.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use dacapo_replay::{Tool, read_tools};
 use dacapo_runner::ToolDigest;
@@ -11,17 +11,18 @@ use super::resources::ResourceFunction;
 /// The fields of a tool that are used. Others are dropped, so that a change of them does not count as a change of the list.
 const FIELDS: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct ToolList {
     /// As the server listed them, for the cache.
     pub(super) listed: Vec<Value>,
     /// Whether the server declares resources.
     pub(super) has_resources: bool,
-    /// Its tools, and the functions for its resources.
+    /// Definitions of the functions for its resources, as if the server had listed them.
+    functions: Vec<Value>,
+    /// Its tools in the order of `listed`, then those of `functions`.
     pub(super) tools: Vec<Tool>,
-    pub(super) annotations: BTreeMap<String, Map<String, Value>>,
-    /// What answers of tools without an output schema looked like, by the tool's name.
-    pub(super) shapes: Shapes,
+    /// Positions in `tools`, by name.
+    positions: BTreeMap<String, usize>,
 }
 
 /// TypeScript types without values, by the tool's name.
@@ -31,45 +32,73 @@ impl ToolList {
     /// Reads what a server listed. A tool that cannot be read is left out, and of two with one name the second.
     pub(super) fn read(server: &str, listed: Vec<Value>, has_resources: bool, mut shapes: Shapes) -> ToolList {
         let mut list = ToolList { has_resources, ..ToolList::default() };
-        let mut names = BTreeSet::new();
         for entry in listed {
             let Value::Object(mut fields) = entry else { continue };
             fields.retain(|name, _| FIELDS.contains(&name.as_str()));
             let mut alone = Value::Array(vec![Value::Object(fields)]);
             let read = read_tools(&alone).ok().and_then(|mut tools| tools.pop());
             let entry = alone[0].take();
-            let Some(mut tool) = read.filter(|tool| names.insert(tool.name.clone())) else {
+            let Some(mut tool) = read.filter(|tool| !list.positions.contains_key(&tool.name)) else {
                 tracing::warn!(server, tool = %entry["name"], "a tool is left out: it has no name, the name of another one, or no schema");
                 continue;
             };
             tool.server = Some(server.to_owned());
-            let annotations = entry["annotations"].as_object();
             if tool.description.is_none() {
-                let title = entry["title"].as_str().or_else(|| annotations?.get("title")?.as_str());
+                let title = entry["title"].as_str().or_else(|| entry["annotations"]["title"].as_str());
                 tool.description = title.map(str::to_owned);
             }
-            let shape = shapes.remove(&tool.name).filter(|shape| tool.output_schema.is_none() && is_shape(shape));
-            if let Some(shape) = shape {
-                tool.observed_answer = Some(shape.clone());
-                list.shapes.insert(tool.name.clone(), shape);
-            }
-            if let Some(annotations) = annotations {
-                list.annotations.insert(tool.name.clone(), annotations.clone());
-            }
-            list.tools.push(tool);
+            let shape = shapes.remove(&tool.name);
+            tool.observed_answer = shape.filter(|shape| tool.output_schema.is_none() && is_shape(shape));
+            list.push(tool);
             list.listed.push(entry);
         }
-        let functions: Vec<Value> = list.resource_functions().map(ResourceFunction::definition).collect();
-        let mut functions = Value::Array(functions);
-        let tools = read_tools(&functions).expect("our own definitions can be read");
-        for (at, mut tool) in tools.into_iter().enumerate() {
+        let functions: Value = list.resource_functions().map(ResourceFunction::definition).collect();
+        for mut tool in read_tools(&functions).expect("our own definitions can be read") {
             tool.server = Some(server.to_owned());
-            if let Value::Object(annotations) = functions[at]["annotations"].take() {
-                list.annotations.insert(tool.name.clone(), annotations);
-            }
-            list.tools.push(tool);
+            list.push(tool);
+        }
+        if let Value::Array(functions) = functions {
+            list.functions = functions;
         }
         list
+    }
+
+    fn push(&mut self, tool: Tool) {
+        self.positions.insert(tool.name.clone(), self.tools.len());
+        self.tools.push(tool);
+    }
+
+    /// What the server says of a tool.
+    fn entry(&self, tool: &str) -> Option<&Value> {
+        self.listed.iter().chain(&self.functions).nth(*self.positions.get(tool)?)
+    }
+
+    /// The annotations of a tool, if it has some.
+    pub(super) fn annotations(&self, tool: &str) -> Option<&Map<String, Value>> {
+        self.entry(tool)?["annotations"].as_object()
+    }
+
+    /// The definition of a tool.
+    pub(super) fn definition(&self, tool: &str) -> Option<ToolDigest> {
+        self.entry(tool).map(ToolDigest::of)
+    }
+
+    /// What answers of tools without an output schema looked like.
+    pub(super) fn shapes(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.tools.iter().filter_map(|tool| Some((tool.name.as_str(), tool.observed_answer.as_deref()?)))
+    }
+
+    /// Whether answers of the tool look like something that is not known yet.
+    pub(super) fn is_unknown(&self, tool: &str, shape: &str) -> bool {
+        let tool = self.positions.get(tool).map(|at| &self.tools[*at]);
+        tool.is_some_and(|tool| tool.output_schema.is_none() && tool.observed_answer.is_none()) && is_shape(shape)
+    }
+
+    /// Remembers what answers of a tool look like.
+    pub(super) fn observe(&mut self, tool: &str, shape: &str) {
+        if let Some(at) = self.positions.get(tool) {
+            self.tools[*at].observed_answer = Some(shape.to_owned());
+        }
     }
 
     /// The functions for its resources whose names no tool has.
@@ -94,14 +123,8 @@ impl ToolList {
             let [before, now] = [&self.listed, listed].map(|list| list.iter().find(|entry| entry["name"] == tool));
             FIELDS.iter().all(|field| before.and_then(|tool| tool.get(field)) == now.and_then(|tool| tool.get(field)))
         };
-        let shapes = self.shapes.iter().filter(|(tool, _)| is_as_it_was(tool));
-        shapes.map(|(tool, shape)| (tool.clone(), shape.clone())).collect()
-    }
-
-    /// What the server says of a tool.
-    pub(super) fn definition(&self, tool: &str) -> Option<ToolDigest> {
-        let listed = self.listed.iter().find(|entry| entry["name"] == tool).map(ToolDigest::of);
-        listed.or_else(|| Some(ToolDigest::of(&self.resource_function(tool)?.definition())))
+        let shapes = self.shapes().filter(|(tool, _)| is_as_it_was(tool));
+        shapes.map(|(tool, shape)| (tool.to_owned(), shape.to_owned())).collect()
     }
 }
 

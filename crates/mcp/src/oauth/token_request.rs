@@ -71,17 +71,13 @@ impl LoginTokens {
     }
 
     /// New tokens in place of these.
-    pub(super) async fn refreshed(&self, client: &Client) -> Result<LoginTokens, TokenError> {
-        let Some(refresh_token) = &self.refresh_token else {
+    pub(super) async fn refreshed(self, client: &Client) -> Result<LoginTokens, TokenError> {
+        let Some(refresh_token) = self.refresh_token else {
             return Err(TokenError::InvalidGrant("it has no refresh token".to_owned()));
         };
-        let endpoint = TokenEndpoint {
-            url: self.token_endpoint.clone(),
-            client: self.client.clone(),
-            resource: self.resource.clone(),
-        };
+        let endpoint = TokenEndpoint { url: self.token_endpoint, client: self.client, resource: self.resource };
         let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh_token.as_str())];
-        request(client, endpoint, &fields, Some(refresh_token)).await
+        request(client, endpoint, &fields, Some(&refresh_token)).await
     }
 }
 

@@ -267,8 +267,7 @@ impl ProgramTask {
                 CanAsk::Client => &ChannelApprover { requests: request_sender, state: Arc::clone(&noted) },
                 CanAsk::Nobody => &Approval::Unavailable,
             };
-            let (stored, reuse) = (inputs.stored.clone(), inputs.reuse.clone());
-            let start = ProgramStart { code: &code, stored, reuse, resumed };
+            let start = ProgramStart { code: &code, stored: &inputs.stored, reuse: &inputs.reuse, resumed };
             with_trace(&meta, runner.run(start, &*host, approver, &on_progress, &cancelled)).await
         });
         let (open, standing) = (VecDeque::new(), StandingApprovals::default());

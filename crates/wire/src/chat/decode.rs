@@ -144,7 +144,7 @@ impl ChatDecoder {
             && self.meta.is_none()
             && (has_id || chunk.pointer("/choices/0").is_some())
         {
-            self.meta = Some(meta(Value::Object(selected_fields(fields, |key| key != "choices"))));
+            self.meta = Some(meta(Value::Object(selected_fields(fields, |key, _| key != "choices"))));
         }
         let Some(choice) = chunk.pointer_mut("/choices/0").and_then(Value::as_object_mut) else {
             return ResponseDelta::default();
@@ -160,7 +160,7 @@ impl ChatDecoder {
             self.decode_delta(delta, &mut update);
             has_content = delta.iter().any(|(_, value)| !value.is_null() && value.as_str() != Some(""));
         }
-        let other = selected_fields(choice, |key| !matches!(key, "delta" | "index" | "finish_reason"));
+        let other = selected_fields(choice, |key, _| !matches!(key, "delta" | "index" | "finish_reason"));
         has_content |= other.values().any(|value| !value.is_null());
         self.choice.extend(other);
         update.native = has_content.then_some(chunk);

@@ -162,7 +162,7 @@ impl ChatEncoder {
     /// The assistant message of a response, without calls.
     fn assistant_message(&self, response: &ModelResponse) -> Map<String, Value> {
         if let (true, Some(Value::Object(message))) = (self.is_same_wire(), response.native.get("message")) {
-            return selected_fields(message, |key| key != "tool_calls");
+            return selected_fields(message, |key, _| key != "tool_calls");
         }
         let mut message = Map::new();
         message.insert("role".to_owned(), Value::from("assistant"));

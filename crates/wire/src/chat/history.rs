@@ -70,23 +70,22 @@ pub(super) fn model_message(
     model_message: &ModelMessage,
     ids: &[String],
     results: &[ToolResult],
-    direct: &[WireCall],
+    direct: Vec<WireCall>,
 ) -> Vec<Value> {
     let mut calls: Vec<Value> =
         ids.iter().zip(&model_message.calls).map(|(id, call)| fields::write_call(id, call)).collect();
-    calls.extend(direct.iter().map(|call| call.call.clone()));
+    let mut answers: Vec<Value> = results.iter().map(translate::write_result).collect();
+    for WireCall { call, answer } in direct {
+        let unanswered = || json!({"role": "tool", "tool_call_id": fields::id(&call), "content": UNANSWERED});
+        answers.push(answer.unwrap_or_else(unanswered));
+        calls.push(call);
+    }
     let mut message = Map::new();
     message.insert("role".to_owned(), Value::from("assistant"));
     message.insert("content".to_owned(), model_message.text.as_deref().map_or(Value::Null, Value::from));
     message.extend(model_message.reasoning.chat_fields().cloned().unwrap_or_default());
     message.insert("tool_calls".to_owned(), Value::Array(calls));
-    let mut messages = vec![Value::Object(message)];
-    messages.extend(results.iter().map(translate::write_result));
-    for call in direct {
-        let unanswered = || json!({"role": "tool", "tool_call_id": fields::id(&call.call), "content": UNANSWERED});
-        messages.push(call.answer.clone().unwrap_or_else(unanswered));
-    }
-    messages
+    std::iter::once(Value::Object(message)).chain(answers).collect()
 }
 
 /// Lost calls as ordinary tool calls with these ids.

@@ -60,7 +60,7 @@ pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
     for part in &message.parts {
         match part {
             MessagePart::Text(text) => content.push(json!({"type": "text", "text": text})),
-            MessagePart::Media(_) | MessagePart::Native(_) => content.extend(write_part(part)),
+            MessagePart::Media(_) | MessagePart::Native(_) => content.extend(BLOCKS.write_part(part)),
             MessagePart::Reasoning { text, state } => {
                 fields.extend(state.chat_fields().cloned().unwrap_or_default());
                 if fields.is_empty() && !text.is_empty() {
@@ -71,7 +71,7 @@ pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
             MessagePart::Result(result) => {
                 written.push(write_result(result));
                 // A tool message holds only text, so media go into a message of the user.
-                content.extend(result.media.iter().filter_map(write_part));
+                content.extend(result.media.iter().filter_map(|part| BLOCKS.write_part(part)));
             }
         }
     }
@@ -107,14 +107,6 @@ fn plain_content(parts: Vec<Value>) -> Value {
 }
 
 /// An image or a file, in the format of this wire.
-fn write_part(part: &MessagePart) -> Option<Value> {
-    match part {
-        MessagePart::Media(media) => Some(write_media(media)),
-        MessagePart::Native(block) => Some(block.clone()),
-        _ => None,
-    }
-}
-
 fn write_media(media: &Media) -> Value {
     match media.kind {
         MediaKind::Image => {

@@ -51,7 +51,7 @@ impl ProviderWire for Chat {
         message: &ModelMessage,
         ids: &[String],
         results: Vec<ToolResult>,
-        direct: &[WireCall],
+        direct: Vec<WireCall>,
     ) -> Vec<Value> {
         history::model_message(message, ids, &results, direct)
     }

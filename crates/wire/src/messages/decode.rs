@@ -60,7 +60,7 @@ fn meta(message: &Map<String, Value>) -> ResponseMeta {
         model: text("model"),
         context: None,
         wire: Wire::Messages,
-        fields: selected_fields(message, |key| !NOT_META.contains(&key)),
+        fields: selected_fields(message, |key, _| !NOT_META.contains(&key)),
     }
 }
 

@@ -263,7 +263,7 @@ impl ResponseEncoder for MessagesEncoder {
             }
         }
         if self.draft.is_same_wire() {
-            self.ending = selected_fields(&response.native, |key| !MESSAGE.contains(&key));
+            self.ending = selected_fields(&response.native, |key, _| !MESSAGE.contains(&key));
             // Calls that the client does not get are not its reason.
             let is_valid = self.ending.get("stop_reason").is_some_and(|reason| (reason == "tool_use") == has_calls);
             if !is_valid {

@@ -280,7 +280,7 @@ pub(super) fn model_message(
     model_message: &ModelMessage,
     ids: &[String],
     results: &[ToolResult],
-    direct: &[WireCall],
+    direct: Vec<WireCall>,
 ) -> Vec<Value> {
     let echo = &model_message.client_echo;
     let mut content = match echo.blocks.as_deref().or(model_message.reasoning.blocks()) {
@@ -292,7 +292,7 @@ pub(super) fn model_message(
     if let (Some(cache_control), Some(last)) = (&echo.cache_control, answers.last_mut()) {
         last[client_echo::CACHE_CONTROL] = cache_control.clone();
     }
-    for WireCall { call, answer } in direct.iter().cloned() {
+    for WireCall { call, answer } in direct {
         answers.push(answer.unwrap_or_else(|| unanswered(&call)));
         content.push(call);
     }

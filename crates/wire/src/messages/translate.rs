@@ -97,7 +97,7 @@ pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
         match part {
             MessagePart::Text(text) if text.trim().is_empty() => {}
             MessagePart::Text(text) => content.push(fields::text_block(text)),
-            MessagePart::Media(_) | MessagePart::Native(_) => content.extend(write_part(part)),
+            MessagePart::Media(_) | MessagePart::Native(_) => content.extend(BLOCKS.write_part(part)),
             MessagePart::Reasoning { state, .. } => {
                 let blocks = state.blocks().unwrap_or_default().iter();
                 content.extend(blocks.filter(|block| fields::is_reasoning(block)).cloned());
@@ -115,14 +115,6 @@ pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
 }
 
 /// An image or a file, in the format of this wire.
-fn write_part(part: &MessagePart) -> Option<Value> {
-    match part {
-        MessagePart::Media(media) => Some(write_media(media)),
-        MessagePart::Native(block) => Some(block.clone()),
-        _ => None,
-    }
-}
-
 fn write_media(media: &Media) -> Value {
     let source = match &media.source {
         MediaSource::Url(url) => json!({"type": "url", "url": url}),
@@ -158,7 +150,7 @@ pub(super) fn write_result(result: &ToolResult) -> Value {
         Value::from(result.text.as_str())
     } else {
         let text = (!result.text.trim().is_empty()).then(|| fields::text_block(&result.text));
-        text.into_iter().chain(result.media.iter().filter_map(write_part)).collect()
+        text.into_iter().chain(result.media.iter().filter_map(|part| BLOCKS.write_part(part))).collect()
     };
     let mut block = json!({"type": fields::TOOL_RESULT, "tool_use_id": id, "content": content});
     if result.status == ToolStatus::Failed {

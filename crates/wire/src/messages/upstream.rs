@@ -54,7 +54,7 @@ impl ProviderWire for Messages {
         message: &ModelMessage,
         ids: &[String],
         results: Vec<ToolResult>,
-        direct: &[WireCall],
+        direct: Vec<WireCall>,
     ) -> Vec<Value> {
         history::model_message(message, ids, &results, direct)
     }

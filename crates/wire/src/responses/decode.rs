@@ -37,7 +37,7 @@ const MESSAGE_SEPARATOR: &str = "\n\n";
 const NOT_META: [&str; 6] = ["output", "usage", "status", "error", "incomplete_details", "completed_at"];
 
 fn meta(response: &Map<String, Value>) -> ResponseMeta {
-    let fields = selected_fields(response, |key| !NOT_META.contains(&key));
+    let fields = selected_fields(response, |key, _| !NOT_META.contains(&key));
     let text = |key: &str| fields.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let created = fields.get("created_at");
     #[expect(clippy::cast_sign_loss, reason = "a time before 1970 is not a real one")]

@@ -1,5 +1,6 @@
 //! Stream events of items.
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::fields;
@@ -96,8 +97,8 @@ fn part_delta(at: usize, id: &str, part_at: usize, part: &Value) -> Option<ItemE
 }
 
 pub(super) fn text_delta(at: usize, id: &str, part_at: usize, text: &str) -> ItemEvent {
-    let delta = with(place(at, id, part_at), "delta", &Value::from(text));
-    ("response.output_text.delta", with(delta, "logprobs", &json!([])))
+    let delta = with(place(at, id, part_at), "delta", text);
+    ("response.output_text.delta", with(delta, "logprobs", json!([])))
 }
 
 pub(super) fn part_done(at: usize, id: &str, part_at: usize, part: &Value) -> Vec<ItemEvent> {
@@ -105,7 +106,7 @@ pub(super) fn part_done(at: usize, id: &str, part_at: usize, part: &Value) -> Ve
     let done = match fields::text_of(part, "type") {
         "output_text" => {
             let done = with(place(), "text", &part["text"]);
-            ("response.output_text.done", with(done, "logprobs", &json!([])))
+            ("response.output_text.done", with(done, "logprobs", json!([])))
         }
         "refusal" => ("response.refusal.done", with(place(), "refusal", &part["refusal"])),
         _ => return Vec::new(),
@@ -119,14 +120,14 @@ pub(super) fn summary_added(at: usize, id: &str, part_at: usize) -> ItemEvent {
 }
 
 pub(super) fn summary_delta(at: usize, id: &str, part_at: usize, text: &str) -> ItemEvent {
-    ("response.reasoning_summary_text.delta", with(summary_place(at, id, part_at), "delta", &Value::from(text)))
+    ("response.reasoning_summary_text.delta", with(summary_place(at, id, part_at), "delta", text))
 }
 
 pub(super) fn summary_done(at: usize, id: &str, part_at: usize, text: &str) -> [ItemEvent; 2] {
     let place = || summary_place(at, id, part_at);
     let part = json!({"type": "summary_text", "text": text});
     [
-        ("response.reasoning_summary_text.done", with(place(), "text", &Value::from(text))),
+        ("response.reasoning_summary_text.done", with(place(), "text", text)),
         ("response.reasoning_summary_part.done", with(place(), "part", &part)),
     ]
 }
@@ -139,8 +140,9 @@ fn summary_place(at: usize, id: &str, part_at: usize) -> Value {
     json!({"item_id": id, "output_index": at, "summary_index": part_at})
 }
 
-fn with(mut fields: Value, key: &str, value: &Value) -> Value {
-    fields[key] = value.clone();
+/// The fields of an event, and one more.
+pub(super) fn with(mut fields: Value, key: &str, value: impl Serialize) -> Value {
+    fields[key] = json!(value);
     fields
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::translate;
 use crate::model_message::{CallExtra, CallFormat, ModelCall};
-use crate::neutral::{ToolStatus, string_or_json};
+use crate::neutral::{self, ToolStatus, string_or_json};
 use crate::remarks::{Beside, MediaBeside, classify, is_titled_as_user_words};
 use crate::tool_answer::ToolAnswer;
 
@@ -97,6 +97,11 @@ pub(super) fn is_complete_reasoning(item: &Value) -> bool {
 pub(super) fn caller_id(item: &Value) -> Option<&str> {
     let caller = item.get("caller").filter(|caller| caller["type"] == "program")?;
     caller.get("caller_id")?.as_str()
+}
+
+/// A copy of an item or a tool with another value in one of its fields.
+pub(super) fn with_field(item: &Value, key: &str, value: Value) -> Value {
+    item.as_object().map_or(Value::Null, |fields| Value::Object(neutral::with_field(fields, key, value)))
 }
 
 /// The text of a message.

@@ -192,7 +192,7 @@ pub(super) fn model_message(
     model_message: &ModelMessage,
     ids: &[String],
     results: Vec<ToolResult>,
-    direct: &[WireCall],
+    direct: Vec<WireCall>,
 ) -> Vec<Value> {
     let mut entries = model_message.reasoning.items().to_vec();
     if let Some(text) = &model_message.text
@@ -206,7 +206,7 @@ pub(super) fn model_message(
         translate::write_result(&ToolResult { format: call.format, ..result })
     };
     let mut outputs: Vec<Value> = calls.iter().zip(results).map(output).collect();
-    for WireCall { call, answer } in direct.iter().cloned() {
+    for WireCall { call, answer } in direct {
         outputs.push(answer.unwrap_or_else(|| unanswered(&call)));
         entries.push(call);
     }

@@ -34,10 +34,8 @@ pub(super) fn list_item(list: &ServerToolList<'_>) -> Value {
 }
 
 pub(super) fn list_events(at: usize, item: &Value) -> Vec<ItemEvent> {
-    let mut started = item.clone();
-    started["tools"] = json!([]);
     vec![
-        events::added(at, &started),
+        events::added(at, &fields::with_field(item, "tools", json!([]))),
         ("response.mcp_list_tools.in_progress", place(at, item)),
         ("response.mcp_list_tools.completed", place(at, item)),
         events::done(at, item),
@@ -72,15 +70,9 @@ pub(super) fn approval_item(call: &ServerCall<'_>) -> Value {
 }
 
 pub(super) fn start_events(at: usize, item: &Value) -> Vec<ItemEvent> {
-    let mut started = item.clone();
-    started["arguments"] = json!("");
-    let with = |key: &str| {
-        let mut event = place(at, item);
-        event[key] = item["arguments"].clone();
-        event
-    };
+    let with = |key: &str| events::with(place(at, item), key, &item["arguments"]);
     vec![
-        events::added(at, &started),
+        events::added(at, &fields::with_field(item, "arguments", json!(""))),
         ("response.mcp_call.in_progress", place(at, item)),
         ("response.mcp_call_arguments.delta", with("delta")),
         ("response.mcp_call_arguments.done", with("arguments")),

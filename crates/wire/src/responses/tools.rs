@@ -207,9 +207,7 @@ fn namespace<'a>(
         }
     }
     if !direct.is_empty() {
-        let mut entry = entry.clone();
-        entry["tools"] = Value::Array(direct);
-        split.passed.push(entry);
+        split.passed.push(fields::with_field(entry, "tools", Value::Array(direct)));
     }
     Ok(())
 }
@@ -228,10 +226,7 @@ pub(super) fn ordinary(body: &Map<String, Value>, programs: ProgramDeclaration) 
         "namespace" => {
             let tools: Vec<Value> =
                 members(entry).iter().filter(is_ordinary).map(|tool| without_fields(tool, &OURS)).collect();
-            let mut entry = entry.clone();
-            let is_left = !tools.is_empty();
-            entry["tools"] = Value::Array(tools);
-            is_left.then_some(entry)
+            (!tools.is_empty()).then(|| fields::with_field(entry, "tools", Value::Array(tools)))
         }
         PROGRAMS => None,
         SEARCH if fields::text_of(entry, "execution") != "client" => None,

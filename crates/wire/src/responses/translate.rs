@@ -101,7 +101,7 @@ pub(super) fn write(message: &NeutralMessage) -> Vec<Value> {
                 continue;
             }
             MessagePart::Media(_) | MessagePart::Native(_) => {
-                content.extend(write_part(part));
+                content.extend(BLOCKS.write_part(part));
                 continue;
             }
             _ => write_message(message.role, &mut content, &mut items),
@@ -132,14 +132,6 @@ fn write_message(role: MessageRole, content: &mut Vec<Value>, items: &mut Vec<Va
 }
 
 /// An image or a file, in the format of this wire.
-fn write_part(part: &MessagePart) -> Option<Value> {
-    match part {
-        MessagePart::Media(media) => Some(write_media(media)),
-        MessagePart::Native(block) => Some(block.clone()),
-        _ => None,
-    }
-}
-
 fn write_media(media: &Media) -> Value {
     match (media.kind, &media.source) {
         (MediaKind::Image, source) => {
@@ -159,6 +151,7 @@ pub(super) fn write_result(result: &ToolResult) -> Value {
         return fields::output(&result.id, text, result.format);
     }
     let text = (!text.is_empty()).then(|| json!({"type": "input_text", "text": text}));
-    let parts: Vec<Value> = text.into_iter().chain(result.media.iter().filter_map(write_part)).collect();
+    let parts: Vec<Value> =
+        text.into_iter().chain(result.media.iter().filter_map(|part| BLOCKS.write_part(part))).collect();
     fields::output(&result.id, parts, result.format)
 }
