@@ -37,7 +37,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use bytes::Bytes;
 use dacapo_catalog::BYTES_PER_TOKEN;
 use dacapo_replay::{ServiceRules, Step, StepRequest};
@@ -172,16 +172,17 @@ async fn run_server(
     Ok(())
 }
 
+const CHAT_ROUTE: &str = "/v1/chat/completions";
+const RESPONSES_ROUTE: &str = "/v1/responses";
+const MESSAGES_ROUTE: &str = "/v1/messages";
+
 fn routes(running: &RunningGateway) -> Router {
     Router::new()
-        .route("/v1/chat/completions", post(|state, request| complete(ClientSide::CHAT, state, request)))
-        .route(
-            "/v1/responses",
-            post(|state, request| complete(ClientSide::RESPONSES, state, request)).get(other_routes::no_websockets),
-        )
+        .route(CHAT_ROUTE, completions(ClientSide::CHAT, CHAT_ROUTE))
+        .route(RESPONSES_ROUTE, completions(ClientSide::RESPONSES, RESPONSES_ROUTE).get(other_routes::no_websockets))
         .route("/v1/responses/{id}", get(other_routes::stored_response).delete(other_routes::delete_response))
         .route("/v1/responses/{id}/cancel", post(other_routes::cancel_response))
-        .route("/v1/messages", post(|state, request| complete(ClientSide::MESSAGES, state, request)))
+        .route(MESSAGES_ROUTE, completions(ClientSide::MESSAGES, MESSAGES_ROUTE))
         .route("/v1/messages/count_tokens", post(count_tokens))
         .route("/v1/models", get(other_routes::models))
         .route("/v1/models/{*id}", get(other_routes::model))
@@ -199,12 +200,23 @@ fn routes(running: &RunningGateway) -> Router {
         .fallback(passed_routes::pass_on)
         .method_not_allowed_fallback(not_allowed)
         .layer(axum::middleware::map_response_with_state(running.clone(), close_while_stopping))
-        .layer(axum::middleware::from_fn_with_state(running.clone(), web_pages::let_in))
+        .layer(axum::middleware::from_fn_with_state(running.clone(), web_pages::cors))
         .with_state(running.clone())
 }
 
-async fn complete(client: ClientSide, State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
-    let open = server.open_request(Some(client.wire()), request.headers());
+/// The route on which clients of a wire ask models.
+fn completions(client: ClientSide, route: &'static str) -> MethodRouter<RunningGateway> {
+    post(move |state, request| complete(client, route, state, request))
+}
+
+async fn complete(
+    client: ClientSide,
+    route: &'static str,
+    State(server): State<GatewayServer>,
+    request: Request<Body>,
+) -> Response<Body> {
+    let consumers = &server.gateway.process.consumers;
+    let open = OpenRequest::start(consumers, Some(client.wire()), route, request.headers());
     let observer = open.observer();
     let exit = server.complete(client, request, observer.clone()).await;
     let mut response = exit::respond(open, client, exit);
@@ -222,7 +234,7 @@ async fn count_tokens(State(server): State<GatewayServer>, request: Request<Body
 }
 
 async fn step(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
-    let open = server.open_request(None, request.headers());
+    let open = server.open_request(request.headers());
     let step = server.step(request).await;
     exit::respond(open, ClientSide::CHAT, step.map(|step| Exit::json(&step)))
 }
@@ -243,7 +255,7 @@ async fn readyz(State(server): State<GatewayServer>, headers: HeaderMap) -> Resp
     } else {
         return Response::new(Body::from("ready\n"));
     };
-    exit::respond(server.open_request(None, &headers), ClientSide::CHAT, Err(not_ready))
+    exit::respond(server.open_request(&headers), ClientSide::CHAT, Err(not_ready))
 }
 
 /// Makes clients open another connection, which goes to a gateway that is not stopping.
@@ -268,18 +280,13 @@ async fn not_allowed(
     }
     let message = format!("{} does not take this method", uri.path());
     let error = TurnError::refused(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", message);
-    exit::respond(server.open_request(None, &headers), passed_routes::client_of(&uri, &headers), Err(error))
+    exit::respond(server.open_request(&headers), passed_routes::client_of(&uri, &headers), Err(error))
 }
 
 impl GatewayServer {
-    fn open_request(&self, wire: Option<Wire>, headers: &HeaderMap) -> OpenRequest {
-        let route = match wire {
-            Some(Wire::Chat) => "/v1/chat/completions",
-            Some(Wire::Responses) => "/v1/responses",
-            Some(Wire::Messages) => "/v1/messages",
-            None => "",
-        };
-        OpenRequest::start(&self.gateway.process.consumers, wire, route, headers)
+    /// For a route on which no model is asked.
+    fn open_request(&self, headers: &HeaderMap) -> OpenRequest {
+        OpenRequest::start(&self.gateway.process.consumers, None, "", headers)
     }
 
     async fn complete(

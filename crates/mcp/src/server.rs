@@ -201,7 +201,7 @@ impl McpServer {
         // Its client did not get an answer to its request, and sends it again.
         if let (ApprovalRoute::Elicitation, Some(kept)) = (route, &self.shared.kept) {
             match kept.take_by_code(&program).await {
-                Ok(Some(waiting)) => return self.go_on(waiting, None, context).await,
+                Ok(Some(waiting)) => return self.resume_kept(waiting, None, context).await,
                 Ok(None) => {}
                 Err(error) => tracing::warn!(%error, "whether a program has waited is not known"),
             }
@@ -210,7 +210,7 @@ impl McpServer {
         let given = GivenValues { stored: self.session.stored(), reuse: self.session.take_record(context) };
         let program = ProgramToRun { source: ProgramSource::Code(program), given: Arc::new(given) };
         let task = self.start(program, context).await;
-        self.attend(task, permit, context).await
+        self.follow_program(task, permit, context).await
     }
 
     async fn start(&self, program: ProgramToRun, context: &RequestContext<RoleServer>) -> ProgramTask {
@@ -225,7 +225,7 @@ impl McpServer {
 
     /// Goes on with a program that another process has begun, with what a person has said about the calls that it waited
     /// for. Without that, the person is asked again.
-    async fn go_on(
+    async fn resume_kept(
         &self,
         waiting: KeptProgram,
         responses: Option<InputResponses>,
@@ -242,7 +242,7 @@ impl McpServer {
             let response = denies_all.clone().or_else(|| responses.remove(&key)).unwrap_or_default();
             task.already_answered(call, response);
         }
-        self.attend(task, permit, context).await
+        self.follow_program(task, permit, context).await
     }
 
     /// Waits until the program may run. `None` if the client cancels its request before.
@@ -267,7 +267,7 @@ impl McpServer {
                 kept.take(state, program).await.map(Some)
             };
             match taken {
-                Ok(Some(Taken::Program(waiting))) => return self.go_on(*waiting, responses, context).await,
+                Ok(Some(Taken::Program(waiting))) => return self.resume_kept(*waiting, responses, context).await,
                 Ok(Some(Taken::OtherProgram)) => return failure(OTHER_PROGRAM.to_owned()).into(),
                 Ok(Some(Taken::Nothing)) => drop(self.shared.suspended.take(state, digest)),
                 Ok(None) => {}
@@ -306,12 +306,12 @@ impl McpServer {
         for (request, verdict) in answered {
             task.answer(request, if denies_all { ApprovalVerdict::DenyAll } else { verdict });
         }
-        self.attend(task, permit, context).await
+        self.follow_program(task, permit, context).await
     }
 
     /// Reports progress and passes on approval requests until the program ends, or until the client has to ask a person
     /// and call again.
-    async fn attend(
+    async fn follow_program(
         &self,
         mut task: ProgramTask,
         mut permit: SemaphorePermit<'_>,

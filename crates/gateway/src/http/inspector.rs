@@ -36,14 +36,14 @@ pub(super) async fn page() -> Response<Body> {
 
 /// Explains a request body, a list of messages, or requests line by line.
 pub(super) async fn explain(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
-    let open = server.open_request(None, request.headers());
+    let open = server.open_request(request.headers());
     let explained = server.inspect(request, |inspection, text, _| Ok(inspection.explain(text))).await;
     exit::respond(open, ClientSide::CHAT, explained.map(|explained| Exit::json(&explained)))
 }
 
 /// Runs a changed program with recorded answers.
 pub(super) async fn what_if(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
-    let open = server.open_request(None, request.headers());
+    let open = server.open_request(request.headers());
     let run = server.inspect(request, |inspection, text, tenant| {
         inspection.what_if(text, tenant).map_err(|message| bad_request("what-if", message))
     });

@@ -50,7 +50,7 @@ pub(super) async fn metrics(State(server): State<GatewayServer>, request: Reques
     }
     let message = "metrics are not served here; metrics_listen of the gateway says where";
     let error = TurnError::refused(StatusCode::NOT_FOUND, "not_found_error", message);
-    exit::respond(server.open_request(None, &parts.headers), ClientSide::CHAT, Err(error))
+    exit::respond(server.open_request(&parts.headers), ClientSide::CHAT, Err(error))
 }
 
 async fn text(State(server): State<GatewayServer>) -> Response<Body> {

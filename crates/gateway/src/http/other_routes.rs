@@ -15,7 +15,7 @@ use crate::observe::{Event, Observer};
 use crate::store::{Store, stored_responses};
 
 pub(super) async fn models(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
-    let open = server.open_request(None, request.headers());
+    let open = server.open_request(request.headers());
     let (parts, _) = request.into_parts();
     let models = server.models(&parts).await;
     exit::respond(open, ClientSide::CHAT, models.map(|models| Exit::json(&models)))
@@ -26,7 +26,7 @@ pub(super) async fn model(
     Path(id): Path<String>,
     request: Request<Body>,
 ) -> Response<Body> {
-    let open = server.open_request(None, request.headers());
+    let open = server.open_request(request.headers());
     let model = server.model(&id, &request.into_parts().0).await;
     exit::respond(open, ClientSide::CHAT, model.map(|model| Exit::json(&model)))
 }
@@ -46,7 +46,7 @@ pub(super) async fn no_websockets(State(server): State<GatewayServer>, headers: 
         )
     };
     let error = TurnError::refused(status, "invalid_request_error", message);
-    exit::respond(server.open_request(None, &headers), ClientSide::RESPONSES, Err(error))
+    exit::respond(server.open_request(&headers), ClientSide::RESPONSES, Err(error))
 }
 
 pub(super) async fn stored_response(
@@ -54,7 +54,7 @@ pub(super) async fn stored_response(
     Path(id): Path<String>,
     request: Request<Body>,
 ) -> Response<Body> {
-    let open = server.open_request(None, request.headers());
+    let open = server.open_request(request.headers());
     let response = server.stored_response(&id, &request.into_parts().0, &open.observer()).await;
     exit::respond(open, ClientSide::RESPONSES, response.map(|(response, ..)| Exit::json(&response)))
 }
@@ -64,7 +64,7 @@ pub(super) async fn delete_response(
     Path(id): Path<String>,
     request: Request<Body>,
 ) -> Response<Body> {
-    let open = server.open_request(None, request.headers());
+    let open = server.open_request(request.headers());
     let deleted = server.delete_response(&id, &request.into_parts().0, &open.observer()).await;
     exit::respond(open, ClientSide::RESPONSES, deleted.map(|deleted| Exit::json(&deleted)))
 }
@@ -75,7 +75,7 @@ pub(super) async fn cancel_response(
     Path(id): Path<String>,
     request: Request<Body>,
 ) -> Response<Body> {
-    let open = server.open_request(None, request.headers());
+    let open = server.open_request(request.headers());
     let found = server.stored_response(&id, &request.into_parts().0, &open.observer()).await;
     let refused = found.and_then(|_| {
         let message = format!("`{id}` is complete, and only a response in the background can be cancelled");

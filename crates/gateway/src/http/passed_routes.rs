@@ -26,7 +26,7 @@ const UPSTREAM_HEADER: &str = "x-dacapo-upstream";
 
 pub(super) async fn pass_on(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
     let client = client_of(request.uri(), request.headers());
-    let open = server.open_request(None, request.headers());
+    let open = server.open_request(request.headers());
     let exit = server.pass_on(client, request, open.observer()).await;
     exit::respond(open, client, exit)
 }

@@ -40,7 +40,7 @@ struct ExplainedConversation {
 
 /// Whether conversations are recorded, and whether this browser may see them.
 pub(super) async fn session(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
-    let open = server.open_request(None, request.headers());
+    let open = server.open_request(request.headers());
     let (parts, _) = request.into_parts();
     let recorder = server.gateway.process.recorder.as_ref();
     let is_open = server.recorder(&parts).is_ok();
@@ -56,7 +56,7 @@ pub(super) async fn session(State(server): State<GatewayServer>, request: Reques
 
 /// Exchanges a token for a session.
 pub(super) async fn open_session(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
-    let open = server.open_request(None, request.headers());
+    let open = server.open_request(request.headers());
     let opened = server.open_session(request).await;
     let session = opened.as_ref().ok().cloned();
     let mut response = exit::respond(open, ClientSide::CHAT, opened.map(|_| Exit::json(&json!({"open": true}))));
@@ -69,14 +69,14 @@ pub(super) async fn open_session(State(server): State<GatewayServer>, request: R
 
 /// A token for another browser.
 pub(super) async fn new_token(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
-    let open = server.open_request(None, request.headers());
+    let open = server.open_request(request.headers());
     let (parts, _) = request.into_parts();
     let token = server.recorder(&parts).map(|recorder| json!({"token": recorder.new_token()}));
     exit::respond(open, ClientSide::CHAT, token.map(|token| Exit::json(&token)))
 }
 
 pub(super) async fn forget_all(State(server): State<GatewayServer>, request: Request<Body>) -> Response<Body> {
-    let open = server.open_request(None, request.headers());
+    let open = server.open_request(request.headers());
     let (parts, _) = request.into_parts();
     let forgotten = server.recorder(&parts).map(|recorder| {
         recorder.forget_all();
@@ -90,7 +90,7 @@ pub(super) async fn watch(State(server): State<GatewayServer>, request: Request<
     let (parts, _) = request.into_parts();
     let recorder = match server.recorder(&parts) {
         Ok(recorder) => Arc::clone(recorder),
-        Err(error) => return exit::respond(server.open_request(None, &parts.headers), ClientSide::CHAT, Err(error)),
+        Err(error) => return exit::respond(server.open_request(&parts.headers), ClientSide::CHAT, Err(error)),
     };
     let (list, changes) = recorder.watch();
     let first = Some(event(&list.to_string()));
@@ -122,7 +122,7 @@ pub(super) async fn conversation(
     Path(number): Path<u64>,
     request: Request<Body>,
 ) -> Response<Body> {
-    let open = server.open_request(None, request.headers());
+    let open = server.open_request(request.headers());
     let (parts, _) = request.into_parts();
     let explained = server.recorded(&parts, number).await;
     exit::respond(open, ClientSide::CHAT, explained.map(|explained| Exit::json(&explained)))

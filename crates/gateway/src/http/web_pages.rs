@@ -49,7 +49,7 @@ impl AllowedOrigins {
 }
 
 /// Answers a browser's question whether a page may send a request, and lets pages read responses.
-pub(super) async fn let_in(State(server): State<GatewayServer>, request: Request, next: Next) -> Response<Body> {
+pub(super) async fn cors(State(server): State<GatewayServer>, request: Request, next: Next) -> Response<Body> {
     let Some(origin) = server.gateway.config.cors_origins.allowed(request.headers()).cloned() else {
         return next.run(request).await;
     };

@@ -95,7 +95,7 @@ struct LastWarning(Option<String>);
 
 impl LastWarning {
     /// Whether this outage is worth another warning.
-    fn is_news(&mut self, reason: &str, was_up: bool) -> bool {
+    fn is_worth_warning(&mut self, reason: &str, was_up: bool) -> bool {
         let is_same = self.0.as_deref() == Some(reason);
         self.0 = Some(reason.to_owned());
         was_up || !is_same
@@ -199,7 +199,7 @@ impl FleetServer {
             let wait = options.retry_wait(failures);
             let reason = first_line(&self.context.mask.text(reason));
             let last_stderr_line = self.stderr.last(&self.context.mask);
-            if warned.is_news(&reason, was_up) {
+            if warned.is_worth_warning(&reason, was_up) {
                 tracing::warn!(server = self.name(), reason, last_stderr_line, "an MCP server is not available");
             } else {
                 tracing::debug!(server = self.name(), reason, last_stderr_line, "an MCP server is still not available");
@@ -537,8 +537,8 @@ mod tests {
     fn a_server_that_fails_as_before_is_warned_of_once() {
         let mut warned = LastWarning::default();
         let missing = "the command `nowhere` is not installed";
-        assert_eq!([warned.is_news(missing, false), warned.is_news(missing, false)], [true, false]);
-        assert!(warned.is_news("it ended with status 1", false), "another reason");
-        assert!(warned.is_news("it ended with status 1", true), "it had come back in between");
+        assert_eq!([warned.is_worth_warning(missing, false), warned.is_worth_warning(missing, false)], [true, false]);
+        assert!(warned.is_worth_warning("it ended with status 1", false), "another reason");
+        assert!(warned.is_worth_warning("it ended with status 1", true), "it had come back in between");
     }
 }

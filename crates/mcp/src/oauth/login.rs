@@ -118,13 +118,13 @@ impl Login {
     /// the address at which it ended: `pasted` yields it.
     pub async fn finish(self, mut pasted: mpsc::Receiver<String>) -> Result<(), LoginError> {
         let Login { client, file, server, endpoint, redirect, verifier, state, listener, .. } = self;
-        let (sender, mut returned) = mpsc::channel(8);
-        let routes = Router::new().route(CALLBACK_PATH, get(come_back)).with_state(sender);
+        let (sender, mut callbacks) = mpsc::channel(8);
+        let routes = Router::new().route(CALLBACK_PATH, get(receive_callback)).with_state(sender);
         let serving = tokio::spawn(async move { axum::serve(listener, routes).await });
-        let coming_back = async {
+        let called_back = async {
             loop {
                 let (callback, reply) = tokio::select! {
-                    Some((address, reply)) = returned.recv() => (LoginCallback::of(&address), Some(reply)),
+                    Some((address, reply)) = callbacks.recv() => (LoginCallback::of(&address), Some(reply)),
                     Some(address) = pasted.recv() => (LoginCallback::of(&address), None),
                     else => std::future::pending().await,
                 };
@@ -135,7 +135,7 @@ impl Login {
                 answer(reply, StatusCode::BAD_REQUEST, "This is not the login that dacapo waits for.");
             }
         };
-        let Ok((code, reply)) = timeout(LOGIN_WAIT, coming_back).await else {
+        let Ok((code, reply)) = timeout(LOGIN_WAIT, called_back).await else {
             serving.abort();
             return Err(LoginError::TooLate);
         };
@@ -202,10 +202,13 @@ fn random() -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// An address that a browser was sent to, and where its page goes.
-type Returned = (String, oneshot::Sender<(StatusCode, &'static str)>);
+/// A request of the browser at our callback address: the address with its query, and where the page to show is sent.
+type CallbackRequest = (String, oneshot::Sender<(StatusCode, &'static str)>);
 
-async fn come_back(State(sender): State<mpsc::Sender<Returned>>, uri: Uri) -> (StatusCode, Html<&'static str>) {
+async fn receive_callback(
+    State(sender): State<mpsc::Sender<CallbackRequest>>,
+    uri: Uri,
+) -> (StatusCode, Html<&'static str>) {
     let (reply, replied) = oneshot::channel();
     let gone = (StatusCode::GONE, "Nobody waits for this login any more.");
     let (status, page) = match sender.send((format!("http://127.0.0.1{uri}"), reply)).await {

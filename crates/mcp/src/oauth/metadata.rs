@@ -82,13 +82,13 @@ async fn challenge(client: &Client, url: &Url) -> Result<Option<String>, String>
     let us = json!({ "name": "dacapo", "version": env!("CARGO_PKG_VERSION") });
     let meta = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28",
                        "io.modelcontextprotocol/clientInfo": us, "io.modelcontextprotocol/clientCapabilities": {} });
-    let hellos = [
+    let first_requests = [
         ("2026-07-28", "server/discover", json!({ "_meta": meta })),
         ("2025-11-25", "initialize", json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": us })),
     ];
-    for (version, method, params) in hellos {
-        let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        let request = client.post(url.as_str()).header("accept", "application/json, text/event-stream").json(&hello);
+    for (version, method, params) in first_requests {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let request = client.post(url.as_str()).header("accept", "application/json, text/event-stream").json(&body);
         let request = request.header("mcp-protocol-version", version).header("mcp-method", method);
         let answer = http::send(request).await.map_err(|error| format!("the server cannot be reached: {error}"))?;
         if answer.status == StatusCode::UNAUTHORIZED {
