@@ -35,6 +35,7 @@ use crate::upstream::{Upstream, UpstreamKind};
 /// What is in force.
 #[derive(Debug)]
 pub struct Config {
+    /// The address that clients connect to.
     pub listen: SocketAddr,
     pub(crate) tls: Option<Tls>,
     /// Where metrics are served, if not on the main listener.
@@ -72,6 +73,7 @@ pub struct Config {
     pub(crate) bodies_bytes_max: usize,
     /// How long requests are still taken after the process was asked to stop.
     pub drain: Duration,
+    /// After `drain`: how long turns that run may take to finish. Then they are cut off.
     pub shutdown: Duration,
     pub(crate) step_timeout: Duration,
     pub(crate) header_timeout: Duration,
@@ -80,7 +82,9 @@ pub struct Config {
     pub(crate) connect_timeout: Duration,
     pub(crate) idle_timeout: Duration,
     pub(crate) keep_alive: Duration,
+    /// The least severe lines that the log has.
     pub log: LevelFilter,
+    /// Lines for people, or for machines.
     pub log_format: LogFormat,
     pub(crate) step_endpoint: StepEndpoint,
     /// Set if conversations are recorded.
@@ -96,6 +100,7 @@ pub struct Config {
 /// How the log is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
+    /// Lines for people, in colour on a terminal.
     Text,
     /// One JSON object per line.
     Json,

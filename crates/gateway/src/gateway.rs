@@ -74,8 +74,10 @@ pub(crate) struct ProcessState {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
+    /// Programs cannot be run on this machine.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    /// Upstreams cannot be asked.
     #[error("the HTTP client cannot be made")]
     Http(#[from] reqwest::Error),
     /// Nothing that is https could be asked.
@@ -92,8 +94,10 @@ pub enum StartError {
     /// A metric is invalid, or has the name of another one.
     #[error("the metrics cannot be made")]
     Metrics(#[from] prometheus::Error),
+    /// The directory of a file store cannot be used.
     #[error(transparent)]
     Store(#[from] FileStoreError),
+    /// The address is taken, or not one of this machine.
     #[error("cannot listen: {0}")]
     Listen(#[from] std::io::Error),
     /// A new configuration that would be unsafe beside what stays as it was started.

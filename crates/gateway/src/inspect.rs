@@ -28,7 +28,9 @@ pub use crate::store::StateStore;
 /// What is needed to explain conversations.
 #[derive(Clone, Copy)]
 pub struct Inspection<'a> {
+    /// Runs the programs again.
     pub stepper: &'a Stepper,
+    /// Tool lists that were read before.
     pub toolboxes: &'a Toolboxes,
     /// Open sealed ids.
     pub secrets: &'a SealingSecrets,
@@ -36,6 +38,7 @@ pub struct Inspection<'a> {
     pub clients: &'a [String],
     /// Finds states that a store keeps, if there is one.
     pub stored: Option<StateLookup<'a>>,
+    /// Of a program. A program that ran under others may end elsewhere.
     pub limits: &'a Limits,
     /// By which texts failures of tools are known.
     pub error_texts: &'a ErrorTexts,
@@ -45,6 +48,7 @@ pub struct Inspection<'a> {
     pub wire: Option<Wire>,
     /// Which program to stop after so many answers: the last one, if it has no number.
     pub stop: Option<StopAfter>,
+    /// Asked again and again while a program runs; `false` ends it as [`ReplayStatus::Interrupted`].
     pub should_continue: ShouldContinue<'a>,
 }
 
@@ -62,15 +66,20 @@ impl std::fmt::Debug for Inspection<'_> {
 pub struct StopAfter {
     /// The program's number in its conversation, from 1.
     pub block: Option<usize>,
+    /// How many answers it gets.
     pub answers: usize,
 }
 
 /// What an inspection takes from the gateway's settings.
 #[derive(Debug)]
 pub struct InspectionSettings {
+    /// The secret, and earlier ones.
     pub secrets: SealingSecrets,
+    /// Whether one is configured. Without it, no sealed id can be opened.
     pub has_secret: bool,
+    /// Names of the configured clients, and the empty name of a gateway without them.
     pub clients: Vec<String>,
+    /// Of a program.
     pub limits: Limits,
     /// By which texts failures of tools are known.
     pub error_texts: ErrorTexts,

@@ -6,6 +6,8 @@
 //!
 //! Start reading at [`serve`], then `turn.rs`.
 
+#![warn(missing_docs)]
+
 mod config;
 mod embeddings;
 mod gateway;

@@ -60,21 +60,33 @@ pub struct GatewayOptions {
     pub log: Option<String>,
     /// `text` or `json`.
     pub log_format: Option<String>,
+    /// When and how models write programs.
     pub code_mode: CodeModeOptions,
+    /// Paused programs that stay in memory.
     pub warm: WarmOptions,
+    /// How long things may take.
     pub timeouts: TimeoutOptions,
+    /// What is kept for clients that do not send it back.
     pub store: StoreOptions,
+    /// MCP servers whose calls the gateway executes.
     pub mcp: McpOptions,
+    /// The step function over HTTP.
     pub step: StepOptions,
+    /// The inspector page.
     pub inspector: InspectorOptions,
+    /// How tools are searched for.
     pub search: SearchOptions,
+    /// What calls of tools may do, and how their failures are known.
     pub tools: ToolsOptions,
     /// Of a program, by the name of the limit.
     pub limits: BTreeMap<String, u64>,
+    /// Who may use the gateway; everybody if there is none.
     #[serde(rename = "client")]
     pub clients: Vec<ClientOptions>,
+    /// The providers of models.
     #[serde(rename = "upstream")]
     pub upstreams: Vec<UpstreamOptions>,
+    /// Which upstreams are asked for a model, one after the other.
     #[serde(rename = "model")]
     pub models: Vec<ModelOptions>,
 }
@@ -188,7 +200,9 @@ pub struct ToolsOptions {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged, expecting = "must be a list of regular expressions, or a table of such lists by patterns of tools")]
 pub enum ErrorTextsOptions {
+    /// For every tool.
     AllTools(Vec<String>),
+    /// For tools whose names match a pattern.
     ByTool(BTreeMap<String, Vec<String>>),
 }
 

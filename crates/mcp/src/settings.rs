@@ -88,6 +88,19 @@ const CALLS_PER_SERVER_MAX: u64 = 1_000;
 
 impl Settings {
     /// Reads our settings from the file of MCP servers. Without them everything has its default.
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    /// use dacapo_mcp::Settings;
+    /// use dacapo_replay::Effect;
+    /// use serde_json::json;
+    /// let read = |ours| Settings::read(&json!({"mcpServers": {}, "dacapo": ours}), &BTreeMap::new());
+    /// let settings = read(json!({"effects": {"crm.find_*": "read"}}))?;
+    /// assert_eq!(settings.fleet.effects.of("crm.find_people"), Some(Effect::Read));
+    /// let error = read(json!({"efects": {}})).unwrap_err();
+    /// assert!(error.to_string().starts_with("dacapo.efects: is not known here"));
+    /// # Ok::<(), dacapo_mcp::SettingsError>(())
+    /// ```
     pub fn read(file: &Value, environment: &BTreeMap<String, String>) -> Result<Settings, SettingsError> {
         let mut settings = Settings::default();
         let Some(ours) = file.get(SETTINGS_KEY) else { return Ok(settings) };

@@ -17,6 +17,8 @@
 //!
 //! Start reading at [`ScriptedModel::reply`].
 
+#![warn(missing_docs)]
+
 mod chat;
 mod conditions;
 mod ids;

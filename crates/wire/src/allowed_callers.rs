@@ -120,6 +120,7 @@ impl DefaultCallers {
 /// What holds for tools whose callers the client does not name.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CallerRules<'a> {
+    /// Who calls them.
     pub callers: DefaultCallers,
     /// Patterns of names of tools that only the model calls.
     pub direct_tools: &'a [String],

@@ -10,10 +10,13 @@ use std::fmt;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AppliedMode {
+    /// Programs run, and the client sees ordinary tool calls.
     Plain,
+    /// Programs run, and the client reads them in its history.
     Explicit,
     /// The programs are the provider's.
     Native,
+    /// No programs: the request goes on as it came, or translated to another wire.
     Off(OffReason),
 }
 

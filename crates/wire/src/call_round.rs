@@ -17,6 +17,7 @@ use crate::tool_answer::ToolAnswer;
 /// Calls that were issued together, in one response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallRound {
+    /// From 0 in each program.
     pub number: u32,
     /// Fingerprint of the journal when the round was issued, if the round carries it.
     pub answered: Option<[u8; 8]>,
@@ -24,14 +25,18 @@ pub struct CallRound {
     pub before: CallDigests,
     /// Answers to calls that the gateway executed itself before the round.
     pub owned: OwnedAnswers,
+    /// In the order in which the program made them.
     pub calls: Vec<IssuedCall>,
 }
 
 /// A call that the client was asked to execute for a program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IssuedCall {
+    /// The tool-call id on the client's wire.
     pub id: String,
+    /// What the program has to call when it is run again.
     pub expected: ExpectedCall,
+    /// Its qualified name: `server.tool`, or the name alone.
     pub tool: String,
     /// The arguments as the history holds them, where `expected` has only a digest.
     pub(crate) arguments: String,
@@ -47,6 +52,7 @@ pub struct SentCall<'a> {
     call: CallByOwner<'a>,
     /// The number of its round.
     pub round: u32,
+    /// What came of it.
     pub outcome: SentOutcome<'a>,
 }
 
@@ -60,16 +66,20 @@ enum CallByOwner<'a> {
 /// The outcome of a call that was sent.
 #[derive(Debug, Clone, Copy)]
 pub enum SentOutcome<'a> {
+    /// The history has its answer.
     Answered(&'a Answer),
     /// It was answered, and the client has replaced the answer since.
     Replaced,
+    /// No answer has come: whether it was executed is not known.
     Unanswered,
 }
 
 /// The call that the program must make when it is replayed, so that the answer still belongs to it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExpectedCall {
+    /// The gateway issued it: its id carries a digest of the arguments.
     Digest(CallRef),
+    /// Only the history tells of it, so that its arguments are taken as they stand there.
     Args(CallIndex, Value),
 }
 

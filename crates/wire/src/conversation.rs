@@ -17,6 +17,7 @@ use crate::state::RunState;
 /// A client's history. Entries that are not part of a program stay in the format of the client's wire.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conversation {
+    /// In the order of the history.
     pub items: Vec<ConversationItem>,
     /// The client's answers to questions whether calls may be made, by the names of the questions.
     pub approvals: BTreeMap<String, bool>,
@@ -31,7 +32,9 @@ pub struct Conversation {
 pub enum ConversationItem {
     /// An entry that is not part of a program. It is forwarded as it came.
     Entry(Value),
+    /// A program, with all entries that tell of it.
     Program(Box<ProgramBlock>),
+    /// Calls that the model reads as ordinary ones, with a line that says why.
     LostCalls(LostCalls),
     /// A message of the model that only searches for tools. The gateway answered it, and answers it again.
     Search(ModelMessage),
@@ -40,17 +43,21 @@ pub enum ConversationItem {
 /// A program of the history, with its rounds of calls and answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProgramBlock {
+    /// Identifies the run.
     pub run: RunId,
     /// The id by which an explicit client knows the program. For a plain client it is the id of the run.
     pub id: String,
+    /// All that the program is run from, except its answers.
     pub state: RunState,
     /// The same as the ids of its calls carry it, if they do.
     pub packed: Option<Arc<PackedState>>,
+    /// Its calls that the client executed, and their answers.
     pub rounds: Vec<CallRound>,
     /// Tool calls of the same model message that are not the program's. The client executed them.
     pub direct: Vec<WireCall>,
     /// The result as the model was shown it, if the history holds it.
     pub result: Option<Value>,
+    /// Whether it may go on.
     pub status: BlockStatus,
     /// Entries that the client sent together with its answers. The model reads them after the result.
     pub remarks: Vec<Value>,
@@ -65,14 +72,18 @@ pub struct ProgramBlock {
 /// Whether the client has seen the end of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockStatus {
+    /// It waits for answers, or has just got the last of them.
     Open,
+    /// Its result, or something after it, is in the history.
     Closed,
 }
 
 /// A tool call and its answer, both as they came on the wire.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WireCall {
+    /// The call.
     pub call: Value,
+    /// `None` if the history has none.
     pub answer: Option<Value>,
 }
 
@@ -81,12 +92,14 @@ pub struct WireCall {
 pub struct LostCalls {
     /// The assistant message.
     pub message: Value,
+    /// The calls in it.
     pub calls: Vec<WireCall>,
     /// What their round carries, if it can be read nevertheless.
     pub(crate) carried: Option<CarriedRound>,
 }
 
 impl LostCalls {
+    /// Calls of which nothing is known but what the client sent.
     pub fn new(message: Value, calls: Vec<WireCall>) -> LostCalls {
         LostCalls { message, calls, carried: None }
     }

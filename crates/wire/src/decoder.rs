@@ -20,6 +20,7 @@ pub struct ResponseMeta {
     pub id: String,
     /// When the provider says that it responded, in seconds since 1970.
     pub created: Option<u64>,
+    /// The model that responded, as its provider names it.
     pub model: String,
     /// What the model reads, if that is known when the response begins.
     pub context: Option<ContextTokens>,
@@ -46,7 +47,9 @@ impl ResponseMeta {
 /// Why a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FinishReason {
+    /// The model had nothing more to say.
     Stop,
+    /// It waits for the results of its calls.
     Calls,
     /// A limit on its length.
     Length,
@@ -57,12 +60,15 @@ pub enum FinishReason {
 /// A whole response of a model. As a text it lacks the provider's ids of its calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ModelResponse {
+    /// What the model wrote: text, reasoning, calls.
     pub message: ModelMessage,
     /// Reasoning that people can read.
     pub reasoning_text: String,
+    /// Why it ended.
     pub finish: FinishReason,
     /// As the provider reports it.
     pub usage: Option<Value>,
+    /// The fields around the content.
     pub meta: ResponseMeta,
     /// The response as it came, calls included, for a client on the same wire: a choice (Chat Completions), a message
     /// (Messages) or a response (Responses).
@@ -88,6 +94,7 @@ pub struct ResponseDelta {
     pub reasoning_text: String,
     /// Set when a piece of reasoning is complete: what its provider wants back.
     pub reasoning: Option<Reasoning>,
+    /// Whether `hold_text_chars` applies to it.
     pub kind: DeltaKind,
 }
 
@@ -96,6 +103,7 @@ pub struct ResponseDelta {
 pub enum DeltaKind {
     /// It opens, continues or closes text.
     Text,
+    /// Reasoning, server tools, and all that has no text.
     #[default]
     Other,
 }
@@ -115,6 +123,7 @@ impl ResponseDelta {
 /// Why a stream cannot be decoded any further.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamError {
+    /// The data of an event is not JSON; the text is that of the parser.
     NotJson(String),
     /// The provider reports an error, in the form in which it would have come instead of a stream.
     Provider(Value),
@@ -168,6 +177,7 @@ pub(crate) fn provider_error(data: Value) -> Value {
 
 /// Decodes a streamed response.
 pub trait ResponseDecoder: Send + Sync {
+    /// Takes the next event of the stream, and returns what the client can be sent of it now.
     fn decode_event(&mut self, event: &SseEvent) -> Result<ResponseDelta, StreamError>;
 
     /// Known after the first events.

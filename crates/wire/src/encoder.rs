@@ -21,10 +21,15 @@ use crate::wire::ProviderSide;
 pub struct EncoderOptions {
     /// Of the model that is asked first.
     pub provider: ProviderSide,
+    /// At once, or as a stream.
     pub delivery: Delivery,
+    /// Whether the client reads about programs.
     pub mode: ProgramMode,
+    /// Whether the stream ends with the usage.
     pub stream_usage: StreamUsage,
+    /// In how many deltas a call comes.
     pub call_deltas: CallDeltas,
+    /// What the ids of items are for.
     pub item_ids: ItemIds,
     /// How much text a stream holds back until it is known that no program follows.
     pub hold_text_chars: usize,
@@ -51,6 +56,7 @@ pub enum ItemIds {
 /// reads only calls whose arguments come after the delta that opens them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallDeltas {
+    /// In one delta.
     Whole,
     /// As `OpenAI` does it, with the arguments in one piece.
     Opened,
@@ -61,10 +67,13 @@ pub enum CallDeltas {
 pub struct CallsIssued<'a> {
     /// The model's response that holds the program, if the model was asked in this request.
     pub response: Option<&'a ModelResponse>,
+    /// Of the program that makes the calls.
     pub state: &'a RunState,
+    /// How an explicit client knows it.
     pub program: ProgramName<'a>,
     /// One for each call.
     pub ids: &'a [String],
+    /// What the client is to execute.
     pub calls: &'a [Call],
     /// Calls that the model made directly, beside the program.
     pub direct: &'a [ModelCall],
@@ -99,9 +108,11 @@ impl ProgramName<'_> {
 /// A program that an explicit client reads about.
 #[derive(Debug)]
 pub struct ProgramStarted<'a> {
+    /// All that the program is run from, except its answers.
     pub state: &'a RunState,
     /// All that is needed to run it again, sealed.
     pub sealed: &'a str,
+    /// How far it has come.
     pub progress: ProgramProgress,
 }
 
@@ -123,13 +134,16 @@ pub struct ServerCall<'a> {
     pub server: &'a str,
     /// The tool's name, as the server knows it.
     pub tool: &'a str,
+    /// As the program made it.
     pub call: &'a Call,
+    /// Whether a person was asked about it.
     pub approval: ServerCallApproval,
 }
 
 /// Whether a person was asked about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerCallApproval {
+    /// The policy allows it.
     NotAsked,
     /// The client has answered the question.
     Asked,
@@ -151,6 +165,7 @@ impl ServerCall<'_> {
 /// The outcome of a call that the gateway executed.
 #[derive(Debug, Clone, Copy)]
 pub enum ServerCallEnd<'a> {
+    /// The server has answered.
     Answered(&'a Answer),
     /// The program has ended without the answer.
     Cancelled,
@@ -181,7 +196,9 @@ impl ServerCallEnd<'_> {
 /// The end of a program that an explicit client knows.
 #[derive(Debug)]
 pub struct ProgramFinished<'a> {
+    /// How the client knows it.
     pub program: ProgramName<'a>,
+    /// All that the program was run from, except its answers.
     pub state: &'a RunState,
     /// The result as the model reads it.
     pub shown: &'a Value,
@@ -198,6 +215,7 @@ pub struct ToolsSearched<'a> {
     pub number: usize,
     /// Seed of the request, so that ids differ from those of other requests.
     pub seed: &'a str,
+    /// What the model searched for.
     pub text: &'a SearchText,
     /// How many tools the model asked for, if it said so.
     pub limit: Option<usize>,
@@ -212,6 +230,7 @@ pub(crate) const CUT_OFF: &str = "(The answer was cut off before its program was
 /// Which parts of the model's message go to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerParts {
+    /// Text, reasoning and calls.
     All,
     /// Its calls are dropped: they are incomplete, or were not allowed.
     Text,
@@ -220,11 +239,15 @@ pub enum AnswerParts {
 /// An error of the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError<'a> {
+    /// The HTTP status.
     pub status: u16,
     /// `OpenAI`'s name for the kind of error.
     pub kind: &'a str,
+    /// What is wrong, and what to do about it.
     pub message: &'a str,
+    /// The field of the request that is wrong.
     pub param: Option<&'a str>,
+    /// A word for programs, such as `context_length_exceeded`.
     pub code: Option<&'a str>,
 }
 
@@ -274,6 +297,7 @@ pub trait ResponseEncoder: Send + Sync + std::fmt::Debug {
     /// end of the client's message: calls follow, or more of the model. What was streamed already is not sent again.
     fn preamble(&mut self, response: &ModelResponse) -> Vec<SseEvent>;
 
+    /// The model has searched for tools. Only for clients that declared a tool search.
     fn tools_searched(&mut self, _: &ToolsSearched<'_>) -> Vec<SseEvent> {
         Vec::new()
     }

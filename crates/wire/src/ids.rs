@@ -30,6 +30,7 @@ impl RunId {
         id.iter().all(u8::is_ascii_alphanumeric).then_some(RunId(id))
     }
 
+    /// Twelve letters and digits.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("made of alphanumerics")
     }
@@ -46,6 +47,7 @@ impl fmt::Display for RunId {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GivenRecord {
     id: [u8; RunId::CHARS],
+    /// Its calls that may have changed something.
     pub writes: CallDigests,
 }
 

@@ -9,6 +9,8 @@
 //!
 //! Nothing here does I/O, reads a clock or runs a program. Start reading at [`RequestReader::read`].
 
+#![warn(missing_docs)]
+
 mod allowed_callers;
 mod applied_mode;
 mod call_digests;

@@ -40,6 +40,7 @@ enum HistoryEntry {
 /// The result of a call that the gateway answers.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CallResult {
+    /// What the model reads.
     pub text: String,
     /// Images and files, in blocks of the client's wire.
     pub blocks: Vec<Value>,
@@ -54,6 +55,7 @@ impl From<String> for CallResult {
 /// Whether a model takes images and files that programs return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolMedia {
+    /// They stand in the result, or after it where results of the wire hold only text.
     Taken,
     /// A line says so in place of each.
     Refused,

@@ -13,10 +13,13 @@ use crate::reasoning::Reasoning;
 /// One message of the model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelMessage {
+    /// What it says beside its calls, or as its answer.
     #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// What its provider wants back of its thinking.
     #[serde(rename = "o", default, skip_serializing_if = "Reasoning::is_empty")]
     pub reasoning: Reasoning,
+    /// In the order in which it made them.
     #[serde(rename = "c", default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ModelCall>,
     /// What the client sent back of the message itself. It is in the history, so no id carries it.
@@ -36,6 +39,7 @@ pub struct ClientEcho {
 /// One tool call of the model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelCall {
+    /// The tool, as the model named it.
     #[serde(rename = "n")]
     pub name: String,
     /// JSON text of an object, or whatever the model wrote instead.
@@ -44,11 +48,13 @@ pub struct ModelCall {
     /// The provider's own id; only calls that go to the client keep it.
     #[serde(skip)]
     pub id: String,
+    /// What the arguments are.
     #[serde(skip)]
     pub format: CallFormat,
     /// As it came, for a client on the same wire.
     #[serde(skip)]
     pub native: Value,
+    /// What its provider wants back with it.
     #[serde(rename = "o", default, skip_serializing_if = "CallExtra::is_none")]
     pub extra: CallExtra,
 }
@@ -56,6 +62,7 @@ pub struct ModelCall {
 /// What the arguments of a call are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CallFormat {
+    /// A JSON object.
     #[default]
     Json,
     /// Plain text: a call of a custom tool.
@@ -66,6 +73,7 @@ pub enum CallFormat {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Map<String, Value>", into = "Map<String, Value>")]
 pub enum CallExtra {
+    /// Nothing.
     #[default]
     None,
     /// `extra_content` of a Chat Completions call: Gemini keeps its thought signatures there.
@@ -117,6 +125,7 @@ impl From<CallExtra> for Map<String, Value> {
 /// A call of the tool `search`: what the model is looking for, and how much of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchQuery {
+    /// One query, or several.
     pub text: SearchText,
     /// As the model said; else [`SearchQuery::LIMIT_DEFAULT`].
     pub limit: Option<usize>,
@@ -145,8 +154,13 @@ pub enum Intent {
     Answer,
     /// Calls that the client executes, and nothing else.
     Direct,
-    /// One program, at this position among the calls; the others are searches, or calls that the client executes.
-    Program { at: usize, code: String },
+    /// One program. The other calls are searches, or calls that the client executes.
+    Program {
+        /// Its position among the calls.
+        at: usize,
+        /// The program itself, however the model wrapped it.
+        code: String,
+    },
     /// Calls that the gateway replies to: searches and mistakes.
     Reply,
 }

@@ -32,6 +32,7 @@ impl StoredStates {
         client.0.call_ids(body).into_iter().filter_map(referred_to).collect()
     }
 
+    /// Adds a state that the store had, as the sealed id of the first call of its round.
     pub fn insert(&mut self, run: RunId, round: u32, sealed: String) {
         self.0.insert((run, round), Some(sealed));
     }

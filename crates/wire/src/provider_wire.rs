@@ -63,12 +63,15 @@ pub struct ProviderCapabilities {
     pub call_id_chars_max: usize,
     /// Whether requests may name sequences that end the response.
     pub stop_sequences: StopSequences,
+    /// How the key is sent.
     pub auth: AuthHeader,
     /// A header that every request needs, with the value for clients that do not send it.
     pub version_header: Option<(&'static str, &'static str)>,
     /// Below the provider's base URL, which ends in `/v1`. `None`: the provider does not count tokens.
     pub token_count_path: Option<&'static str>,
+    /// Whether programs can be written as plain text.
     pub text_tools: TextTools,
+    /// What a delta without text says about the text before it.
     pub deltas: StreamedDeltas,
     /// Where images and files of tool results go.
     pub result_media: ResultMedia,
@@ -79,7 +82,9 @@ pub struct ProviderCapabilities {
 /// Whether requests may name sequences that end the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopSequences {
+    /// They may.
     Supported,
+    /// They are left out, and the client is told so.
     Unsupported,
 }
 
@@ -95,13 +100,16 @@ pub enum AuthHeader {
 /// Whether a tool may take plain text instead of JSON, so that a program need not be escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextTools {
+    /// `execute` takes the program as text.
     ForPrograms,
+    /// `execute` takes a JSON object with the program in `code`.
     No,
 }
 
 /// Where images and files of tool results go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultMedia {
+    /// Into the result that they belong to.
     InResults,
     /// Into a message of the user: results hold only text.
     AfterResults,
@@ -110,7 +118,9 @@ pub enum ResultMedia {
 /// Whether a request may say how closely an image is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageDetail {
+    /// It is passed on.
     Supported,
+    /// It is left out, and the client is told so.
     Unsupported,
 }
 

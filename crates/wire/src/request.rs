@@ -28,7 +28,9 @@ use crate::wire::{ClientSide, ProviderSide};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{param}: {message}")]
 pub struct BadRequest {
+    /// The path of the field that is wrong: `messages[2].content`.
     pub param: String,
+    /// What is wrong with it.
     pub message: String,
 }
 
@@ -54,8 +56,11 @@ pub(crate) fn entries<'a>(body: &'a Body, key: &str) -> Result<&'a [Value], BadR
 /// How code mode is switched, by the header `x-dacapo-mode` or the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodeMode {
+    /// The model has the tools of the client, and no programs.
     Off,
+    /// The client sees ordinary tool calls.
     Plain,
+    /// The client reads programs in its history, and sends them back.
     Explicit,
     /// Clients that declare programs get those of the model's provider; for others it is [`CodeMode::Plain`].
     Native,
@@ -87,26 +92,56 @@ impl CodeMode {
 /// What holds where a request says nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct CodeModeDefaults {
+    /// Whether the model writes programs.
     pub mode: CodeMode,
+    /// Tokens of function declarations in the prompt. What does not fit is found by searches.
     pub declarations_tokens_max: usize,
     /// Whether models write programs as plain text, where their wire has tools for that.
     pub execute_input: TextTools,
 }
 
 /// Reads requests for one model.
+///
+/// ```
+/// use dacapo_replay::Toolboxes;
+/// use dacapo_wire::*;
+/// use serde_json::json;
+///
+/// let reader = RequestReader {
+///     provider: ProviderSide::CHAT,
+///     header: None,
+///     defaults: CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No },
+///     callers: CallerRules::default(),
+///     sealer: &Sealer::new(b"a secret of some length", ""),
+///     stored: &StoredStates::default(),
+///     unopened: &UnopenedStates::default(),
+///     toolboxes: &Toolboxes::default(),
+///     tenant: "",
+///     servers: None,
+/// };
+/// let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "Rain in Oslo?"}]});
+/// assert_eq!(reader.read(ClientSide::CHAT, body.clone())?.mode, AppliedMode::Off(OffReason::NoTools));
+/// body["tools"] = json!([{"type": "function", "function": {"name": "get_weather"}}]);
+/// assert_eq!(reader.read(ClientSide::CHAT, body)?.mode, AppliedMode::Plain);
+/// # Ok::<(), BadRequest>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct RequestReader<'a> {
     /// Of the model that will be asked.
     pub provider: ProviderSide,
     /// The value of `x-dacapo-mode`.
     pub header: Option<CodeMode>,
+    /// What holds if neither header nor body say something.
     pub defaults: CodeModeDefaults,
     /// Who may call tools whose callers the client does not name.
     pub callers: CallerRules<'a>,
+    /// Opens the states in call ids.
     pub sealer: &'a Sealer,
+    /// States that a store has kept for ids that are too short to carry them.
     pub stored: &'a StoredStates,
     /// Where states are noted that cannot be opened.
     pub unopened: &'a UnopenedStates,
+    /// Tool lists that were read before.
     pub toolboxes: &'a Toolboxes,
     /// Whose request it is. What one tenant sent does not hasten a request of another.
     pub tenant: &'a str,
@@ -119,13 +154,16 @@ pub struct RequestReader<'a> {
 pub enum ParsedRequest {
     /// Code mode does not apply, and the model is on the client's wire. `None`: the body is forwarded byte for byte.
     PassThrough(Option<Value>),
+    /// The gateway reads the history, and asks the model itself.
     Turn(Box<Turn>),
 }
 
 /// A request, and how code mode applies to it.
 #[derive(Debug)]
 pub struct ReadRequest {
+    /// What is to be done.
     pub parsed: ParsedRequest,
+    /// For the header `x-dacapo-mode`, the log and the metrics.
     pub mode: AppliedMode,
 }
 

@@ -17,6 +17,7 @@ pub struct RequestServer {
     pub path: String,
     /// The client's name for it, which is the namespace of its tools.
     pub name: String,
+    /// Its address.
     pub url: String,
     /// For every request to it. They may hold credentials.
     pub headers: Vec<(String, String)>,

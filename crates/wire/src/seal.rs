@@ -31,6 +31,18 @@ const DICTIONARY: &[u8] = include_bytes!("dictionary_1.txt");
 const RESERVED: &str = "__thought__";
 
 /// Makes and opens ids and stored texts, for one tenant.
+///
+/// ```
+/// use dacapo_replay::{ArgsDigest, CallIndex};
+/// use dacapo_wire::{CallRef, RoundHeader, RunState, Sealer, Unsealed};
+///
+/// let state = RunState { code: "return await get_order({id: 7})".to_owned(), ..RunState::default() };
+/// let call = CallRef { call: CallIndex(0), args: ArgsDigest([0; 4]) };
+/// let ids = Sealer::new(b"a secret of some length", "acme").seal(&state, &RoundHeader::default(), &[call]);
+/// let opened = Sealer::new(b"a secret of some length", "acme").unseal(&ids[0]);
+/// assert!(matches!(opened, Ok(Unsealed::Round { state: same, .. }) if *same == state));
+/// assert!(Sealer::new(b"a secret of some length", "another tenant").unseal(&ids[0]).is_err());
+/// ```
 #[derive(Clone)]
 pub struct Sealer {
     /// The first one seals; all of them open.
@@ -47,14 +59,31 @@ impl std::fmt::Debug for Sealer {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unsealed {
     /// The first call of a round.
-    Round { state: Arc<RunState>, packed: Arc<PackedState>, header: RoundHeader, calls: Vec<CallRef> },
+    Round {
+        /// What the program is run from, except its answers.
+        state: Arc<RunState>,
+        /// The same, to be sealed again without compressing it again.
+        packed: Arc<PackedState>,
+        /// What belongs to this round alone.
+        header: RoundHeader,
+        /// All calls of the round, this one first.
+        calls: Vec<CallRef>,
+    },
     /// Another call of the same round. It is not authenticated, so it counts only beside the first one.
-    Sibling { run: RunId, round: u32, call: CallIndex },
+    Sibling {
+        /// The run whose state the first call carries.
+        run: RunId,
+        /// The number of the round.
+        round: u32,
+        /// Which call of the program it is.
+        call: CallIndex,
+    },
 }
 
 /// The part of a program's state that differs from round to round.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RoundHeader {
+    /// From 0 in each program.
     pub number: u32,
     /// Fingerprint of the journal before the round.
     pub answered: [u8; 8],

@@ -83,7 +83,9 @@ impl ServerTools {
 /// The tools of one server, as an explicit client is shown them.
 #[derive(Debug)]
 pub struct ServerToolList<'a> {
+    /// The server's name.
     pub server: &'a str,
+    /// In the order of the catalog.
     pub tools: Vec<&'a Tool>,
 }
 

@@ -5,7 +5,9 @@ use serde_json::Value;
 /// One event. Several `data` lines are joined by line breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SseEvent {
+    /// The field `event`.
     pub name: Option<String>,
+    /// The fields `data`.
     pub data: String,
 }
 
@@ -44,6 +46,15 @@ const EVENT_BYTES_MAX: usize = 32 << 20;
 
 /// Splits a stream of bytes into events. Comments and unknown fields are skipped. Lines may end in `\n`, `\r\n` or
 /// `\r`, and chunks may begin and end anywhere.
+///
+/// ```
+/// use dacapo_wire::{SseEvent, SseReader};
+/// let mut reader = SseReader::default();
+/// assert_eq!(reader.read(b": a comment\nevent: ping\nda").expect("it is short"), []);
+/// let events = reader.read(b"ta: {}\n\n").expect("it is short");
+/// assert_eq!(events, [SseEvent { name: Some("ping".to_owned()), data: "{}".to_owned() }]);
+/// assert_eq!(events[0].encoded(), "event: ping\ndata: {}\n\n");
+/// ```
 #[derive(Debug, Default)]
 pub struct SseReader {
     line: Vec<u8>,

@@ -19,6 +19,7 @@ use crate::usage::ContextTokens;
 pub struct RunState {
     /// Seed of the random numbers, for every program of the turn.
     pub seed: String,
+    /// Where the program's clock starts, in milliseconds since 1970.
     pub started_at_ms: u64,
     /// A hash of the tool list that the program was written for.
     pub tools: [u8; 8],
@@ -35,6 +36,7 @@ pub struct RunState {
     pub model_messages: Vec<ModelMessage>,
     /// Which call of the last message is the program.
     pub at: usize,
+    /// What the model wrote.
     pub code: String,
     /// Answers to calls that the gateway executed for earlier programs of this turn, by the number of their message.
     pub earlier_answers: Vec<(usize, OwnedAnswers)>,
@@ -55,7 +57,9 @@ impl StoredId {
 /// Identifies a call of a program and its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallRef {
+    /// Its position in the order in which the program makes its calls.
     pub call: CallIndex,
+    /// Tells whether a call has the same arguments.
     pub args: ArgsDigest,
 }
 

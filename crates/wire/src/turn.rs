@@ -38,9 +38,13 @@ pub enum ToolChoice {
 /// How the client wants its response.
 #[derive(Debug, Clone)]
 pub struct ResponsePrefs {
+    /// At once, or as a stream.
     pub delivery: Delivery,
+    /// Whether a stream ends with the usage.
     pub stream_usage: StreamUsage,
+    /// How many calls it takes in one message.
     pub calls: CallsPerMessage,
+    /// Which tools the model must or must not call.
     pub tool_choice: ToolChoice,
     /// How much text a stream holds back until it is known that no program follows.
     pub hold_text_chars: usize,
@@ -49,7 +53,9 @@ pub struct ResponsePrefs {
 /// Whether a response is streamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
+    /// One JSON body.
     Whole,
+    /// Server-sent events.
     Streamed,
 }
 
@@ -58,6 +64,7 @@ impl Delivery {
         if is_stream { Delivery::Streamed } else { Delivery::Whole }
     }
 
+    /// Whether it is a stream.
     pub fn is_streamed(self) -> bool {
         self == Delivery::Streamed
     }
@@ -66,14 +73,18 @@ impl Delivery {
 /// Whether a stream ends with the tokens it used, where clients have to ask for that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamUsage {
+    /// It does.
     Included,
+    /// It does not.
     LeftOut,
 }
 
 /// How many tool calls the client takes in one message (`parallel_tool_calls`, `disable_parallel_tool_use`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallsPerMessage {
+    /// One. A program that makes several at once gets its answers one by one.
     One,
+    /// As many as there are.
     Any,
 }
 
@@ -86,6 +97,7 @@ impl CallsPerMessage {
 /// Whether a model is asked with the tool choice of the client. In one request it may be asked several times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolChoiceOverride {
+    /// It is.
     Keep,
     /// The client required a call, and a program has run: the model may answer now.
     Auto,
@@ -105,9 +117,13 @@ pub enum ProgramMode {
 /// A request that needs the gateway: because of code mode, or because client and model are on different wires.
 #[derive(Debug)]
 pub struct Turn {
+    /// Reads the history, and encodes the response.
     pub client: ClientSide,
+    /// Writes the request for the model, and decodes what it says.
     pub provider: ProviderSide,
+    /// The client's history.
     pub conversation: Conversation,
+    /// The tools and the prompt that the model gets.
     pub model_tools: ModelTools,
     /// Tools from this position in the catalog on are executed by the gateway itself.
     pub owned_from: usize,
@@ -133,7 +149,9 @@ pub struct Turn {
     pub(crate) has_added_tools: bool,
     /// Whether the model writes programs as plain text.
     pub(crate) execute_input: TextTools,
+    /// What the ids of items are for, on Responses.
     pub item_ids: ItemIds,
+    /// Whether the model takes images and files of tools.
     pub tool_media: ToolMedia,
 }
 

@@ -17,9 +17,13 @@ pub struct TurnUsage {
     last: Map<String, Value>,
     /// The context of the program that goes on, for a turn without a model call.
     pub carried: Option<ContextTokens>,
+    /// How often a model was asked.
     pub model_calls: u64,
+    /// Programs that ran, or went on.
     pub programs: u64,
+    /// Rounds of calls to the client.
     pub rounds: u64,
+    /// Calls of programs, whoever executes them.
     pub calls: u64,
     /// Of these, calls that the gateway executed itself.
     pub mcp_calls: u64,
@@ -30,6 +34,7 @@ pub struct TurnUsage {
 /// Tokens that a model read in one call: the size of its context.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextTokens {
+    /// All tokens of the prompt, cached ones included.
     pub input: u64,
     /// Of these, read from a cache.
     #[serde(default, skip_serializing_if = "is_zero")]

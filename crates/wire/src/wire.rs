@@ -76,9 +76,13 @@ pub struct ClientSide(pub(crate) &'static dyn ClientWire);
 pub struct ProviderSide(pub(crate) &'static dyn ProviderWire);
 
 impl ClientSide {
+    /// Clients of Chat Completions.
     pub const CHAT: ClientSide = ClientSide(&chat::Chat);
+    /// Clients of Responses.
     pub const RESPONSES: ClientSide = ClientSide(&responses::Responses);
+    /// Clients of Messages.
     pub const MESSAGES: ClientSide = ClientSide(&messages::Messages);
+    /// Every one of them once.
     pub const ALL: [ClientSide; 3] = [ClientSide::CHAT, ClientSide::RESPONSES, ClientSide::MESSAGES];
 
     /// `None` if no client speaks this wire.
@@ -86,6 +90,7 @@ impl ClientSide {
         ClientSide::ALL.into_iter().find(|client| client.wire() == wire)
     }
 
+    /// The wire that it is a side of.
     pub fn wire(self) -> Wire {
         self.0.wire()
     }
@@ -198,9 +203,13 @@ impl ClientSide {
 }
 
 impl ProviderSide {
+    /// Providers of Chat Completions.
     pub const CHAT: ProviderSide = ProviderSide(&chat::Chat);
+    /// Providers of Responses.
     pub const RESPONSES: ProviderSide = ProviderSide(&responses::Responses);
+    /// Providers of Messages.
     pub const MESSAGES: ProviderSide = ProviderSide(&messages::Messages);
+    /// Every one of them once.
     pub const ALL: [ProviderSide; 3] = [ProviderSide::CHAT, ProviderSide::RESPONSES, ProviderSide::MESSAGES];
 
     /// `None` if no model is asked on this wire.
@@ -224,6 +233,20 @@ impl ProviderSide {
     }
 
     /// Puts one streamed response together.
+    ///
+    /// ```
+    /// use dacapo_wire::{ProviderSide, SseReader};
+    /// let stream = br#"data: {"id": "1", "choices": [{"delta": {"content": "Hel"}}]}
+    ///
+    /// data: {"id": "1", "choices": [{"delta": {"content": "lo"}, "finish_reason": "stop"}]}
+    ///
+    /// "#;
+    /// let mut decoder = ProviderSide::CHAT.decoder();
+    /// for event in SseReader::default().read(stream).expect("it is short") {
+    ///     decoder.decode_event(&event).expect("it is JSON");
+    /// }
+    /// assert_eq!(decoder.finish().expect("it is complete").message.text.as_deref(), Some("Hello"));
+    /// ```
     pub fn decoder(self) -> Box<dyn ResponseDecoder> {
         self.0.decoder()
     }

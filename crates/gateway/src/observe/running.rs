@@ -15,13 +15,19 @@ pub struct RunningRequests(Arc<Mutex<BTreeMap<u64, RunningRequest>>>);
 /// A request that has not ended yet. It holds nothing of the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningRequest {
+    /// The id that the log and error messages name it by.
     pub id: String,
     /// The configured client's name; empty if everybody is let in.
     pub client: String,
+    /// The name of its wire: `chat`, `responses` or `messages`.
     pub wire: &'static str,
+    /// The model that the client asks for; empty until its body is read.
     pub model: String,
+    /// What it waits for now.
     pub stage: RequestStage,
+    /// How often a model was asked.
     pub model_calls: u32,
+    /// Programs that were started.
     pub programs: u32,
     /// Calls that were sent to the client.
     pub calls: usize,
@@ -60,6 +66,7 @@ impl RunningRequest {
 }
 
 impl RequestStage {
+    /// One word for a table.
     pub fn name(self) -> &'static str {
         match self {
             RequestStage::Body => "body",
