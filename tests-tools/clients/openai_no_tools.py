@@ -12,7 +12,11 @@ parser.add_argument("--stream", action="store_true")
 args = parser.parse_args()
 client = OpenAI(base_url=args.base_url, api_key="sk-test")
 
-if args.wire == "responses":
+if args.wire == "responses" and args.stream:
+    with client.responses.stream(model="gpt-scripted", input=args.question) as stream:
+        stream.until_done()
+        print(stream.get_final_response().output_text)
+elif args.wire == "responses":
     print(client.responses.create(model="gpt-scripted", input=args.question).output_text)
 else:
     messages = [{"role": "user", "content": args.question}]

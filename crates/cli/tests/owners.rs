@@ -918,7 +918,7 @@ const MIXING: [&str; 10] = [
     "langchain",
 ];
 
-/// Three servers from npm and from Python, and the SDKs of two providers.
+/// Three servers from npm and from Python, and the SDKs of two providers; `LangChain` where it is installed.
 #[test]
 fn real_clients_use_real_servers_by_base_url_alone() {
     let wanted: BTreeSet<String> = ["everything", "time", "memory"].map(str::to_owned).into();
@@ -931,20 +931,26 @@ fn real_clients_use_real_servers_by_base_url_alone() {
     let gateway = Served::start(&["--script", script.to_str().expect("UTF-8")], &environment);
     until_ready(&gateway, wanted.len());
     let python = installed("python/bin/python");
-    for (client, arguments) in [
-        ("openai_no_tools.py", &["--wire", "chat"][..]),
-        ("openai_no_tools.py", &["--wire", "chat", "--stream"]),
-        ("openai_no_tools.py", &["--wire", "responses"]),
-        ("anthropic_no_tools.py", &[]),
-        ("anthropic_no_tools.py", &["--stream"]),
-    ] {
-        let output = Command::new(&python)
-            .arg(root().join("tests-tools/clients").join(client))
-            .args(["--base-url", &gateway.url, "--question", "real servers"])
-            .args(arguments)
-            .output()
-            .expect("it runs");
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(said.trim(), "42 at 21:00, known: 42", "{client} {}", String::from_utf8_lossy(&output.stderr));
+    let langchain = root().join("target/test-tools/python-more/bin/python");
+    let [all, of_openai, of_anthropic] =
+        [&["chat", "responses", "messages"][..], &["chat", "responses"], &["messages"]];
+    let mut clients = vec![
+        (python.clone(), "openai_no_tools.py", of_openai),
+        (python, "anthropic_no_tools.py", of_anthropic),
+        ("node".into(), "ai_no_tools.mjs", all),
+    ];
+    clients.extend(langchain.exists().then_some((langchain, "langchain_no_tools.py", all)));
+    for (command, client, wires) in clients {
+        for (wire, stream) in wires.iter().flat_map(|wire| [(*wire, None), (*wire, Some("--stream"))]) {
+            let mut run = Command::new(&command);
+            run.arg(root().join("tests-tools/clients").join(client));
+            run.args(["--base-url", &gateway.url, "--question", "real servers"]).args(stream);
+            if wires.len() > 1 {
+                run.args(["--wire", wire]);
+            }
+            let output = run.output().expect("it runs");
+            let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert_eq!(said.trim(), "42 at 21:00, known: 42", "{client} {wire} {stream:?} {error}");
+        }
     }
 }
