@@ -590,6 +590,21 @@ fn a_payment_whose_gateway_was_killed_is_said_to_be_unknown_and_not_made_again()
     }
 }
 
+/// One trip for all intentions. Each answer is recorded when it comes.
+#[test]
+fn payments_that_are_made_at_the_same_time_are_recorded_together() {
+    let office = Office::new();
+    let gateway = office.gateway(&[]);
+    let (answer, _) = converse(|| gateway.url.clone(), &mut talk(Wire::Chat, false, false), "pay a hundred");
+    assert_eq!(answer, "Paid 100");
+    assert_eq!(office.executed().values().sum::<usize>(), 100);
+    let metrics = metrics(&gateway);
+    let puts = metrics.lines().find(|line| line.starts_with("dacapo_store_operations_total") && line.contains("put"));
+    let puts: u32 =
+        puts.and_then(|line| line.rsplit(' ').next()).and_then(|count| count.parse().ok()).expect("a count");
+    assert!((102..110).contains(&puts), "{puts}");
+}
+
 /// The client repeats its request until it has an answer, as SDKs do.
 #[test]
 fn wherever_a_gateway_is_killed_a_payment_is_made_once_or_said_to_be_unknown() {

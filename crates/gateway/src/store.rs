@@ -199,8 +199,8 @@ impl Store {
         let texts: Vec<(StoreKey, String)> = texts.into_iter().map(seal).collect();
         let started = Instant::now();
         let put = self.sealed.put_new_all(&texts).await;
+        self.metrics.store(StoreOperation::Put, put.iter().all(Result::is_ok), started.elapsed());
         let open = |((key, _), put): (&(StoreKey, String), Result<Option<String>, StoreError>)| {
-            self.metrics.store(StoreOperation::Put, put.is_ok(), started.elapsed());
             Ok(put?.map(|known| sealer.unseal_text(key.as_str(), &known).unwrap_or_default()))
         };
         texts.iter().zip(put).map(open).collect()
