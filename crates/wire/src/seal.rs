@@ -34,13 +34,15 @@ const RESERVED: &str = "__thought__";
 ///
 /// ```
 /// use dacapo_replay::{ArgsDigest, CallIndex};
-/// use dacapo_wire::{CallRef, RoundHeader, RunState, Sealer, Unsealed};
+/// use dacapo_wire::{CallRef, ModelCall, ModelMessage, RoundHeader, RunState, Sealer, Unsealed};
 ///
-/// let state = RunState { code: "return await get_order({id: 7})".to_owned(), ..RunState::default() };
+/// let code = "return await get_order({id: 7})";
+/// let message = ModelMessage { calls: vec![ModelCall::default()], ..ModelMessage::default() };
+/// let state = RunState { code: code.to_owned(), model_messages: vec![message], ..RunState::default() };
 /// let call = CallRef { call: CallIndex(0), args: ArgsDigest([0; 4]) };
 /// let ids = Sealer::new(b"a secret of some length", "acme").seal(&state, &RoundHeader::default(), &[call]);
 /// let opened = Sealer::new(b"a secret of some length", "acme").unseal(&ids[0]);
-/// assert!(matches!(opened, Ok(Unsealed::Round { state: same, .. }) if *same == state));
+/// assert!(matches!(opened, Ok(Unsealed::Round { state, .. }) if state.code == code));
 /// assert!(Sealer::new(b"a secret of some length", "another tenant").unseal(&ids[0]).is_err());
 /// ```
 #[derive(Clone)]
