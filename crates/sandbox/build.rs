@@ -5,6 +5,8 @@
 
 #[path = "src/config.rs"]
 mod config;
+#[path = "build/engine.rs"]
+mod engine;
 #[path = "build/preinit.rs"]
 mod preinit;
 #[path = "build/toolchain.rs"]
@@ -35,7 +37,7 @@ fn build() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let sources = quickjs_sources(&here)?;
-    fs::write(out.join("engine.c"), engine(&fs::read_to_string(sources.join("quickjs/quickjs.c"))?)?)?;
+    fs::write(out.join("engine.c"), engine::changed(&fs::read_to_string(sources.join("quickjs/quickjs.c"))?)?)?;
     let wasm = compile(&Toolchain::find()?, &here, &sources, &out)?;
     let script = |name: &str| fs::read(here.join(format!("guest/{name}.js")));
     let booted = preinit::boot(&wasm, &script("prelude")?, &script("intl")?)?;
@@ -67,45 +69,6 @@ fn quickjs_sources(here: &Path) -> Result<PathBuf, Box<dyn Error>> {
         .and_then(|manifest| Path::new(manifest).parent())
         .map(Path::to_path_buf)
         .ok_or_else(|| "Cargo.lock does not hold rquickjs-sys".into())
-}
-
-/// Changes to the engine's source. The first two report errors and programs that ran out of fuel at the right position:
-/// unchanged, the engine updates the position of a function only at calls, and has lines for few kinds of expressions.
-const CHANGES: [(&str, &str); 9] = [
-    ("switch (opcode = *pc++)", "sf->cur_pc = pc + 1; switch (opcode = *pc++)"),
-    ("/* specific label handling */", "emit_source_loc(s);"),
-    // There are no modules here; namespaces of tools are made when they are first read.
-    ("js_module_ns_autoinit, /* JS_AUTOINIT_ID_MODULE_NS */", "namespace_autoinit,"),
-    ("js_dynamic_import(ctx, sp[-2], sp[-1]);", "import_tools(ctx, sp[-2]);"),
-    // JSON is read by ours, and by the engine's own parser if it is not well formed or a reviver wants to know its source.
-    ("static JSValue JS_ParseJSON_internal(", "#include \"json_read.h\"\nstatic JSValue JS_ParseJSON_internal("),
-    (
-        "js_parse_init(ctx, s, buf, buf_len, filename, 1);",
-        "if (!pr && !JS_IsUninitialized(val = json_read(ctx, buf, buf_len, filename))) return val;\n    val = JS_UNDEFINED;\n    \
-         js_parse_init(ctx, s, buf, buf_len, filename, 1);",
-    ),
-    ("static JSValue js_string_toLowerCase(JSContext *ctx, JSValueConst this_val,\n", CASE),
-    (
-        "if (p->len == 0)\n        return val;\n    if (string_buffer_init(ctx, b, p->len))",
-        "if (p->len == 0) return val;\n    JSValue ascii = ascii_case(ctx, p, to_lower);\n    \
-         if (!JS_IsUninitialized(ascii)) { JS_FreeValue(ctx, val); return ascii; }\n    \
-         if (string_buffer_init(ctx, b, p->len))",
-    ),
-    // A promise knows the tool whose answer it waits for.
-    (
-        "bool is_handled;\n    JSValue promise_result;",
-        "bool is_handled;\n    uint32_t tool;\n    JSValue promise_result;",
-    ),
-];
-
-const CASE: &str =
-    "#include \"ascii_case.h\"\nstatic JSValue js_string_toLowerCase(JSContext *ctx, JSValueConst this_val,\n";
-
-fn engine(source: &str) -> Result<String, Box<dyn Error>> {
-    CHANGES.iter().try_fold(source.to_owned(), |source, (from, to)| match source.matches(from).count() {
-        1 => Ok(source.replace(from, to)),
-        count => Err(format!("expected `{from}` once in quickjs.c, found it {count} times").into()),
-    })
 }
 
 fn compile(tools: &Toolchain, here: &Path, sources: &Path, out: &Path) -> Result<Vec<u8>, Box<dyn Error>> {

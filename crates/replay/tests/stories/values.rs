@@ -308,3 +308,33 @@ fn case_is_converted_alike_in_short_and_wide_texts() {
     );
     assert_eq!(differing, json!([]));
 }
+
+#[test]
+fn functions_that_are_resumed_with_an_error_throw_it_where_they_stand() {
+    let outcome = value_of(
+        r#"
+        function* counting() { let n = 0; for (;;) try { yield n++ } catch (error) { n += error.message.length * 100 } finally { n += 10 } }
+        const numbers = counting();
+        const counted = [numbers.next().value, numbers.throw(new Error("abc")).value, numbers.next().value];
+        function* once() {
+          yield 1 }
+        const started = once();
+        started.next();
+        let uncaught;
+        try { started.throw(null) } catch (error) { uncaught = [error, started.next().done] }
+        async function waiting(promise) { try { return await promise } catch (error) { return `caught ${error}` } finally { counted.push("finally") } }
+        const inLoop = async () => { for (const reason of [1, 2]) { try { await Promise.reject(reason) } catch (error) { if (error === 2) return "second" } } };
+        async function* values() { try { yield 1 } catch (error) { yield `got ${error}` } }
+        const stream = values();
+        await stream.next();
+        const nested = async () => { await (async () => { await Promise.reject(new RangeError("deep")) })() };
+        return { counted, uncaught, waited: await waiting(Promise.reject("a reason")), inLoop: await inLoop(),
+          streamed: (await stream.throw("it")).value, nested: await nested().catch((error) => `${error}`),
+          early: (() => { try { later = 1; let later } catch (error) { return error.message } })() }"#,
+    );
+    let expected = json!({
+        "counted": [0, 311, 322, "finally"], "uncaught": [null, true], "waited": "caught a reason", "inLoop": "second",
+        "streamed": "got it", "nested": "RangeError: deep", "early": "later is not initialized",
+    });
+    assert_eq!(outcome, expected);
+}
