@@ -51,6 +51,14 @@ const CHANGES: &[(&str, &str)] = &[
          if (!JS_IsUninitialized(ascii)) { JS_FreeValue(ctx, val); return ascii; }\n    \
          if (string_buffer_init(ctx, b, p->len))",
     ),
+    (
+        "static JSValue js_array_sort(JSContext *ctx, JSValueConst this_val,\n",
+        "#include \"array_sort.h\"\nstatic JSValue js_array_sort(JSContext *ctx, JSValueConst this_val,\n",
+    ),
+    (
+        "rqsort(array, pos, sizeof(*array), js_array_cmp_generic, &asc);\n    if (asc.exception)",
+        "if (sort_values(&asc, array, pos))",
+    ),
 ];
 
 pub(crate) fn changed(source: &str) -> Result<String, Box<dyn Error>> {

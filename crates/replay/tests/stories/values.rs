@@ -310,6 +310,67 @@ fn case_is_converted_alike_in_short_and_wide_texts() {
 }
 
 #[test]
+fn arrays_are_sorted_as_the_language_says() {
+    let sorted = value_of(
+        r#"
+        const random = (count) => Math.floor(Math.random() * count);
+        const list = (length, of) => Array.from({ length }, of);
+        // Puts each value behind those that are not greater: slow, and stable.
+        const reference = (values, compare) => values.reduce((sorted, value) => {
+          const at = sorted.findIndex((other) => compare(value, other) < 0);
+          return at < 0 ? [...sorted, value] : [...sorted.slice(0, at), value, ...sorted.slice(at)];
+        }, []);
+        const same = (a, b, what) => {
+          if (a.length !== b.length || a.some((value, i) => !Object.is(value, b[i]))) throw new Error(`${what}: ${JSON.stringify([a, b])}`);
+        };
+        const byKey = (a, b) => a.key - b.key;
+        let calls = 0;
+        for (let length = 0; length < 90; length += length < 30 ? 1 : 7) {
+          for (const keys of [1, 3, 1e9]) {
+            const rows = list(length, (_, at) => ({ key: random(keys), at }));
+            same([...rows].sort(byKey), reference(rows, byKey), "by a function");
+            same(rows.toSorted((a, b) => b.key - a.key), reference(rows, (a, b) => b.key - a.key), "descending");
+            const inOrder = rows.toSorted(byKey);
+            calls = 0;
+            same([...inOrder].sort((a, b) => (calls++, byKey(a, b))), inOrder, "in order");
+            if (calls > length) throw new Error(`${calls} calls for ${length} values in order`);
+          }
+          const words = list(length, () => [random(50), "a" + random(9), "é", "日", null, true, 1.5, -3, undefined][random(9)]);
+          const text = (a, b) => (String(a) < String(b) ? -1 : String(a) > String(b) ? 1 : 0);
+          const defined = words.filter((word) => word !== undefined);
+          same([...words].sort(), [...reference(defined, text), ...words.filter((word) => word === undefined)], "as text");
+
+          // A function that contradicts itself puts values in some order, and loses none.
+          const numbers = list(length, (_, i) => i);
+          for (const compare of [() => random(3) - 1, () => 1, () => -1, () => NaN, () => undefined, () => "x"]) {
+            same([...numbers].sort(compare).sort((a, b) => a - b), numbers, "contradictions");
+          }
+          // So does one that throws or changes the array.
+          const before = [...numbers];
+          let left = random(2 * length + 1);
+          try { before.sort((a, b) => { if (left-- === 0) throw new Error("enough"); return b - a }) } catch (error) {
+            same(before, numbers, "thrown");
+          }
+          const changed = [...numbers].reverse();
+          changed.sort((a, b) => { changed.length = 0; return a - b });
+          if (length > 1) same(changed, numbers, "changed");
+        }
+        const sparse = [3, , 1, undefined, , 2];
+        sparse.sort();
+        const likeAnArray = Array.prototype.sort.call({ length: 4, 0: "b", 2: "a", 3: undefined, other: 1 });
+        const many = list(5000, () => random(1e6));
+        calls = 0;
+        const smallest = [...many].sort((a, b) => (calls++, a - b))[0];
+        return { sparse: [...sparse], holes: Object.keys(sparse), likeAnArray, few: calls < 58000 && smallest === Math.min(...many) }"#,
+    );
+    let expected = json!({
+        "sparse": [1, 2, 3, null, null, null], "holes": ["0", "1", "2", "3"],
+        "likeAnArray": { "0": "a", "1": "b", "length": 4, "other": 1 }, "few": true,
+    });
+    assert_eq!(sorted, expected);
+}
+
+#[test]
 fn functions_that_are_resumed_with_an_error_throw_it_where_they_stand() {
     let outcome = value_of(
         r#"
