@@ -22,7 +22,8 @@ const CHANGES: &[(&str, &str)] = &[
     // whether it is at its beginning.
     (
         "static JSValue JS_CallInternal(JSContext *caller_ctx, JSValueConst func_obj,",
-        "static const uint8_t resume_throw[] = {OP_invalid};\n\
+        "#include \"byte_strings.h\"\n\
+         static const uint8_t resume_throw[] = {OP_invalid};\n\
          static uint8_t *resumed_at;\n\
          static JSValue JS_CallInternal(JSContext *caller_ctx, JSValueConst func_obj,",
     ),
@@ -50,6 +51,40 @@ const CHANGES: &[(&str, &str)] = &[
         "if (p->len == 0) return val;\n    JSValue ascii = ascii_case(ctx, p, to_lower);\n    \
          if (!JS_IsUninitialized(ascii)) { JS_FreeValue(ctx, val); return ascii; }\n    \
          if (string_buffer_init(ctx, b, p->len))",
+    ),
+    (
+        "for (i = from; i < len; i++) {\n                if (str8(p)[i] == (uint8_t)c)\n                    return i;\n            }",
+        "return find_byte(str8(p), c, from, len);",
+    ),
+    (
+        "slow_path:\n    r = JS_ToStringCheckObject(ctx, this_val);",
+        "slow_path:\n    r = concat_bytes(ctx, this_val, argc, argv);\n    if (!JS_IsUninitialized(r)) return r;\n    \
+         r = JS_ToStringCheckObject(ctx, this_val);",
+    ),
+    (
+        "add_slow_case:\n                    sf->cur_pc = pc;\n                    if (js_add_slow(ctx, sp))",
+        "add_slow_case:\n                    sf->cur_pc = pc;\n                    \
+         i = append_in_place(ctx, assigned_next(pc, var_buf, var_refs), sp);\n                    \
+         if (i < 0 || (i == 0 && js_add_slow(ctx, sp)))",
+    ),
+    // `x = 1;` does not keep the value for an expression around it: `dup put_x drop` becomes `put_x`, as the engine has it for
+    // variables that cannot be used before their declaration.
+    (
+        "/* Transformation: dup put_x(n) -> set_x(n) */\n",
+        "if (code_match(&cc, pos_next, M2(OP_put_loc_check, OP_put_var_ref_check), -1, -1)) {
+                    CodeContext put = cc;
+                    if (code_match(&cc, put.pos, OP_drop, -1)) {
+                        if (put.line_num >= 0) line_num = put.line_num;
+                        if (put.col_num >= 0) col_num = put.col_num;
+                        add_pc2line_info(s, bc_out.size, line_num, col_num);
+                        dbuf_putc(&bc_out, put.op);
+                        dbuf_put_u16(&bc_out, put.idx);
+                        if (cc.line_num >= 0) line_num = cc.line_num;
+                        if (cc.col_num >= 0) col_num = cc.col_num;
+                        pos_next = cc.pos;
+                        break;
+                    }
+                }\n",
     ),
     (
         "static JSValue js_array_sort(JSContext *ctx, JSValueConst this_val,\n",

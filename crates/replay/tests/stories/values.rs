@@ -371,6 +371,76 @@ fn arrays_are_sorted_as_the_language_says() {
 }
 
 #[test]
+fn texts_are_put_together_and_searched_alike_however_they_are_stored() {
+    let outcome = value_of(
+        r#"
+        const random = (count) => Math.floor(Math.random() * count);
+        const pick = (list) => list[random(list.length)];
+        const pieces = ["", "a", "some words", "\u00ff", "é", "日本", "😀", "x".repeat(40), "0123456789".repeat(30), "y".repeat(600), 0, -1,
+          2147483647, -2147483648, 1.5, true, null, undefined, 12n];
+        const check = (found, expected, what) => {
+          if (found !== expected) throw new Error(`${what}: ${found.length} characters, not ${expected.length}`);
+        };
+        let byClosure = "";
+        const append = (piece) => { byClosure += piece };
+        for (let round = 0; round < 14; round++) {
+          let text = pick(["", "z".repeat(9000), "日".repeat(5000)]);
+          const parts = [text], kept = [];
+          byClosure = text;
+          const narrow = pieces.filter((piece) => round % 3 || !/[日😀]/.test(piece));
+          for (let i = 0; i < 150; i++) {
+            const piece = pick(narrow), other = pick(narrow);
+            switch (random(6)) {
+              case 0: text += piece; parts.push(String(piece)); break;
+              case 1: text += `${piece}${other}:`; parts.push([String(piece), String(other), ":"].join("")); break;
+              case 2: text = text + "line " + i + "\n"; parts.push("line ", String(i), "\n"); break;
+              case 3: { const was = text; text += "more"; parts.push("more"); kept.push([was, parts.length - 1]); break; }
+              case 4: { const count = random(700); text += "v".repeat(count); text += piece; parts.push("v".repeat(count), String(piece)); break; }
+              default: { const twice = (text += "!") + "?"; parts.push("!"); kept.push([twice.slice(0, -1), parts.length]); }
+            }
+          }
+          text += "w".repeat(500 + round * 10);
+          text += "";
+          parts.push("w".repeat(500 + round * 10));
+          const whole = parts.join("");
+          for (const part of parts.slice(1)) append(part);
+          check(text, whole, "appended");
+          check(byClosure, whole, "appended by a closure");
+          for (const [was, count] of kept) check(was, parts.slice(0, count).join(""), "kept");
+
+          const needle = pick(["\n", "!", "line 1", "日", "q", "\u00ff", "more!", ":"]);
+          const at = [];
+          for (let i = 0; i + needle.length <= whole.length; i++) if (whole.slice(i, i + needle.length) === needle) at.push(i);
+          const from = random(whole.length);
+          check(String(text.indexOf(needle, from)), String(at.find((i) => i >= from) ?? -1), "found");
+          check(text.split(needle).join(needle), whole, "split");
+          check(String(text.includes(needle)), String(at.length > 0), "included");
+        }
+        const own = { toString: () => "text", valueOf: () => 1 };
+        const unusable = [() => `${Symbol()}`, () => "a".concat(Symbol()), () => "" + Symbol()].map((make) => {
+          try { return make() } catch (error) { return error.name }
+        });
+        // Nearly as long as texts may be; they share their parts, and take little memory.
+        let longest = "z".repeat(574), part = "z".repeat(1024);
+        for (;; part += part) {
+          longest += part;
+          if (part.length === 2 ** 29) break;
+        }
+        let refused = "";
+        try { for (let i = 0; i < 9; i++) longest += "y".repeat(100) } catch (error) { refused = error.message }
+        const last = longest.length;
+        try { longest += "y".repeat(100) } catch (error) { refused += `, ${error.message}` }
+        return { own: `${own}${[1, [2]]}` + own, unusable, refused, lengths: [last, longest.length] }"#,
+    );
+    let errors = ["TypeError", "TypeError", "TypeError"];
+    let expected = json!({
+        "own": "text1,21", "unusable": errors, "refused": "string too long, string too long",
+        "lengths": [1_073_741_774, 1_073_741_774],
+    });
+    assert_eq!(outcome, expected);
+}
+
+#[test]
 fn functions_that_are_resumed_with_an_error_throw_it_where_they_stand() {
     let outcome = value_of(
         r#"
