@@ -94,6 +94,19 @@ const CHANGES: &[(&str, &str)] = &[
         "rqsort(array, pos, sizeof(*array), js_array_cmp_generic, &asc);\n    if (asc.exception)",
         "if (sort_values(&asc, array, pos))",
     ),
+    (
+        "int JS_DefinePropertyValueValue(JSContext *ctx, JSValueConst this_obj,\n                                \
+         JSValue prop, JSValue val, int flags)\n{",
+        "#include \"array_append.h\"\n\
+         int JS_DefinePropertyValueValue(JSContext *ctx, JSValueConst this_obj, JSValue prop, JSValue val, int flags)\n{\n    \
+         if (is_next_element(this_obj, prop, flags)) return add_fast_array_element(ctx, JS_VALUE_GET_OBJ(this_obj), val, flags);",
+    ),
+    (
+        "int64_t idx, JSValueConst val, int flags)\n{\n    JSAtom atom;",
+        "int64_t idx, JSValueConst val, int flags)\n{\n    \
+         if (is_next_element(this_obj, js_int64(idx), flags))\n        \
+         return add_fast_array_element(ctx, JS_VALUE_GET_OBJ(this_obj), js_dup(val), flags);\n    JSAtom atom;",
+    ),
 ];
 
 pub(crate) fn changed(source: &str) -> Result<String, Box<dyn Error>> {

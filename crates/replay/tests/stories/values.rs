@@ -441,6 +441,52 @@ fn texts_are_put_together_and_searched_alike_however_they_are_stored() {
 }
 
 #[test]
+fn elements_are_added_only_to_arrays_that_take_them() {
+    let outcome = value_of(
+        r#"
+        class Mine extends Array { static get [Symbol.species]() { return kind } }
+        const frozen = function () { return Object.freeze([]) }, fixed = function () { return Object.defineProperty([], "length", { writable: false }) };
+        const closed = function () { return Object.preventExtensions([]) };
+        const log = [];
+        const watched = function () { return new Proxy([], { defineProperty: (target, name, how) => (log.push(name), Reflect.defineProperty(target, name, how)) }) };
+        let kind = Mine;
+        const of = (make) => { try { const made = make(); return [made.constructor.name, [...made]] } catch (error) { return error.name } };
+        const outcomes = [];
+        for (const species of [Mine, Array, frozen, fixed, closed, watched, Object]) {
+          kind = species;
+          const mine = Mine.from([1, 2, 3]);
+          const plain = species === Object ? () => Object.keys(mine.map((x) => x)).length : undefined;
+          outcomes.push(plain ? plain() : of(() => mine.map((x) => x * 2)), plain ? 0 : of(() => mine.filter((x) => x > 1)));
+        }
+        const holes = [1, , 3].map((x) => x);
+        const spread = [...[1, 2], , ...new Set([3])];
+        return { outcomes, log, holes: Object.keys(holes), spread: [spread.length, Object.keys(spread)], split: "a,b,,c".split(",", 3) }"#,
+    );
+    let refused = "TypeError";
+    let outcomes = json!([
+        ["Mine", [2, 4, 6]],
+        ["Mine", [2, 3]],
+        ["Array", [2, 4, 6]],
+        ["Array", [2, 3]],
+        refused,
+        refused,
+        refused,
+        refused,
+        refused,
+        refused,
+        ["Array", [2, 4, 6]],
+        ["Array", [2, 3]],
+        3,
+        0
+    ]);
+    let expected = json!({
+        "outcomes": outcomes, "log": ["0", "1", "2", "0", "1"], "holes": ["0", "2"],
+        "spread": [4, ["0", "1", "3"]], "split": ["a", "b", ""],
+    });
+    assert_eq!(outcome, expected);
+}
+
+#[test]
 fn functions_that_are_resumed_with_an_error_throw_it_where_they_stand() {
     let outcome = value_of(
         r#"
