@@ -4,6 +4,8 @@
 //! - `cargo run --release -p dacapo-bench -- gateway`: turns through the gateway, beside the same requests without it
 //! - `cargo run --release -p dacapo-bench -- beside PATH`: the gateway as built now, beside another build of `dacapo`
 //! - `cargo run --release -p dacapo-bench -- mcp`: programs over MCP servers, beside the MCP SDK alone
+//! - `cargo run --release -p dacapo-bench --features shares -- shares target/release/build/dacapo-sandbox-*/out`: how much of
+//!   a program's CPU is the engine, WebAssembly and fuel counting
 //! - `cargo run --release -p dacapo-bench -- soak --minutes 10`: replicas that are killed under honest and hostile clients
 //! - `cargo run --release -p dacapo-bench -- streams`: memory of 2,000 conversations that stream at the same moment
 //! - `cargo run --release -p dacapo-bench -- tools`: time and memory of `dacapo search` with 50,000 tools
@@ -22,6 +24,8 @@ mod mcp;
 mod native;
 mod ours;
 mod sample;
+#[cfg(feature = "shares")]
+mod shares;
 mod soak;
 mod streams;
 mod tools;
@@ -88,6 +92,7 @@ const USAGE: &str =
        dacapo-bench beside PATH [--quick]   turns through this build of `dacapo`, beside the build at PATH
        dacapo-bench cost NAME [--quick]   one row of its table of CPU per request, to be profiled
        dacapo-bench mcp [--quick]       programs over MCP servers, beside the MCP SDK alone
+       dacapo-bench shares DIR [--quick]   CPU of the engine, WebAssembly and fuel counting, for the guest built in DIR
        dacapo-bench soak --minutes N    honest and hostile clients, over replicas that are killed
        dacapo-bench soak --conversations N   honest clients alone
        dacapo-bench streams             memory of 2,000 conversations that stream at the same moment
@@ -111,6 +116,8 @@ fn main() -> anyhow::Result<ExitCode> {
             return mcp::echo(number.parse()?, tools.parse()?, start_ms.parse()?).map(|()| ExitCode::SUCCESS);
         }
         [mcp::SERVE, file, cache] => return mcp::serve(file, cache).map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "shares")]
+        ["shares", .., folder] => return shares::run(folder.as_ref(), quick).map(|()| ExitCode::SUCCESS),
         ["soak", "--minutes", minutes] => return soak::run(minutes.parse()?),
         ["soak", "--conversations", count] => return soak::conversations(count.parse()?),
         ["streams"] => return streams::run(),
@@ -154,7 +161,10 @@ fn programs(quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
     row(measured, "TypeScript front end, 50 lines", &ours::front_end(runs)?, None);
     let chains = if quick { 1 } else { 5 };
     let (warm, cold) = (ours.chain_warm(chains)?, ours.chain_cold(1)?);
-    row(measured, "1,000 sequential calls, warm (CPU)", &warm, Some(&native::chain(chains)?));
+    let native_chain = native::chain(chains)?;
+    row(measured, "1,000 sequential calls, warm (CPU)", &warm, Some(&native_chain));
+    let in_sandbox = ours.answered(work::CHAIN, &["1"; work::CHAIN_CALLS], chains)?;
+    row(measured, "1,000 sequential calls, the sandbox's part (CPU)", &in_sandbox, Some(&native_chain));
     row(measured, "1,000 sequential calls, cold every round (CPU)", &cold, None);
     let big_answer = work::big_answer();
     for (name, code, answer) in [
@@ -163,7 +173,8 @@ fn programs(quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
         ("1 MB of text, put together and apart (CPU)", work::TEXT, "1"),
     ] {
         let runs = runs.min(30);
-        row(measured, name, &ours.one_call(code, answer, runs)?, Some(&native::one_call(code, answer, runs)?));
+        let answers = &[answer];
+        row(measured, name, &ours.answered(code, answers, runs)?, Some(&native::answered(code, answers, runs)?));
     }
 
     println!("\ncold chain / warm chain: {:.1} ×", cold.min() / warm.min());

@@ -90,11 +90,14 @@ pub(crate) fn chain(runs: usize) -> anyhow::Result<Sample> {
     })
 }
 
-pub(crate) fn one_call(code: &str, answer: &str, runs: usize) -> anyhow::Result<Sample> {
+/// A program whose calls are answered one after another.
+pub(crate) fn answered(code: &str, answers: &[&str], runs: usize) -> anyhow::Result<Sample> {
     Sample::cpu(runs, || {
         let native = Native::new()?;
         native.start(code)?;
-        native.settle(0, answer)?;
+        for (call, answer) in answers.iter().enumerate() {
+            native.settle(call, answer)?;
+        }
         ensure!(!native.result()?.is_empty());
         Ok(())
     })

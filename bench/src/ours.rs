@@ -137,14 +137,16 @@ impl Bench {
         Ok(per_call(2_000)? / per_call(500)?)
     }
 
-    /// A program with one call.
-    pub(crate) fn one_call(&self, code: &str, answer: &str, runs: usize) -> anyhow::Result<Sample> {
+    /// A program whose calls are answered one after another, in the sandbox alone.
+    pub(crate) fn answered(&self, code: &str, answers: &[&str], runs: usize) -> anyhow::Result<Sample> {
         let javascript = format!("(async () => {{\n{code}\n}})()");
         Sample::cpu(runs, || {
             let mut vm = self.sandbox.new_vm(&self.config, Counter(0))?;
-            let started = vm.start(&self.config, &[&self.names], &javascript, NEVER_INTERRUPT);
-            ensure!(started == Ok(IdleState::Pending), "{started:?}");
-            let rest = vm.settle(0, AnswerKind::Json, answer, NEVER_INTERRUPT);
+            let mut rest = vm.start(&self.config, &[&self.names], &javascript, NEVER_INTERRUPT);
+            for (call, answer) in (0..).zip(answers) {
+                ensure!(rest == Ok(IdleState::Pending), "{rest:?}");
+                rest = vm.settle(call, AnswerKind::Json, answer, NEVER_INTERRUPT);
+            }
             ensure!(rest == Ok(IdleState::Fulfilled), "{rest:?}");
             vm.finish(NEVER_INTERRUPT).map(drop).map_err(|stop| anyhow!("{stop:?}"))
         })
