@@ -90,7 +90,17 @@ pub enum StopRequest {
     Now,
 }
 
-/// Serves until `stop`, then lets running requests finish.
+/// Serves until `stop`, then lets running requests finish. `examples/embed_gateway.rs` has a conversation with a client.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use dacapo_gateway::{Environment, Gateway, GatewayOptions, StopRequest, serve};
+/// let config = GatewayOptions::default().resolve(&Environment::default())?;
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+/// serve(Gateway::new(config)?, listener, async { StopRequest::Now }).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub async fn serve(
     gateway: Gateway,
     listener: TcpListener,
