@@ -13,41 +13,17 @@ const OPEN_MAX: Duration = Duration::from_millis(1);
 
 /// Takes the answers of running calls that arrive right after others, so that one step of the program takes them all.
 pub async fn gather_answers<F: Future>(running: &mut FuturesUnordered<F>, answers: &mut Vec<F::Output>) {
-    let mut window = AnswerWindow::open();
-    loop {
-        while let Some(Some(next)) = running.next().now_or_never() {
+    let opened_at = Instant::now();
+    let mut last_answer_at = opened_at;
+    while !running.is_empty() {
+        let now = Instant::now();
+        if let Some(Some(next)) = running.next().now_or_never() {
             answers.push(next);
-            window.answer_arrived();
-        }
-        if running.is_empty() || window.is_over() {
+            last_answer_at = now;
+        } else if now - last_answer_at > IDLE_MAX || now - opened_at > OPEN_MAX {
             return;
+        } else {
+            tokio::task::yield_now().await;
         }
-        tokio::task::yield_now().await;
-    }
-}
-
-/// The time in which answers that arrive right after others are taken by the same step.
-#[derive(Debug)]
-pub struct AnswerWindow {
-    opened_at: Instant,
-    last_answer_at: Instant,
-}
-
-impl AnswerWindow {
-    /// Opens when an answer has arrived.
-    pub fn open() -> AnswerWindow {
-        let now = Instant::now();
-        AnswerWindow { opened_at: now, last_answer_at: now }
-    }
-
-    /// Another answer has arrived.
-    pub fn answer_arrived(&mut self) {
-        self.last_answer_at = Instant::now();
-    }
-
-    /// Whether the program goes on with the answers that are there.
-    pub fn is_over(&self) -> bool {
-        let now = Instant::now();
-        now - self.last_answer_at > IDLE_MAX || now - self.opened_at > OPEN_MAX
     }
 }

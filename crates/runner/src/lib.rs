@@ -72,7 +72,7 @@ mod tool_servers;
 mod trace_meta;
 mod truncate;
 
-pub use answer_window::{AnswerWindow, gather_answers};
+pub use answer_window::gather_answers;
 pub use approval::{
     Approval, ApprovalQuestion, ApprovalVerdict, Approver, DefinitionChange, QuestionText, StandingApprovals,
 };

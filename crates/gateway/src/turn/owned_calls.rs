@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use axum::http::{HeaderValue, StatusCode};
 use dacapo_replay::{Answer, Call, CallIndex, JournalEntry, StepRequest};
-use dacapo_runner::{AnswerWindow, Approval, BoxFuture, StoreError, ToolOutput};
+use dacapo_runner::{Approval, BoxFuture, StoreError, ToolOutput, gather_answers};
 use dacapo_wire::{
     ModelResponse, OwnedAnswers, ProgramMode, ProgramProgress, ResponseMeta, RoundHeader, RunState, ServerCallEnd,
     ServerToolList,
 };
+use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
 
 use super::call_execution::{CallExecutor, ExecutedCall, OwnedCall, OwnedTool};
@@ -127,16 +127,7 @@ impl TurnRunner {
                 return Ok(DrivenProgram { run, request, answered, is_shown });
             };
             let mut executed = vec![first];
-            let mut window = AnswerWindow::open();
-            while !running.is_empty() && !window.is_over() {
-                match running.next().now_or_never().flatten() {
-                    Some(next) => {
-                        executed.push(next);
-                        window.answer_arrived();
-                    }
-                    None => tokio::task::yield_now().await,
-                }
-            }
+            gather_answers(&mut running, &mut executed).await;
             for ExecutedCall { index, output: ToolOutput { answer, attachments }, took } in executed {
                 let ended = open.remove(&index).ok_or_else(|| TurnError::bug("a call that nobody sent"))?;
                 self.show_end(&ended, ServerCallEnd::Answered(&answer)).await?;
