@@ -630,9 +630,11 @@ fn wherever_a_gateway_is_killed_a_payment_is_made_once_or_said_to_be_unknown() {
         if let Some((tool, number, at)) = kill {
             office.kill_at(tool, number, at);
             let mut connection = send(&gateway.url, &talk);
+            connection.set_read_timeout(Some(Duration::from_mins(1))).expect("a timeout");
+            let mut read = Vec::new();
             // However it ends.
-            drop(connection.read_to_end(&mut Vec::new()));
-            assert!(office.has_killed(), "{store} {name}");
+            drop(connection.read_to_end(&mut read));
+            assert!(office.has_killed(), "{store} {name}: {}", String::from_utf8_lossy(&read));
         } else {
             let text = ask(&gateway.url, &mut talk.clone()).text;
             assert_eq!(text, expected, "{store} {name}");
