@@ -380,6 +380,11 @@ fn an_explicit_client_is_asked_about_what_the_policy_asks_for() {
             assert!(office.executed().is_empty());
             talk.history.push(answer_to(wire, id, &json!(is_approved)));
             let text = ask(&gateway.url, &mut talk).text;
+            if wire == Wire::Responses {
+                let call = talk.history.iter().find(|item| item["type"] == "mcp_call").expect("a call");
+                let status = if is_approved { "completed" } else { "failed" };
+                assert_eq!((&call["approval_request_id"], &call["status"]), (&json!(id), &json!(status)));
+            }
             if is_approved {
                 assert_eq!(text, r#"{"closed":"ann"}"#, "{wire}");
                 assert_eq!(office.executed().values().sum::<usize>(), 1);
