@@ -89,7 +89,7 @@ pub enum ItemKind {
     Client,
     /// Text of the model.
     Model,
-    /// A program with its calls, told in `blocks`.
+    /// A program with its calls, which `blocks` shows.
     Program,
     /// Calls of a program whose state cannot be opened.
     LostCalls,

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dacapo_runner::{BoxFuture, JournalStore, StoreError, StoreKey};
 use futures_util::future::join_all;
@@ -25,7 +25,7 @@ const TEXTS: TableDefinition<'_, &str, (u64, &str)> = TableDefinition::new("text
 const SWEEP_EVERY: usize = 1_000;
 /// A transaction that stores as many texts takes no more, so that the first of them does not wait for all others.
 const WRITES_PER_TRANSACTION_MAX: usize = 1_000;
-/// Texts that are to be stored soon are on the disk after this time, if nothing else is stored meanwhile.
+/// Texts that are to be stored soon are on the disk after this time.
 const SOON: Duration = Duration::from_millis(200);
 
 /// An embedded database. What it has stored is on the disk before `put` returns, and soon after `put_soon`.
@@ -219,21 +219,25 @@ struct Writer {
 impl Writer {
     /// Stores what arrives, until nobody can send anything any more.
     fn run(mut self, received: &mpsc::Receiver<WriteBatch>) {
-        let mut last_sync = Sync::Now;
+        // When what is not on the disk has to be there, however much arrives meanwhile.
+        let mut sync_at: Option<Instant> = None;
         loop {
-            let next = match last_sync {
-                Sync::Now => received.recv().map_err(|_closed| RecvTimeoutError::Disconnected),
-                Sync::Soon => received.recv_timeout(SOON),
+            let next = match sync_at.map(|at| at.saturating_duration_since(Instant::now())) {
+                None => received.recv().map_err(|_closed| RecvTimeoutError::Disconnected),
+                Some(Duration::ZERO) => Err(RecvTimeoutError::Timeout),
+                Some(rest) => received.recv_timeout(rest),
             };
             match next {
-                Ok(batch) => last_sync = self.store(batch, received),
+                Ok(batch) => match self.store(batch, received) {
+                    Sync::Now => sync_at = None,
+                    Sync::Soon => sync_at = sync_at.or_else(|| Some(Instant::now() + SOON)),
+                },
                 Err(ended) => {
-                    if last_sync == Sync::Soon
+                    if sync_at.take().is_some()
                         && let Err(error) = self.sync()
                     {
                         tracing::warn!(%error, "the store could not be written to the disk");
                     }
-                    last_sync = Sync::Now;
                     if ended == RecvTimeoutError::Disconnected {
                         return;
                     }

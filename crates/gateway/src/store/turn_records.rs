@@ -196,8 +196,9 @@ impl TurnRecord {
                 Some(TurnOutcome::Ended(ended)) if !self.is_current(&ended) => {}
                 _ => return Ok(Begun::ByAnother),
             }
-            self.record().put_running().await?;
+            // In this order: a turn that has begun must not be gone on with by what the model said long ago.
             self.store.put_text(&self.tenant, &name, &text).await?;
+            self.record().put_running().await?;
             Ok(Begun::Yes)
         };
         self.begun.get_or_try_init(begin).await.copied()
