@@ -16,6 +16,7 @@ mod passed_routes;
 mod recordings;
 mod request;
 mod running;
+mod self_waking;
 mod threads;
 mod web_pages;
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt;
 
 use dacapo_replay::matches_pattern;
 use serde_json::{Map, Value, json};
@@ -12,7 +13,7 @@ pub(crate) struct ToolSplit<'a> {
     /// For programs.
     pub tools: Vec<Cow<'a, Value>>,
     /// Where each of them stands in the request.
-    pub paths: Vec<String>,
+    pub places: Vec<ToolPlace>,
     /// Names of those that the model may call directly, the provider's own included.
     pub direct: BTreeSet<String>,
     /// Entries that the model sees as they are.
@@ -26,6 +27,21 @@ pub(crate) struct ToolSplit<'a> {
     pub later_tools: LaterTools,
     /// Tools that the client has added in the conversation. A model on another wire gets them like the others.
     pub added: Vec<Value>,
+}
+
+/// Where a tool stands in the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ToolPlace {
+    pub entry: usize,
+    /// Its place in the namespace that the entry is.
+    pub member: Option<usize>,
+}
+
+impl fmt::Display for ToolPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tools[{}]", self.entry)?;
+        self.member.map_or(Ok(()), |member| write!(f, ".tools[{member}]"))
+    }
 }
 
 /// Whether the client adds tools in the middle of a conversation.
@@ -60,7 +76,7 @@ impl ToolSplit<'_> {
     pub(crate) fn request_path(&self, path: &str) -> String {
         let in_request = || {
             let (number, rest) = path.strip_prefix("tools[")?.split_once(']')?;
-            let tool = self.paths.get(number.parse::<usize>().ok()?)?;
+            let tool = self.places.get(number.parse::<usize>().ok()?)?;
             Some(format!("{tool}{rest}"))
         };
         in_request().unwrap_or_else(|| path.to_owned())

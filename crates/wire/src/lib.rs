@@ -22,6 +22,7 @@ mod decoder;
 mod encoder;
 mod error_texts;
 mod ids;
+mod json_fields;
 mod messages;
 mod model_history;
 mod model_message;

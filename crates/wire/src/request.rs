@@ -536,8 +536,8 @@ fn dropped(
 /// Whether some tool says who may call it.
 fn has_marked_tools(body: &Body) -> bool {
     let is_marked = |tool: &Value| {
-        let marks = [tool.get("allowed_callers"), tool.pointer("/function/allowed_callers")];
-        marks.into_iter().flatten().any(|mark| !mark.is_null())
+        let of_function = tool.get("function").and_then(|function| function.get("allowed_callers"));
+        [tool.get("allowed_callers"), of_function].into_iter().flatten().any(|mark| !mark.is_null())
     };
     let tools = body.get("tools").and_then(Value::as_array).into_iter().flatten();
     // Responses has namespaces of tools.

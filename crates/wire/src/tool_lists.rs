@@ -1,20 +1,21 @@
 //! Parsed tool lists: clients send the same one with every request, and it is most of the body.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dacapo_lru::{CacheKey, LruCache};
-use serde::de::{Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
-use serde_json::{Deserializer, Map, Value};
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::client_wire::Body;
+use crate::json_fields::{JsonFields, NotAnObject};
 
 const TOOLS: &str = "tools";
-/// Shorter lists are parsed as fast as they are found.
-const TEXT_BYTES_MIN: usize = 512;
+/// Lists are looked up by so many of their first bytes. Shorter ones are parsed as fast as they are found.
+const BEGINNING_BYTES: usize = 512;
+/// Lists that begin alike. More of them are seldom in use at the same time.
+const ALIKE_MAX: usize = 4;
 /// Copies of one list that are kept: as many requests at the same moment need not parse it.
 const COPIES_MAX: usize = 16;
 
@@ -27,7 +28,22 @@ const COPIES_MAX: usize = 16;
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct ToolLists(Mutex<LruCache<Vec<Value>>>);
+pub struct ToolLists(Mutex<LruCache<Vec<KnownList>>>);
+
+/// A list, and copies of it that no request has borrowed.
+#[derive(Debug)]
+struct KnownList {
+    list: Arc<ListText>,
+    copies: Vec<Value>,
+}
+
+/// The text that a list is known by.
+#[derive(Debug)]
+struct ListText {
+    text: Box<str>,
+    /// Of the text, and of the tenant.
+    digest: CacheKey,
+}
 
 /// A request body, parsed.
 #[derive(Debug)]
@@ -40,8 +56,9 @@ pub struct RequestBody {
 #[derive(Debug)]
 pub(crate) struct BorrowedTools {
     lists: Arc<ToolLists>,
-    digest: CacheKey,
-    text_bytes: usize,
+    /// What the list is looked up by.
+    beginning: CacheKey,
+    list: Arc<ListText>,
 }
 
 impl Default for ToolLists {
@@ -51,47 +68,120 @@ impl Default for ToolLists {
 }
 
 impl ToolLists {
-    /// Keeps at most `count_max` different lists, whose copies were made from at most `bytes_max` of JSON. Parsed they
-    /// take several times as much.
+    /// Keeps at most `count_max` lists that begin in different ways, whose texts and copies were made from at most
+    /// `bytes_max` of JSON. Parsed they take several times as much.
     pub fn new(count_max: usize, bytes_max: usize) -> ToolLists {
         ToolLists(Mutex::new(LruCache::new(count_max, bytes_max)))
     }
 
     /// Parses a body of a tenant. What one tenant sent does not hasten a request of another.
     pub fn parse(self: &Arc<Self>, tenant: &str, json: &[u8]) -> serde_json::Result<RequestBody> {
-        let mut parser = Deserializer::from_slice(json);
-        let body = serde::Deserializer::deserialize_map(&mut parser, BodyVisitor { lists: self, tenant });
-        match body.and_then(|body| parser.end().map(|()| body)) {
+        match self.parse_fields(tenant, json) {
             Ok(body) => Ok(body),
-            // It is no object, or no JSON. Whoever reads the value or the error sees what they would without the cache.
-            Err(_) => serde_json::from_slice::<Value>(json).map(RequestBody::from),
+            // Whoever reads the value or the error sees what they would without the cache.
+            Err(NotAnObject) => serde_json::from_slice::<Value>(json).map(RequestBody::from),
         }
     }
 
-    /// The value of a JSON text, from memory if it is there.
-    fn borrow(self: &Arc<Self>, tenant: &str, text: &str) -> serde_json::Result<(Value, Option<BorrowedTools>)> {
-        if text.len() < TEXT_BYTES_MIN {
-            return Ok((serde_json::from_str(text)?, None));
+    fn parse_fields(self: &Arc<Self>, tenant: &str, json: &[u8]) -> Result<RequestBody, NotAnObject> {
+        let (mut values, mut borrowed) = (Map::new(), None);
+        let mut fields = JsonFields::of(json)?;
+        while let Some(name) = fields.next_name()? {
+            let value = if name == TOOLS {
+                let (value, list) = self.borrow(tenant, &mut fields)?;
+                borrowed = list;
+                value
+            } else {
+                fields.value()?
+            };
+            values.insert(name, value);
         }
-        let digest = list_digest(tenant, text);
-        let known = self.take(&digest, text.len());
-        let value = known.map_or_else(|| serde_json::from_str(text), Ok)?;
-        Ok((value, Some(BorrowedTools { lists: Arc::clone(self), digest, text_bytes: text.len() })))
+        Ok(RequestBody { json: Value::Object(values), borrowed })
     }
 
-    fn take(&self, digest: &CacheKey, text_bytes: usize) -> Option<Value> {
+    /// The value that follows, from memory if it is there. One that is known is compared, and not parsed.
+    fn borrow(
+        self: &Arc<Self>,
+        tenant: &str,
+        fields: &mut JsonFields<'_>,
+    ) -> Result<(Value, Option<BorrowedTools>), NotAnObject> {
+        let Some(beginning) = fields.rest().get(..BEGINNING_BYTES) else { return Ok((fields.value()?, None)) };
+        let beginning = digest(tenant, beginning);
+        let parse = |text: &str| serde_json::from_str::<Value>(text).ok().ok_or(NotAnObject);
+        let (list, value) = if let Some(list) = self.find(&beginning, fields.rest()) {
+            fields.skip(list.text.len());
+            let value = self.take(&beginning, &list).map_or_else(|| parse(&list.text), Ok)?;
+            (list, value)
+        } else {
+            let text = fields.value::<&RawValue>()?.get();
+            let value = parse(text)?;
+            if text.len() < BEGINNING_BYTES {
+                return Ok((value, None));
+            }
+            (Arc::new(ListText { text: text.into(), digest: digest(tenant, text.as_bytes()) }), value)
+        };
+        Ok((value, Some(BorrowedTools { lists: Arc::clone(self), beginning, list })))
+    }
+
+    /// The list that a text begins with. A text that begins with a whole list has that list there.
+    fn find(&self, beginning: &CacheKey, text: &[u8]) -> Option<Arc<ListText>> {
+        let alike: Vec<_> = self.cache().get(beginning)?.iter().map(|known| Arc::clone(&known.list)).collect();
+        // Large texts are compared after the lock.
+        alike.into_iter().find(|list| text.starts_with(list.text.as_bytes()))
+    }
+
+    /// A copy of a list, if one is left.
+    fn take(&self, beginning: &CacheKey, list: &Arc<ListText>) -> Option<Value> {
+        self.change(beginning, |alike| alike.iter_mut().find(|known| known.is(list))?.copies.pop())
+    }
+
+    /// Keeps a copy of a list.
+    fn keep(&self, beginning: &CacheKey, list: Arc<ListText>, copy: Value) {
+        // What is not kept is dropped after the lock.
+        let _not_kept = self.change(beginning, |alike| {
+            if let Some(known) = alike.iter_mut().find(|known| known.is(&list)) {
+                return if known.copies.len() < COPIES_MAX {
+                    known.copies.push(copy);
+                    None
+                } else {
+                    Some((None, copy))
+                };
+            }
+            let oldest = (alike.len() == ALIKE_MAX).then(|| alike.remove(0));
+            alike.push(KnownList { list, copies: vec![copy] });
+            Some((oldest, Value::Null))
+        });
+    }
+
+    /// Changes the lists that begin alike.
+    fn change<T>(&self, beginning: &CacheKey, change: impl FnOnce(&mut Vec<KnownList>) -> T) -> T {
         let mut cache = self.cache();
-        let mut copies = cache.take(digest)?;
-        let value = copies.pop();
-        if !copies.is_empty() {
-            let bytes = copies.len() * text_bytes;
-            drop(cache.put(*digest, copies, bytes));
+        let mut alike = cache.take(beginning).unwrap_or_default();
+        let result = change(&mut alike);
+        if alike.is_empty() {
+            return result;
         }
-        value
+        let bytes = alike.iter().map(KnownList::bytes).sum();
+        let evicted = cache.put(*beginning, alike, bytes);
+        // Large values are dropped after the lock.
+        drop(cache);
+        drop(evicted);
+        result
     }
 
-    fn cache(&self) -> std::sync::MutexGuard<'_, LruCache<Vec<Value>>> {
+    fn cache(&self) -> std::sync::MutexGuard<'_, LruCache<Vec<KnownList>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KnownList {
+    fn is(&self, list: &Arc<ListText>) -> bool {
+        Arc::ptr_eq(&self.list, list) || self.list.digest == list.digest
+    }
+
+    /// Of JSON that it was made from.
+    fn bytes(&self) -> usize {
+        self.list.text.len() * (1 + self.copies.len())
     }
 }
 
@@ -120,24 +210,15 @@ impl RequestBody {
 impl BorrowedTools {
     /// Keeps the tool list of a body for the next request. It must be as it came.
     pub(crate) fn give_back(self, body: &mut Body) {
-        let Some(list) = body.get_mut(TOOLS).map(Value::take) else { return };
-        let mut cache = self.lists.cache();
-        let mut copies = cache.take(&self.digest).unwrap_or_default();
-        if copies.len() < COPIES_MAX {
-            copies.push(list);
-        }
-        let bytes = copies.len() * self.text_bytes;
-        let evicted = cache.put(self.digest, copies, bytes);
-        // Large values are dropped after the lock.
-        drop(cache);
-        drop(evicted);
+        let Some(copy) = body.get_mut(TOOLS).map(Value::take) else { return };
+        self.lists.keep(&self.beginning, self.list, copy);
     }
 
     /// Identifies some tools of a list, without writing those that stand in it as they came.
     pub(crate) fn digest_of(&self, body: &Body, tools: &[Cow<'_, Value>]) -> CacheKey {
         let entries = body.get(TOOLS).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut hash = Sha256::new_with_prefix(b"dacapo tools of a list\0");
-        hash.update(self.digest);
+        hash.update(self.list.digest);
         let mut next = 0;
         for tool in tools {
             let at = match tool {
@@ -159,38 +240,8 @@ impl BorrowedTools {
     }
 }
 
-fn list_digest(tenant: &str, text: &str) -> CacheKey {
+fn digest(tenant: &str, text: &[u8]) -> CacheKey {
     Sha256::new().chain_update(Sha256::digest(tenant)).chain_update(text).finalize().into()
-}
-
-/// Reads the fields of a body.
-struct BodyVisitor<'a> {
-    lists: &'a Arc<ToolLists>,
-    tenant: &'a str,
-}
-
-impl<'de> Visitor<'de> for BodyVisitor<'_> {
-    type Value = RequestBody;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<RequestBody, A::Error> {
-        let (mut fields, mut borrowed) = (Map::new(), None);
-        while let Some(key) = entries.next_key::<String>()? {
-            let value = if key == TOOLS {
-                let text: &RawValue = entries.next_value()?;
-                let (value, list) = self.lists.borrow(self.tenant, text.get()).map_err(A::Error::custom)?;
-                borrowed = list;
-                value
-            } else {
-                entries.next_value()?
-            };
-            fields.insert(key, value);
-        }
-        Ok(RequestBody { json: Value::Object(fields), borrowed })
-    }
 }
 
 #[cfg(test)]
@@ -200,8 +251,9 @@ mod tests {
     use super::*;
 
     fn copies(lists: &Arc<ToolLists>, text: &str) -> usize {
-        let digest = list_digest("ann", text);
-        lists.cache().get(&digest).map_or(0, Vec::len)
+        let rest = format!("{text}, \"n\": 1}}");
+        let beginning = digest("ann", &rest.as_bytes()[..BEGINNING_BYTES]);
+        lists.cache().get(&beginning).map_or(0, |alike| alike.iter().map(|known| known.copies.len()).sum())
     }
 
     #[test]
@@ -222,7 +274,22 @@ mod tests {
         let both = [lists.parse("ann", text.as_bytes()).unwrap(), lists.parse("ann", text.as_bytes()).unwrap()];
         assert!(both.iter().all(|body| *body.json() == parsed));
         // Another tenant's list is another one.
-        assert_ne!(list_digest("bob", &tools), list_digest("ann", &tools));
+        assert_ne!(digest("bob", tools.as_bytes()), digest("ann", tools.as_bytes()));
+    }
+
+    #[test]
+    fn lists_that_begin_alike_are_different_ones() {
+        let lists = Arc::new(ToolLists::default());
+        let list =
+            |number: usize| json!([{"name": "a", "description": "x".repeat(600)}, {"name": format!("b{number}")}]);
+        for number in [1, 2, 11, 1, 2, 11, 3, 4, 5, 6, 1] {
+            let text = json!({"tools": list(number), "n": number}).to_string();
+            let (json, borrowed) = lists.parse("ann", text.as_bytes()).unwrap().into_parts();
+            assert_eq!(json.to_string(), text);
+            let Value::Object(mut body) = json else { panic!("an object") };
+            borrowed.unwrap().give_back(&mut body);
+        }
+        assert_eq!(copies(&lists, &list(1).to_string()), ALIKE_MAX);
     }
 
     #[test]
@@ -251,7 +318,10 @@ mod tests {
     #[test]
     fn what_is_no_body_is_read_as_ever() {
         let lists = Arc::new(ToolLists::default());
-        for text in ["[1]", "3", "{\"tools\": [1,}", "{} x", "", "{\"tools\": 3}", "{\"a\": 1, \"a\": 2}"] {
+        let long = "x".repeat(600);
+        let cut = [format!("{{\"tools\": [\"{long}\"}}"), format!("{{\"tools\": [\"{long}\"] x}}")];
+        let texts = ["[1]", "3", "{\"tools\": [1,}", "{} x", "", "{\"tools\": 3}", "{\"a\": 1, \"a\": 2}"];
+        for text in texts.into_iter().chain(cut.iter().map(String::as_str)) {
             let plain = serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
             let parsed = lists.parse("ann", text.as_bytes()).map(|body| body.json).map_err(|error| error.to_string());
             assert_eq!(parsed, plain, "{text}");

@@ -14,6 +14,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::running::RunningGateway;
+use super::self_waking::SelfWaking;
 
 /// Clients have no reason to be slow with it, and a gateway that stops waits for them.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,14 +44,15 @@ pub(super) async fn serve_connections(
         // The certificate may have been replaced since the last connection.
         let Some(acceptor) = running.current().config.tls.as_ref().map(|tls| tls.acceptor.clone()) else {
             let connection = connections.watch(http.serve_connection(TokioIo::new(connection), service));
-            tokio::spawn(async move { log_end(connection.await) });
+            tokio::spawn(async move { log_end(SelfWaking::new(connection).await) });
             continue;
         };
         let (http, watcher) = (http.clone(), connections.watcher());
         tokio::spawn(async move {
             match tokio::time::timeout(HANDSHAKE_TIMEOUT.min(header_timeout), acceptor.accept(connection)).await {
                 Ok(Ok(encrypted)) => {
-                    log_end(watcher.watch(http.serve_connection(TokioIo::new(encrypted), service)).await);
+                    let connection = watcher.watch(http.serve_connection(TokioIo::new(encrypted), service));
+                    log_end(SelfWaking::new(connection).await);
                 }
                 Ok(Err(error)) => tracing::debug!(%error, "a connection could not be encrypted"),
                 Err(_elapsed) => tracing::debug!("a connection was not encrypted in time"),

@@ -34,12 +34,12 @@ pub(super) fn id(call: &Value) -> &str {
 }
 
 pub(super) fn function_name(call: &Value) -> &str {
-    call.pointer("/function/name").and_then(Value::as_str).unwrap_or_default()
+    call.get("function").and_then(|function| function.get("name")?.as_str()).unwrap_or_default()
 }
 
 /// The arguments as text. Some providers send an object instead.
 pub(super) fn arguments(call: &Value) -> String {
-    string_or_json(call.pointer("/function/arguments"))
+    string_or_json(call.get("function").and_then(|function| function.get("arguments")))
 }
 
 /// The text of a message; of content in parts, only the text parts.

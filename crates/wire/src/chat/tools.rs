@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::fields;
-use crate::allowed_callers::{AllowedCallers, Extensions, ProgramDeclaration, ToolSplit};
+use crate::allowed_callers::{AllowedCallers, Extensions, ProgramDeclaration, ToolPlace, ToolSplit};
 use crate::neutral::{ToolDeclaration, ToolInput, remove_fields, without_fields};
 use crate::request::BadRequest;
 
@@ -32,7 +32,7 @@ pub(super) fn split(body: &Map<String, Value>) -> Result<ToolSplit<'_>, BadReque
         }
         if callers.allow_programs() {
             split.tools.push(Cow::Borrowed(entry));
-            split.paths.push(format!("tools[{at}]"));
+            split.places.push(ToolPlace { entry: at, member: None });
         }
         if callers.allow_model() {
             split.direct.insert(fields::function_name(entry).to_owned());
@@ -50,7 +50,7 @@ pub(super) fn ordinary(body: &Map<String, Value>) -> Vec<Value> {
 }
 
 fn callers(entry: &Value) -> Result<AllowedCallers, String> {
-    let callers = entry.get("allowed_callers").or_else(|| entry.pointer("/function/allowed_callers"));
+    let callers = entry.get("allowed_callers").or_else(|| entry.get("function")?.get("allowed_callers"));
     AllowedCallers::read(callers, ProgramDeclaration::Undeclared.default_callers())
 }
 

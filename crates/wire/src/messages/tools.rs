@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::fields;
-use crate::allowed_callers::{AllowedCallers, Extensions, ProgramDeclaration, ToolSplit, Toolsets};
+use crate::allowed_callers::{AllowedCallers, Extensions, ProgramDeclaration, ToolPlace, ToolSplit, Toolsets};
 use crate::neutral::{ToolDeclaration, ToolInput, remove_fields, without_fields};
 use crate::prompt::{SEARCH, SEARCH_ALTERNATIVE};
 use crate::request::BadRequest;
@@ -125,7 +125,7 @@ pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> 
                 split.deferred.insert(split.tools.len());
             }
             split.tools.push(for_programs(entry));
-            split.paths.push(format!("tools[{at}]"));
+            split.places.push(ToolPlace { entry: at, member: None });
         }
         if callers.allow_model() {
             split.direct.insert(fields::name(entry).to_owned());

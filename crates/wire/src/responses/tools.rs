@@ -7,7 +7,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use super::fields;
-use crate::allowed_callers::{AllowedCallers, LaterTools, ProgramDeclaration, ToolSplit};
+use crate::allowed_callers::{AllowedCallers, LaterTools, ProgramDeclaration, ToolPlace, ToolSplit};
 use crate::neutral::{ToolDeclaration, ToolInput, without_fields};
 use crate::request::BadRequest;
 
@@ -78,10 +78,10 @@ pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> 
     };
     let mut search = None;
     for (at, entry) in entries.iter().enumerate() {
-        let place = format!("tools[{at}]");
+        let place = ToolPlace { entry: at, member: None };
         match fields::kind(entry) {
             "function" => {
-                let callers = callers(entry, &place, programs)?;
+                let callers = callers(entry, place, programs)?;
                 if callers.allow_programs() {
                     for_programs(Cow::Borrowed(entry), place, &mut split);
                 }
@@ -90,7 +90,7 @@ pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> 
                     split.passed.push(without_fields(entry, &[CALLERS]));
                 }
             }
-            "namespace" => namespace(entry, &place, programs, &mut split)?,
+            "namespace" => namespace(entry, at, programs, &mut split)?,
             PROGRAMS => {}
             SEARCH if fields::text_of(entry, "execution") != "client" => search = Some((split.passed.len(), entry)),
             _ => {
@@ -132,12 +132,15 @@ fn is_deferred(entry: &Value) -> bool {
 
 /// Functions that the client added in the middle of the conversation, with their names. Programs cannot call them.
 fn loaded(body: &Map<String, Value>, split: &ToolSplit<'_>) -> Vec<(String, Value)> {
+    let mut loads = items(body).filter(|item| adds_tools(item)).peekable();
+    if loads.peek().is_none() {
+        return Vec::new();
+    }
     let of_programs: BTreeSet<String> = split
         .tools
         .iter()
         .map(|tool| FunctionName { namespace: fields::text_of(tool, "server"), ..FunctionName::of(tool) }.to_string())
         .collect();
-    let loads = items(body).filter(|item| adds_tools(item));
     let tools = loads.filter_map(|item| item.get("tools")).flat_map(functions);
     let is_direct = |tool: &Value| {
         AllowedCallers::read(tool.get(CALLERS), AllowedCallers::MODEL).is_ok_and(AllowedCallers::allow_model)
@@ -162,19 +165,19 @@ fn adds_tools(item: &Value) -> bool {
 
 /// Refuses tools that only programs may call, but that are no functions.
 pub(super) fn check_callers(body: &Map<String, Value>) -> Result<(), BadRequest> {
-    let check = |entry: &Value, place: String| {
-        let place = format!("{place}.{CALLERS}");
+    let check = |entry: &Value, place: ToolPlace| {
+        let wrong = |message: &str| Err(BadRequest::new(format!("{place}.{CALLERS}"), message));
         match AllowedCallers::read(entry.get(CALLERS), AllowedCallers::MODEL) {
             _ if matches!(fields::kind(entry), "function" | "namespace") => Ok(()),
             Ok(callers) if callers.allow_model() => Ok(()),
-            Ok(_) => Err(BadRequest::new(place, "only functions can be called by programs here; use [\"direct\"]")),
-            Err(message) => Err(BadRequest::new(place, message)),
+            Ok(_) => wrong("only functions can be called by programs here; use [\"direct\"]"),
+            Err(message) => wrong(&message),
         }
     };
     for (at, entry) in entries(body).iter().enumerate() {
-        check(entry, format!("tools[{at}]"))?;
-        for (inner, tool) in members(entry).iter().enumerate().filter(|_| fields::kind(entry) == "namespace") {
-            check(tool, format!("tools[{at}].tools[{inner}]"))?;
+        check(entry, ToolPlace { entry: at, member: None })?;
+        for (member, tool) in members(entry).iter().enumerate().filter(|_| fields::kind(entry) == "namespace") {
+            check(tool, ToolPlace { entry: at, member: Some(member) })?;
         }
     }
     Ok(())
@@ -183,19 +186,19 @@ pub(super) fn check_callers(body: &Map<String, Value>) -> Result<(), BadRequest>
 /// Adds a namespace. In the catalog its functions are those of a server with its name.
 fn namespace<'a>(
     entry: &'a Value,
-    place: &str,
+    at: usize,
     programs: ProgramDeclaration,
     split: &mut ToolSplit<'a>,
 ) -> Result<(), BadRequest> {
     let namespace = fields::text_of(entry, "name");
     if namespace.is_empty() {
-        return Err(BadRequest::new(format!("{place}.name"), "a namespace needs a name"));
+        return Err(BadRequest::new(format!("tools[{at}].name"), "a namespace needs a name"));
     }
     let mut direct = Vec::new();
-    for (at, tool) in members(entry).iter().enumerate() {
-        let place = format!("{place}.tools[{at}]");
+    for (member, tool) in members(entry).iter().enumerate() {
+        let place = ToolPlace { entry: at, member: Some(member) };
         let is_function = fields::kind(tool) == "function";
-        let callers = if is_function { callers(tool, &place, programs)? } else { AllowedCallers::MODEL };
+        let callers = if is_function { callers(tool, place, programs)? } else { AllowedCallers::MODEL };
         if callers.allow_programs() {
             let mut tool = tool.clone();
             tool["server"] = Value::from(namespace);
@@ -235,12 +238,12 @@ pub(super) fn ordinary(body: &Map<String, Value>, programs: ProgramDeclaration) 
     entries(body).iter().filter_map(entry).collect()
 }
 
-fn for_programs<'a>(tool: Cow<'a, Value>, place: String, split: &mut ToolSplit<'a>) {
+fn for_programs<'a>(tool: Cow<'a, Value>, place: ToolPlace, split: &mut ToolSplit<'a>) {
     if tool.get(DEFERRED) == Some(&Value::Bool(true)) {
         split.deferred.insert(split.tools.len());
     }
     split.tools.push(tool);
-    split.paths.push(place);
+    split.places.push(place);
 }
 
 /// The functions of a request, by the names under which programs know them.
@@ -256,7 +259,7 @@ pub(super) fn functions(tools: &Value) -> impl Iterator<Item = (String, &Value)>
     })
 }
 
-fn callers(entry: &Value, place: &str, programs: ProgramDeclaration) -> Result<AllowedCallers, BadRequest> {
+fn callers(entry: &Value, place: ToolPlace, programs: ProgramDeclaration) -> Result<AllowedCallers, BadRequest> {
     let callers = AllowedCallers::read(entry.get(CALLERS), programs.default_callers());
     callers.map_err(|message| BadRequest::new(format!("{place}.{CALLERS}"), message))
 }
