@@ -112,6 +112,11 @@ pub(crate) struct ClientCapabilities {
     /// What the ids of calls begin with.
     pub call_id_prefix: &'static str,
     pub params: ParamNames,
+    /// The field that holds the history.
+    pub history: &'static str,
+    /// Text that is in every body which the gateway has to read: it declares programs, has some in its history, or is
+    /// about what the gateway does instead of the provider.
+    pub read_marks: &'static [&'static str],
 }
 
 /// Request fields that every wire has under another name.

@@ -13,6 +13,7 @@
 
 mod allowed_callers;
 mod applied_mode;
+mod body_outline;
 mod call_digests;
 mod call_round;
 mod chat;
@@ -51,6 +52,7 @@ mod wire;
 
 pub use allowed_callers::{CallerRules, DefaultCallers};
 pub use applied_mode::{AppliedMode, OffReason};
+pub use body_outline::BodyOutline;
 pub use call_digests::CallDigests;
 pub use call_round::{CallRound, ExpectedCall, IssuedCall, SentCall, SentOutcome};
 pub use client_wire::EntryAuthor;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::allowed_callers::{CallerRules, Extensions, ProgramDeclaration, ToolSplit};
 use crate::applied_mode::{AppliedMode, OffReason};
+use crate::body_outline::{BodyOutline, OutlinedTools};
 use crate::client_wire::{Body, CallIds, ExplicitState, HistoryReading, ParamNames, ProgramHistory, RequestSurvey};
 use crate::conversation::{Conversation, ConversationItem};
 use crate::encoder::ItemIds;
@@ -282,6 +283,24 @@ impl RequestReader<'_> {
         let turn = self.with_code_mode(client, body, mode, tools)?;
         let parsed = ParsedRequest::Turn(Box::new(Turn { borrowed_tools: borrowed, has_added_tools, ..turn }));
         Ok(ReadRequest { parsed, mode: applied })
+    }
+
+    /// Reads a request that is forwarded as it came. `None` if it may have to be read as a whole.
+    pub fn read_outline(&self, client: ClientSide, outline: &BodyOutline) -> Option<ReadRequest> {
+        if BodyOrigin::between(client, self.provider) == BodyOrigin::Translated {
+            return None;
+        }
+        let mode = match (self.header.unwrap_or(self.defaults.mode), outline.tools) {
+            (CodeMode::Off, _) if self.header.is_some() => OffReason::Header,
+            (CodeMode::Off, _) => OffReason::Configuration,
+            (_, OutlinedTools::Some) => return None,
+            (_, OutlinedTools::None) if self.servers().is_some() => return None,
+            (_, OutlinedTools::None) => {
+                let incompatible = incompatible_with_programs(client, self.provider, &outline.fields);
+                incompatible.map_or(OffReason::NoTools, OffReason::Field)
+            }
+        };
+        Some(ReadRequest { parsed: ParsedRequest::PassThrough(None), mode: AppliedMode::Off(mode) })
     }
 
     fn with_code_mode(

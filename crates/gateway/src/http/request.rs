@@ -8,9 +8,10 @@ use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use bytes::Bytes;
 use dacapo_runner::AddressReach;
 use dacapo_wire::{
-    BadRequest, ClientSide, CodeMode, ConversationItem, ParsedRequest, ReadRequest, RequestBody, RequestReader, Sealer,
-    StoredStates, UnopenedStates, Wire,
+    BadRequest, BodyOutline, ClientSide, CodeMode, ConversationItem, ParsedRequest, ReadRequest, RequestBody,
+    RequestReader, Sealer, StoredStates, UnopenedStates, Wire,
 };
+use memchr::memmem;
 use reqwest::Url;
 use serde_json::Value;
 
@@ -59,9 +60,55 @@ pub(crate) struct RequestSource {
     offered: Option<Arc<OfferedTools>>,
 }
 
+/// A request of a client who may send it, before it is read.
+struct AdmittedRequest {
+    client: ClientSide,
+    parts: Parts,
+    tenant: Arc<str>,
+    body: Bytes,
+    permit: QuotaShare,
+    header: Option<CodeMode>,
+    hold_text_chars: Option<usize>,
+}
+
+/// What is to be done for a request, and for whom.
+struct InterpretedRequest {
+    read: ReadRequest,
+    source: Arc<RequestSource>,
+    route: Route,
+    tenant: Tenant,
+}
+
+impl AdmittedRequest {
+    /// With nothing from a store, and without tools of servers.
+    fn source(&self, gateway: &Arc<Gateway>, model: String, unopened: &Arc<UnopenedStates>) -> RequestSource {
+        RequestSource {
+            client: self.client,
+            model,
+            gateway: Arc::clone(gateway),
+            tenant: Arc::clone(&self.tenant),
+            header: self.header,
+            hold_text_chars: self.hold_text_chars,
+            sealer: gateway.config.secrets.sealer(&self.tenant),
+            stored: StoredStates::default(),
+            unopened: Arc::clone(unopened),
+            offered: None,
+        }
+    }
+}
+
 impl RequestSource {
+    fn tenant(&self, stored_turn: Option<StoredTurn>, record: Option<Arc<TurnRecord>>) -> Tenant {
+        let (name, sealer) = (Arc::clone(&self.tenant), self.sealer.clone());
+        Tenant { name, sealer, stored_turn, offered: self.offered.clone(), record }
+    }
+
     /// Reads a request for a model of this upstream.
     fn read(&self, upstream: &Upstream, body: RequestBody) -> Result<ReadRequest, BadRequest> {
+        self.reader(upstream).read_body(self.client, body)
+    }
+
+    fn reader(&self, upstream: &Upstream) -> RequestReader<'_> {
         let gateway = &self.gateway;
         let mut defaults = gateway.defaults(&self.tenant, &self.model);
         defaults.execute_input = upstream.execute_input;
@@ -77,7 +124,6 @@ impl RequestSource {
             tenant: &self.tenant,
             servers: self.offered.as_ref().map(|offered| &offered.tools),
         }
-        .read_body(self.client, body)
     }
 
     /// Reads it once more, for the upstream that is asked now: it speaks another wire.
@@ -126,71 +172,13 @@ impl GatewayServer {
         observer: &Observer,
         unopened: &Arc<UnopenedStates>,
     ) -> Result<ClientRequest, TurnError> {
-        let gateway = &self.gateway;
-        let (mut parts, body) = request.into_parts();
-        let tenant = self.admit_observed(&parts, observer).await?;
-        let mut body = self.body(&tenant, &parts.headers, body).await?;
-        let permit = self.take_turn(&tenant)?;
-        let header = headers::mode(&parts.headers)?;
-        let hold_text_chars = headers::hold_text_chars(&parts.headers)?;
-        let values_max = gateway.config.body_values_max;
-        let (process, owner) = (Arc::clone(&gateway.process), Arc::clone(&tenant));
-        let mut request_body = off_thread(body.clone(), body.len(), move |body| {
-            check_json_values(&body, values_max)?;
-            process
-                .tool_lists
-                .parse(&owner, &body)
-                .map_err(|error| bad_request("body", format!("is not JSON: {error}")))
-        })
-        .await??;
-        let json = request_body.json_mut();
-        if client.wire() == Wire::Messages && threads::remove(json, &mut parts.headers)? {
-            body = Bytes::from(json_bytes(json));
-        }
-        let mut stored_turn = None;
-        if let Some(store) = &gateway.store {
-            let resolved = StoredTurn::resolve(client, store, &tenant, json, &gateway.config, unopened).await?;
-            stored_turn = resolved.turn;
-            if resolved.is_changed {
-                body = Bytes::from(json_bytes(json));
-            }
-        }
-        let model = json.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
-        gateway.config.clients.rules(&tenant).check_model(Some(&model))?;
-        let route = gateway.upstreams.route(&model)?;
-        let sealer = gateway.config.secrets.sealer(&tenant);
-        let offered = self.offered(client, &tenant, json, &route).await?;
-        let record = match (&offered, &gateway.answer_store) {
-            (Some(_), Some(store)) => {
-                let key = parts.headers.get("idempotency-key").map(HeaderValue::as_bytes);
-                let ttl = gateway.config.turn_ttl;
-                Some(Arc::new(TurnRecord::new(store, &tenant, client.wire(), key, &body, ttl)))
-            }
-            _ => None,
+        let mut admitted = self.admit_request(client, request, observer).await?;
+        let InterpretedRequest { read, source, route, tenant } = match self.read_forwarded(&admitted, unopened).await? {
+            Some(forwarded) => forwarded,
+            None => self.read_whole(&mut admitted, observer, unopened).await?,
         };
-        let source = Arc::new(RequestSource {
-            client,
-            model,
-            gateway: Arc::clone(gateway),
-            tenant: Arc::clone(&tenant),
-            header,
-            hold_text_chars,
-            sealer: sealer.clone(),
-            stored: self.stored_states(client, &tenant, json, observer).await?,
-            unopened: Arc::clone(unopened),
-            offered: offered.clone(),
-        });
-        let tenant = Tenant { name: tenant, sealer, stored_turn, offered, record };
-        let (reader, upstream) = (Arc::clone(&source), Arc::clone(&route.target().upstream));
-        let read = off_thread(request_body, body.len(), move |request_body| reader.read(&upstream, request_body));
-        let ReadRequest { mut parsed, mode } =
-            read.await?.map_err(|error| match (&gateway.store, error.param.as_str()) {
-                (Some(_), "previous_response_id") => {
-                    BadRequest { message: UNKNOWN_RESPONSE.to_owned(), param: error.param }
-                }
-                (Some(_), "conversation") => BadRequest { message: NO_CONVERSATIONS.to_owned(), param: error.param },
-                _ => error,
-            })?;
+        let AdmittedRequest { mut parts, body, permit, .. } = admitted;
+        let ReadRequest { mut parsed, mode } = read;
         source.prepare(&mut parsed, &route);
         if let ParsedRequest::Turn(turn) = &parsed {
             let is_program = |item: &&ConversationItem| matches!(item, ConversationItem::Program(_));
@@ -204,6 +192,112 @@ impl GatewayServer {
         parts.headers.extend(id.map(|id| (HeaderName::from_static(REQUEST_ID_HEADER), id)));
         let context = RequestContext { headers: parts.headers, query, client };
         Ok(ClientRequest { parsed, body, source, route, context, tenant, permit })
+    }
+
+    /// Takes a request of a client who may send it, with its body.
+    async fn admit_request(
+        &self,
+        client: ClientSide,
+        request: Request<Body>,
+        observer: &Observer,
+    ) -> Result<AdmittedRequest, TurnError> {
+        let (parts, body) = request.into_parts();
+        let tenant = self.admit_observed(&parts, observer).await?;
+        let body = self.body(&tenant, &parts.headers, body).await?;
+        let permit = self.take_turn(&tenant)?;
+        let header = headers::mode(&parts.headers)?;
+        let hold_text_chars = headers::hold_text_chars(&parts.headers)?;
+        Ok(AdmittedRequest { client, parts, tenant, body, permit, header, hold_text_chars })
+    }
+
+    /// Reads a request that is forwarded as it came, without parsing all of it. `None` if it may not be forwarded.
+    async fn read_forwarded(
+        &self,
+        admitted: &AdmittedRequest,
+        unopened: &Arc<UnopenedStates>,
+    ) -> Result<Option<InterpretedRequest>, TurnError> {
+        let (gateway, client) = (&self.gateway, admitted.client);
+        let mode = admitted.header.unwrap_or(gateway.config.code_mode.default);
+        let is_likely = mode == CodeMode::Off || memmem::find(&admitted.body, b"\"tools\"").is_none();
+        let may_have_servers = gateway.servers.is_some() || gateway.request_servers.is_some();
+        let may_refer = client.wire() == Wire::Responses && gateway.store.is_some();
+        if !is_likely || may_have_servers || may_refer || threads::are_named(&admitted.parts.headers) {
+            return Ok(None);
+        }
+        let values_max = gateway.config.body_values_max;
+        let outline = off_thread(admitted.body.clone(), admitted.body.len(), move |body| {
+            check_json_values(&body, values_max)?;
+            Ok::<_, TurnError>(BodyOutline::of(client, &body))
+        });
+        let Some(outline) = outline.await?? else { return Ok(None) };
+        let model = outline.model().to_owned();
+        let route = self.route(&admitted.tenant, &model)?;
+        let source = admitted.source(gateway, model, unopened);
+        let read = source.reader(&route.target().upstream).read_outline(client, &outline);
+        let tenant = source.tenant(None, None);
+        Ok(read.map(|read| InterpretedRequest { read, source: Arc::new(source), route, tenant }))
+    }
+
+    async fn read_whole(
+        &self,
+        admitted: &mut AdmittedRequest,
+        observer: &Observer,
+        unopened: &Arc<UnopenedStates>,
+    ) -> Result<InterpretedRequest, TurnError> {
+        let (gateway, client, tenant) = (&self.gateway, admitted.client, Arc::clone(&admitted.tenant));
+        let values_max = gateway.config.body_values_max;
+        let (process, owner) = (Arc::clone(&gateway.process), Arc::clone(&tenant));
+        let mut request_body = off_thread(admitted.body.clone(), admitted.body.len(), move |body| {
+            check_json_values(&body, values_max)?;
+            process
+                .tool_lists
+                .parse(&owner, &body)
+                .map_err(|error| bad_request("body", format!("is not JSON: {error}")))
+        })
+        .await??;
+        let json = request_body.json_mut();
+        if client.wire() == Wire::Messages && threads::remove(json, &mut admitted.parts.headers)? {
+            admitted.body = Bytes::from(json_bytes(json));
+        }
+        let mut stored_turn = None;
+        if let Some(store) = &gateway.store {
+            let resolved = StoredTurn::resolve(client, store, &tenant, json, &gateway.config, unopened).await?;
+            stored_turn = resolved.turn;
+            if resolved.is_changed {
+                admitted.body = Bytes::from(json_bytes(json));
+            }
+        }
+        let model = json.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let route = self.route(&tenant, &model)?;
+        let offered = self.offered(client, &tenant, json, &route).await?;
+        let record = match (&offered, &gateway.answer_store) {
+            (Some(_), Some(store)) => {
+                let key = admitted.parts.headers.get("idempotency-key").map(HeaderValue::as_bytes);
+                let ttl = gateway.config.turn_ttl;
+                Some(Arc::new(TurnRecord::new(store, &tenant, client.wire(), key, &admitted.body, ttl)))
+            }
+            _ => None,
+        };
+        let stored = self.stored_states(client, &tenant, json, observer).await?;
+        let source = Arc::new(RequestSource { stored, offered, ..admitted.source(gateway, model, unopened) });
+        let tenant = source.tenant(stored_turn, record);
+        let (reader, upstream) = (Arc::clone(&source), Arc::clone(&route.target().upstream));
+        let read =
+            off_thread(request_body, admitted.body.len(), move |request_body| reader.read(&upstream, request_body));
+        let read = read.await?.map_err(|error| match (&gateway.store, error.param.as_str()) {
+            (Some(_), "previous_response_id") => {
+                BadRequest { message: UNKNOWN_RESPONSE.to_owned(), param: error.param }
+            }
+            (Some(_), "conversation") => BadRequest { message: NO_CONVERSATIONS.to_owned(), param: error.param },
+            _ => error,
+        })?;
+        Ok(InterpretedRequest { read, source, route, tenant })
+    }
+
+    /// Who is asked for a model, if the client may ask for it.
+    fn route(&self, tenant: &str, model: &str) -> Result<Route, TurnError> {
+        self.gateway.config.clients.rules(tenant).check_model(Some(model))?;
+        self.gateway.upstreams.route(model)
     }
 
     /// Authenticates the client and names its tenant. Without configured clients, programs on this machine are let in,

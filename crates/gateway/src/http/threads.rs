@@ -1,11 +1,18 @@
 //! Message threads of Anthropic's runners. Nothing is stored here, so they are made to send their whole history.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use memchr::memmem;
 use serde_json::Value;
 
 use super::errors::TurnError;
 
 const BETA: &str = "anthropic-beta";
+const THREADS: &str = "message-threads";
+
+/// Whether a request may have something about threads.
+pub(crate) fn are_named(headers: &HeaderMap) -> bool {
+    headers.get_all(BETA).iter().any(|value| memmem::find(value.as_bytes(), THREADS.as_bytes()).is_some())
+}
 
 /// Removes the fields about threads from a request of the Messages wire; false if there were none.
 pub(crate) fn remove(body: &mut Value, headers: &mut HeaderMap) -> Result<bool, TurnError> {
@@ -15,7 +22,7 @@ pub(crate) fn remove(body: &mut Value, headers: &mut HeaderMap) -> Result<bool, 
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .map(|beta| beta.trim().to_owned())
-        .filter(|beta| !beta.starts_with("message-threads"))
+        .filter(|beta| !beta.starts_with(THREADS))
         .collect();
     headers.remove(BETA);
     if let Ok(value) = HeaderValue::try_from(kept.join(","))

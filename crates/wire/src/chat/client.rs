@@ -40,6 +40,8 @@ impl ClientWire for Chat {
             response_id_prefix: RESPONSE_ID_PREFIX,
             params: params::NAMES,
             call_id_prefix: "call_",
+            history: "messages",
+            read_marks: &["\"code\"", "\"code_result\""],
         }
     }
 

@@ -41,6 +41,8 @@ impl ClientWire for Messages {
             response_id_prefix: RESPONSE_ID_PREFIX,
             params: params::NAMES,
             call_id_prefix: "toolu_",
+            history: "messages",
+            read_marks: &["srvtoolu_", "\"thread\""],
         }
     }
 

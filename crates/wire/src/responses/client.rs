@@ -45,6 +45,8 @@ impl ClientWire for Responses {
             response_id_prefix: RESPONSE_ID_PREFIX,
             params: params::NAMES,
             call_id_prefix: "call_",
+            history: "input",
+            read_marks: &["\"program"],
         }
     }
 
