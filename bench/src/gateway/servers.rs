@@ -144,7 +144,7 @@ fn model(wire: Wire) -> MethodRouter {
             return ([("content-type", "text/event-stream")], Body::from_stream(events));
         }
         let rest = match answer {
-            b"program" => program,
+            b"program" => program.replace(NO_NUMBER, &format!("{number:024}")),
             b"echo" => after_id(wire, &text_of(&body), "stop"),
             _ => text,
         };
@@ -165,7 +165,8 @@ fn stream_events(
         json!({"id": format!("answer-{number:024}"), "object": "chat.completion.chunk", "created": 1_767_225_600, "model": "bench", "choices": [choice]})
     };
     let deltas: Vec<Value> = if is_program {
-        let function = json!({"name": "execute", "arguments": json!({"code": PROGRAM}).to_string()});
+        let code = code(&format!("{number:024}"));
+        let function = json!({"name": "execute", "arguments": json!({"code": code}).to_string()});
         vec![json!({"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]})]
     } else if pace.is_zero() {
         vec![json!({"content": SAID})]
@@ -189,9 +190,17 @@ fn stream_events(
     })
 }
 
+/// Stands for the number of the answer.
+const NO_NUMBER: &str = "(the number of the answer)";
+
+/// A program that nobody has written before, as from a real model.
+fn code(number: &str) -> String {
+    format!("{PROGRAM}// {number}\n")
+}
+
 /// The program as each wire has it: a message, or its content, or output.
 fn program(wire: Wire) -> Value {
-    let input = json!({"code": PROGRAM});
+    let input = json!({"code": code(NO_NUMBER)});
     let arguments = input.to_string();
     match wire {
         Wire::Chat => {

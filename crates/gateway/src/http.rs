@@ -32,7 +32,7 @@ pub(crate) use web_pages::AllowedOrigins;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -172,6 +172,7 @@ async fn run_server(
     tokio::select! {
         () = serving => {}
         () = gateway.release_unused_programs() => {}
+        () = tick() => {}
         () = running.follow(configs) => {}
         () = overdue => tracing::warn!(seconds = deadline.as_secs(), "requests that still run are cut off"),
     }
@@ -181,6 +182,15 @@ async fn run_server(
         exporting.await.unwrap_or_default();
     }
     Ok(())
+}
+
+/// Keeps a timer of a second running. The runtime is woken for every timer that is due before all others, and the timeouts
+/// of a request are due later than this one: each of them would take a system call and an empty turn.
+async fn tick() {
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        seconds.tick().await;
+    }
 }
 
 const CHAT_ROUTE: &str = "/v1/chat/completions";

@@ -1,9 +1,10 @@
 //! The step function: [`Stepper::step`].
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dacapo_lru::{CacheKey, LruCache};
 use dacapo_sandbox::{Sandbox, SandboxError, Shortage, ShouldContinue, Vm, VmConfig};
+use dacapo_script::{Diagnostic, PreparedScript};
 use sha2::{Digest, Sha256};
 
 use crate::call_recorder::CallRecorder;
@@ -21,6 +22,9 @@ pub struct Stepper {
     warm: Mutex<LruCache<ReplayRun>>,
     /// Steps that ended a program. A cache as well: clients send the same history with every request.
     finished: Mutex<LruCache<Step>>,
+    /// Programs as JavaScript. A cache as well: a program that is replayed was prepared for the step before, unless another
+    /// machine took it.
+    prepared: Mutex<LruCache<Arc<PreparedScript>>>,
 }
 
 impl std::fmt::Debug for Stepper {
@@ -93,6 +97,9 @@ const FUEL_PER_SOURCE_BYTE: u64 = 100;
 const FINISHED_PER_WARM: usize = 8;
 const FINISHED_BYTES_MAX: usize = 64 << 20;
 
+const PREPARED_MAX: usize = 4_096;
+const PREPARED_BYTES_MAX: usize = 16 << 20;
+
 /// Programs that may run at the same moment, beside those that are paused.
 const RUNNING_MAX: u32 = 64;
 
@@ -104,6 +111,7 @@ impl Stepper {
             sandbox,
             warm: Mutex::new(LruCache::new(warm.count_max as usize, warm.bytes_max)),
             finished: Mutex::new(LruCache::new(warm.count_max as usize * FINISHED_PER_WARM, FINISHED_BYTES_MAX)),
+            prepared: Mutex::new(LruCache::new(PREPARED_MAX, PREPARED_BYTES_MAX)),
         })
     }
 
@@ -196,6 +204,7 @@ impl Stepper {
     pub fn release_memory(&self) -> Result<(), SandboxError> {
         while self.warm().evict().is_some() {}
         while self.finished().evict().is_some() {}
+        while self.prepared().evict().is_some() {}
         self.sandbox.release_memory()
     }
 
@@ -225,7 +234,7 @@ impl Stepper {
         if preparation_fuel > request.limits.get(Limit::Fuel) {
             return Ok(Err(unstarted(report::limit(Limit::Fuel, &[], inputs), request)));
         }
-        let prepared = match dacapo_script::prepare(code) {
+        let prepared = match self.prepare(request) {
             Ok(prepared) => prepared,
             Err(diagnostic) => return Ok(Err(unstarted(report::syntax(diagnostic), request))),
         };
@@ -246,6 +255,21 @@ impl Stepper {
         Ok(Ok(ReplayRun::new(vm, started)))
     }
 
+    fn prepare(&self, request: &StepRequest) -> Result<Arc<PreparedScript>, Diagnostic> {
+        let code = &request.program.code;
+        // What one tenant ran does not hasten another.
+        let key: CacheKey =
+            Sha256::new().chain_update(Sha256::digest(&request.tenant)).chain_update(code).finalize().into();
+        if let Some(prepared) = self.prepared().get(&key) {
+            return Ok(Arc::clone(prepared));
+        }
+        let prepared = Arc::new(dacapo_script::prepare(code)?);
+        // What is known of it besides the JavaScript is made of parts of the source.
+        let bytes = prepared.javascript.len() + code.len();
+        drop(self.prepared().put(key, Arc::clone(&prepared), bytes));
+        Ok(prepared)
+    }
+
     fn new_vm(&self, config: &VmConfig, request: &StepRequest) -> Result<Vm<CallRecorder>, SandboxError> {
         loop {
             let recorder = CallRecorder::new(request);
@@ -264,6 +288,10 @@ impl Stepper {
 
     fn finished(&self) -> MutexGuard<'_, LruCache<Step>> {
         self.finished.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn prepared(&self) -> MutexGuard<'_, LruCache<Arc<PreparedScript>>> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn warm(&self) -> MutexGuard<'_, LruCache<ReplayRun>> {

@@ -1,16 +1,16 @@
 //! A request body of which only the small fields were parsed: enough to see that it is forwarded as it came.
 
 use std::fmt;
+use std::sync::{Arc, LazyLock};
 
-use memchr::memmem;
+use memchr::memmem::Finder;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 use crate::client_wire::Body;
-use crate::json_fields::JsonFields;
+use crate::json_fields::{JsonFields, NotAnObject};
+use crate::tool_lists::{TOOLS, ToolLists};
 use crate::wire::ClientSide;
-
-const TOOLS: &str = "tools";
 
 /// A body that holds nothing of the gateway: no ids, no fields, no programs. Its history and its tools were not parsed.
 #[derive(Debug)]
@@ -27,34 +27,67 @@ pub(crate) enum OutlinedTools {
     Some,
 }
 
-/// Text that is in every body which the gateway has to read, on all wires: its ids, and fields that only it understands. A
-/// text with escapes could hold them under another spelling.
-const MARKS: [&str; 6] = ["dc1_", "dcr1_", "_dc", "code_mode", "allowed_callers", "\\u"];
+/// Text of which some is in every body that the gateway has to read. Where it means something else, a body is read in vain.
+const MARKS: [&str; 9] = [
+    // Ids and reasoning that the gateway made.
+    "dc1_",
+    "dcr1_",
+    "_dc",
+    "srvtoolu_",
+    // Fields that it understands.
+    "allowed_callers",
+    "\"thread\"",
+    // Programs in a history, or declared, and the field `code_mode`.
+    "\"code",
+    "\"program",
+    // Escapes may spell all of that in another way.
+    "\\u",
+];
+
+/// Whether a text has one of the marks.
+pub(crate) fn is_marked(text: &[u8]) -> bool {
+    // One search for each is faster than one for all: most of the bytes they begin with are frequent.
+    static FINDERS: LazyLock<[Finder<'static>; MARKS.len()]> = LazyLock::new(|| MARKS.map(Finder::new));
+    FINDERS.iter().any(|finder| finder.find(text).is_some())
+}
 
 impl BodyOutline {
-    /// `None` if the body may have to be read, or has something wrong that is to be told.
-    pub fn of(client: ClientSide, json: &[u8]) -> Option<BodyOutline> {
-        let capabilities = client.0.capabilities();
-        // Values that are not parsed are not checked either.
+    /// `None` if the body may have to be read, or has something wrong that is to be told. A tool list that is known is not
+    /// looked at again.
+    pub fn of(client: ClientSide, lists: &Arc<ToolLists>, tenant: &str, json: &[u8]) -> Option<BodyOutline> {
+        // What is not parsed is not checked either.
         std::str::from_utf8(json).ok()?;
-        if MARKS.iter().chain(capabilities.read_marks).any(|mark| memmem::find(json, mark.as_bytes()).is_some()) {
-            return None;
-        }
+        BodyOutline::read(client.0.capabilities().history, lists, tenant, json).ok()?
+    }
+
+    fn read(
+        history: &str,
+        lists: &Arc<ToolLists>,
+        tenant: &str,
+        json: &[u8],
+    ) -> Result<Option<BodyOutline>, NotAnObject> {
         let mut outline = BodyOutline { fields: Body::new(), tools: OutlinedTools::None };
-        let mut fields = JsonFields::of(json).ok()?;
+        let mut fields = JsonFields::of(json)?;
         let mut has_history = false;
-        while let Some(name) = fields.next_name().ok()? {
-            if name == capabilities.history {
-                fields.value::<Vec<SkippedObject>>().ok()?;
+        // From here on, marks are still to be looked for.
+        let mut unsearched = json;
+        while let Some(name) = fields.next_name()? {
+            if name == history {
+                fields.value::<Vec<SkippedObject>>()?;
                 has_history = true;
             } else if name == TOOLS {
-                let tools = fields.value::<Vec<IgnoredAny>>().ok()?;
-                outline.tools = if tools.is_empty() { OutlinedTools::None } else { OutlinedTools::Some };
+                let before = &unsearched[..unsearched.len() - fields.rest().len()];
+                if is_marked(before) {
+                    return Ok(None);
+                }
+                let Some(tools) = lists.skip_plain(tenant, &mut fields)? else { return Ok(None) };
+                outline.tools = tools;
+                unsearched = fields.rest();
             } else {
-                outline.fields.insert(name, fields.value().ok()?);
+                outline.fields.insert(name, fields.value()?);
             }
         }
-        has_history.then_some(outline)
+        Ok((has_history && !is_marked(unsearched)).then_some(outline))
     }
 
     /// The model that is asked for; empty if there is none.
@@ -93,11 +126,21 @@ mod tests {
 
     #[test]
     fn a_body_that_may_concern_the_gateway_has_no_outline() {
-        let chat = |body: Value| BodyOutline::of(ClientSide::CHAT, body.to_string().as_bytes());
+        let lists = Arc::new(ToolLists::default());
+        let read = |text: &[u8]| BodyOutline::of(ClientSide::CHAT, &lists, "", text);
+        let chat = |body: Value| read(body.to_string().as_bytes());
         let entries = json!([{"role": "user", "content": "Rain in Oslo? \"Yes\".\n"}]);
         let outline = chat(json!({"model": "m", "messages": entries, "tools": [{"type": "function"}]})).unwrap();
         assert_eq!((outline.model(), outline.tools), ("m", OutlinedTools::Some));
         assert_eq!(chat(json!({"messages": [], "tools": []})).unwrap().tools, OutlinedTools::None);
+        let long = json!([{"type": "function", "function": {"name": "f", "description": "x".repeat(600)}}]);
+        for _ in 0..3 {
+            let body = json!({"messages": entries, "tools": long, "n": 1});
+            assert_eq!(chat(body.clone()).unwrap().tools, OutlinedTools::Some);
+            assert!(chat(json!({"messages": entries, "tools": long, "code_mode": true})).is_none());
+            assert!(chat(json!({"code_mode": true, "messages": entries, "tools": long})).is_none());
+            assert_eq!(*lists.parse("", body.to_string().as_bytes()).unwrap().json(), body);
+        }
         for body in [
             json!({"messages": [{"role": "tool", "tool_call_id": "call_dc1_x"}]}),
             json!({"messages": [{"role": "code", "content": "f()"}]}),
@@ -118,7 +161,7 @@ mod tests {
             b"{\"messages\": [}",
         ];
         for text in texts {
-            assert!(BodyOutline::of(ClientSide::CHAT, text).is_none(), "{}", String::from_utf8_lossy(text));
+            assert!(read(text).is_none(), "{}", String::from_utf8_lossy(text));
         }
     }
 }

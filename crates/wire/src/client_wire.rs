@@ -114,9 +114,6 @@ pub(crate) struct ClientCapabilities {
     pub params: ParamNames,
     /// The field that holds the history.
     pub history: &'static str,
-    /// Text that is in every body which the gateway has to read: it declares programs, has some in its history, or is
-    /// about what the gateway does instead of the provider.
-    pub read_marks: &'static [&'static str],
 }
 
 /// Request fields that every wire has under another name.

@@ -149,6 +149,17 @@ pub(crate) fn with_field(fields: &Map<String, Value>, key: &str, mut value: Valu
     fields.iter().map(copy).collect()
 }
 
+/// A field of an object. Where there are few, as in a history, it takes less time to look at each than to hash the name.
+pub(crate) fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+    const FEW: usize = 8;
+    match value {
+        Value::Object(fields) if fields.len() <= FEW => {
+            fields.iter().find_map(|(key, value)| (key == name).then_some(value))
+        }
+        other => other.get(name),
+    }
+}
+
 /// A copy of an object without these fields.
 pub(crate) fn without_fields(object: &Value, keys: &[&str]) -> Value {
     let mut object = object.clone();

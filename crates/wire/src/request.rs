@@ -14,7 +14,7 @@ use crate::client_wire::{Body, CallIds, ExplicitState, HistoryReading, ParamName
 use crate::conversation::{Conversation, ConversationItem};
 use crate::encoder::ItemIds;
 use crate::model_history::{ModelHistory, ToolMedia};
-use crate::neutral::{ReasoningEffort, ToolDeclaration, ToolInput, USER_FIELDS};
+use crate::neutral::{ReasoningEffort, ToolDeclaration, ToolInput, USER_FIELDS, field};
 use crate::plain_mode::{StateOpener, StoredStates, UnopenedStates};
 use crate::prompt::{FunctionCalls, ModelTools};
 use crate::provider_wire::{BodyOrigin, ImageDetail, StopSequences, TextTools};
@@ -555,13 +555,13 @@ fn dropped(
 /// Whether some tool says who may call it.
 fn has_marked_tools(body: &Body) -> bool {
     let is_marked = |tool: &Value| {
-        let of_function = tool.get("function").and_then(|function| function.get("allowed_callers"));
-        [tool.get("allowed_callers"), of_function].into_iter().flatten().any(|mark| !mark.is_null())
+        let of_function = field(tool, "function").and_then(|function| field(function, "allowed_callers"));
+        [field(tool, "allowed_callers"), of_function].into_iter().flatten().any(|mark| !mark.is_null())
     };
     let tools = body.get("tools").and_then(Value::as_array).into_iter().flatten();
     // Responses has namespaces of tools.
     let nested =
-        |tool: &Value| tool.get("tools").and_then(Value::as_array).is_some_and(|tools| tools.iter().any(is_marked));
+        |tool: &Value| field(tool, "tools").and_then(Value::as_array).is_some_and(|tools| tools.iter().any(is_marked));
     tools.into_iter().any(|tool| is_marked(tool) || nested(tool))
 }
 

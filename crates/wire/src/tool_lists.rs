@@ -4,14 +4,16 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dacapo_lru::{CacheKey, LruCache};
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use crate::body_outline::{OutlinedTools, is_marked};
 use crate::client_wire::Body;
 use crate::json_fields::{JsonFields, NotAnObject};
 
-const TOOLS: &str = "tools";
+pub(crate) const TOOLS: &str = "tools";
 /// Lists are looked up by so many of their first bytes. Shorter ones are parsed as fast as they are found.
 const BEGINNING_BYTES: usize = 512;
 /// Lists that begin alike. More of them are seldom in use at the same time.
@@ -43,6 +45,8 @@ struct ListText {
     text: Box<str>,
     /// Of the text, and of the tenant.
     digest: CacheKey,
+    /// Whether it holds nothing that only the gateway understands.
+    is_plain: bool,
 }
 
 /// A request body, parsed.
@@ -118,9 +122,32 @@ impl ToolLists {
             if text.len() < BEGINNING_BYTES {
                 return Ok((value, None));
             }
-            (Arc::new(ListText { text: text.into(), digest: digest(tenant, text.as_bytes()) }), value)
+            (Arc::new(ListText::new(tenant, text)), value)
         };
         Ok((value, Some(BorrowedTools { lists: Arc::clone(self), beginning, list })))
+    }
+
+    /// Goes over the tools that follow, without parsing them. `None` if they may concern the gateway.
+    pub(crate) fn skip_plain(
+        &self,
+        tenant: &str,
+        fields: &mut JsonFields<'_>,
+    ) -> Result<Option<OutlinedTools>, NotAnObject> {
+        let beginning = fields.rest().get(..BEGINNING_BYTES).map(|beginning| digest(tenant, beginning));
+        if let Some(known) = beginning.and_then(|beginning| self.find(&beginning, fields.rest())) {
+            fields.skip(known.text.len());
+            // Shorter than its beginning, it would not be known.
+            return Ok(known.is_plain.then_some(OutlinedTools::Some));
+        }
+        let text = fields.value::<&RawValue>()?.get();
+        let entries: Vec<IgnoredAny> = serde_json::from_str(text).ok().ok_or(NotAnObject)?;
+        let list = ListText::new(tenant, text);
+        let is_plain = list.is_plain;
+        if let Some(beginning) = beginning.filter(|_| text.len() >= BEGINNING_BYTES) {
+            self.keep(&beginning, Arc::new(list), None);
+        }
+        let tools = if entries.is_empty() { OutlinedTools::None } else { OutlinedTools::Some };
+        Ok(is_plain.then_some(tools))
     }
 
     /// The list that a text begins with. A text that begins with a whole list has that list there.
@@ -135,21 +162,20 @@ impl ToolLists {
         self.change(beginning, |alike| alike.iter_mut().find(|known| known.is(list))?.copies.pop())
     }
 
-    /// Keeps a copy of a list.
-    fn keep(&self, beginning: &CacheKey, list: Arc<ListText>, copy: Value) {
+    /// Keeps a list, and a copy of it.
+    fn keep(&self, beginning: &CacheKey, list: Arc<ListText>, copy: Option<Value>) {
         // What is not kept is dropped after the lock.
         let _not_kept = self.change(beginning, |alike| {
-            if let Some(known) = alike.iter_mut().find(|known| known.is(&list)) {
-                return if known.copies.len() < COPIES_MAX {
-                    known.copies.push(copy);
-                    None
-                } else {
-                    Some((None, copy))
-                };
+            let at = alike.iter().position(|known| known.is(&list));
+            let oldest = (at.is_none() && alike.len() == ALIKE_MAX).then(|| alike.remove(0));
+            if at.is_none() {
+                alike.push(KnownList { list, copies: Vec::new() });
             }
-            let oldest = (alike.len() == ALIKE_MAX).then(|| alike.remove(0));
-            alike.push(KnownList { list, copies: vec![copy] });
-            Some((oldest, Value::Null))
+            let at = at.unwrap_or(alike.len() - 1);
+            let known = &mut alike[at];
+            let (kept, left) = if known.copies.len() < COPIES_MAX { (copy, None) } else { (None, copy) };
+            known.copies.extend(kept);
+            (oldest, left)
         });
     }
 
@@ -171,6 +197,13 @@ impl ToolLists {
 
     fn cache(&self) -> std::sync::MutexGuard<'_, LruCache<Vec<KnownList>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ListText {
+    fn new(tenant: &str, text: &str) -> ListText {
+        let bytes = text.as_bytes();
+        ListText { text: text.into(), digest: digest(tenant, bytes), is_plain: !is_marked(bytes) }
     }
 }
 
@@ -211,7 +244,7 @@ impl BorrowedTools {
     /// Keeps the tool list of a body for the next request. It must be as it came.
     pub(crate) fn give_back(self, body: &mut Body) {
         let Some(copy) = body.get_mut(TOOLS).map(Value::take) else { return };
-        self.lists.keep(&self.beginning, self.list, copy);
+        self.lists.keep(&self.beginning, self.list, Some(copy));
     }
 
     /// Identifies some tools of a list, without writing those that stand in it as they came.

@@ -1,9 +1,11 @@
 //! A request that is forwarded without being read is one that would be forwarded as it came if it were read.
 
+use std::sync::Arc;
+
 use dacapo_replay::Toolboxes;
 use dacapo_wire::{
     AppliedMode, BodyOutline, CallerRules, ClientSide, CodeMode, CodeModeDefaults, ParsedRequest, ProviderSide,
-    ReadRequest, RequestReader, Sealer, StoredStates, TextTools, UnopenedStates, Wire,
+    ReadRequest, RequestReader, Sealer, StoredStates, TextTools, ToolLists, UnopenedStates, Wire,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -177,7 +179,7 @@ proptest! {
         let client = ClientSide::of(wire).unwrap();
         let other = if wire == Wire::Responses { "messages" } else { "input" };
         body.as_object_mut().unwrap().shift_remove(other);
-        let outline = BodyOutline::of(client, body.to_string().as_bytes());
+        let outline = BodyOutline::of(client, &Arc::new(ToolLists::default()), "", body.to_string().as_bytes());
         let (sealer, stored, unopened, toolboxes) =
             (Sealer::new(b"a secret of some length", ""), StoredStates::default(), UnopenedStates::default(), Toolboxes::default());
         let reader = RequestReader {

@@ -225,9 +225,10 @@ impl GatewayServer {
             return Ok(None);
         }
         let values_max = gateway.config.body_values_max;
+        let (process, owner) = (Arc::clone(&gateway.process), Arc::clone(&admitted.tenant));
         let outline = off_thread(admitted.body.clone(), admitted.body.len(), move |body| {
             check_json_values(&body, values_max)?;
-            Ok::<_, TurnError>(BodyOutline::of(client, &body))
+            Ok::<_, TurnError>(BodyOutline::of(client, &process.tool_lists, &owner, &body))
         });
         let Some(outline) = outline.await?? else { return Ok(None) };
         let model = outline.model().to_owned();

@@ -41,7 +41,6 @@ impl ClientWire for Chat {
             params: params::NAMES,
             call_id_prefix: "call_",
             history: "messages",
-            read_marks: &["\"code\"", "\"code_result\""],
         }
     }
 

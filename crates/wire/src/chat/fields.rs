@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::translate;
 use crate::ids::UnsealedCallId;
 use crate::model_message::{CallExtra, CallFormat, ModelCall, ModelMessage};
-use crate::neutral::{ToolStatus, string_or_json};
+use crate::neutral::{ToolStatus, field, string_or_json};
 use crate::reasoning::Reasoning;
 use crate::remarks::{Beside, MediaBeside, classify, is_titled_as_user_words};
 use crate::seal::Sealer;
@@ -17,29 +17,29 @@ pub(super) fn is_of_program(call_id: &str) -> bool {
 }
 
 pub(super) fn role(message: &Value) -> &str {
-    message.get("role").and_then(Value::as_str).unwrap_or_default()
+    field(message, "role").and_then(Value::as_str).unwrap_or_default()
 }
 
 pub(super) fn tool_calls(message: &Value) -> &[Value] {
-    let calls = ["tool_calls", "toolCalls"].iter().find_map(|key| message.get(key)?.as_array());
+    let calls = ["tool_calls", "toolCalls"].iter().find_map(|key| field(message, key)?.as_array());
     calls.map_or(&[], Vec::as_slice)
 }
 
 pub(super) fn tool_call_id(message: &Value) -> &str {
-    ["tool_call_id", "toolCallId"].iter().find_map(|key| message.get(key)?.as_str()).unwrap_or_default()
+    ["tool_call_id", "toolCallId"].iter().find_map(|key| field(message, key)?.as_str()).unwrap_or_default()
 }
 
 pub(super) fn id(call: &Value) -> &str {
-    call.get("id").and_then(Value::as_str).unwrap_or_default()
+    field(call, "id").and_then(Value::as_str).unwrap_or_default()
 }
 
 pub(super) fn function_name(call: &Value) -> &str {
-    call.get("function").and_then(|function| function.get("name")?.as_str()).unwrap_or_default()
+    field(call, "function").and_then(|function| field(function, "name")?.as_str()).unwrap_or_default()
 }
 
 /// The arguments as text. Some providers send an object instead.
 pub(super) fn arguments(call: &Value) -> String {
-    string_or_json(call.get("function").and_then(|function| function.get("arguments")))
+    string_or_json(field(call, "function").and_then(|function| field(function, "arguments")))
 }
 
 /// The text of a message; of content in parts, only the text parts.
@@ -75,7 +75,7 @@ pub(super) fn model_message(message: &Value) -> ModelMessage {
 
 /// The readable text of the reasoning.
 pub(super) fn reasoning_text(message: &Value) -> &str {
-    ["reasoning_content", "reasoning"].iter().find_map(|key| message.get(key)?.as_str()).unwrap_or_default()
+    ["reasoning_content", "reasoning"].iter().find_map(|key| field(message, key)?.as_str()).unwrap_or_default()
 }
 
 pub(super) fn model_call(call: &Value) -> ModelCall {

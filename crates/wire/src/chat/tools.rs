@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields;
 use crate::allowed_callers::{AllowedCallers, Extensions, ProgramDeclaration, ToolPlace, ToolSplit};
-use crate::neutral::{ToolDeclaration, ToolInput, remove_fields, without_fields};
+use crate::neutral::{ToolDeclaration, ToolInput, field, remove_fields, without_fields};
 use crate::request::BadRequest;
 
 /// Sorts the tools by who may call them.
@@ -18,7 +18,7 @@ pub(super) fn split(body: &Map<String, Value>) -> Result<ToolSplit<'_>, BadReque
         Some(_) => return Err(BadRequest::new("tools", "must be an array")),
     };
     for (at, entry) in entries.iter().enumerate() {
-        let is_function = entry.get("type").and_then(Value::as_str) == Some("function");
+        let is_function = field(entry, "type").and_then(Value::as_str) == Some("function");
         if !is_function {
             let name = entry.pointer("/custom/name").or_else(|| entry.get("name")).and_then(Value::as_str);
             split.direct.extend(name.map(str::to_owned));
@@ -50,7 +50,7 @@ pub(super) fn ordinary(body: &Map<String, Value>) -> Vec<Value> {
 }
 
 fn callers(entry: &Value) -> Result<AllowedCallers, String> {
-    let callers = entry.get("allowed_callers").or_else(|| entry.get("function")?.get("allowed_callers"));
+    let callers = field(entry, "allowed_callers").or_else(|| field(field(entry, "function")?, "allowed_callers"));
     AllowedCallers::read(callers, ProgramDeclaration::Undeclared.default_callers())
 }
 

@@ -42,7 +42,6 @@ impl ClientWire for Messages {
             params: params::NAMES,
             call_id_prefix: "toolu_",
             history: "messages",
-            read_marks: &["srvtoolu_", "\"thread\""],
         }
     }
 

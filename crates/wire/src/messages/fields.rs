@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::translate;
 use crate::ids::RunId;
 use crate::model_message::{CallFormat, ModelCall, ModelMessage};
-use crate::neutral::ToolStatus;
+use crate::neutral::{ToolStatus, field};
 use crate::reasoning::Reasoning;
 use crate::remarks::{Beside, MediaBeside, classify, is_titled_as_user_words};
 use crate::seal::Sealer;
@@ -31,7 +31,7 @@ const SERVER_CALL_PREFIX: &str = "mcptoolu_dc_";
 const SEARCH_PREFIX: &str = "srvtoolu_dcs_";
 
 fn text_of<'a>(value: &'a Value, key: &str) -> &'a str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
+    field(value, key).and_then(Value::as_str).unwrap_or_default()
 }
 
 pub(super) fn role(message: &Value) -> &str {
@@ -62,7 +62,7 @@ pub(super) fn approval_request_id(block: &Value) -> &str {
 
 /// The blocks of a message. Content that is a string has none; see [`content`].
 pub(super) fn blocks(message: &Value) -> &[Value] {
-    message.get("content").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    field(message, "content").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// The blocks of a message. Content that is a string becomes a text block.

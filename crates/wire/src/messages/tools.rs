@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields;
 use crate::allowed_callers::{AllowedCallers, Extensions, ProgramDeclaration, ToolPlace, ToolSplit, Toolsets};
-use crate::neutral::{ToolDeclaration, ToolInput, remove_fields, without_fields};
+use crate::neutral::{ToolDeclaration, ToolInput, field, remove_fields, without_fields};
 use crate::prompt::{SEARCH, SEARCH_ALTERNATIVE};
 use crate::request::BadRequest;
 
@@ -60,16 +60,16 @@ pub(super) fn search_name(body: &Map<String, Value>) -> &'static str {
 }
 
 fn is_of_client(entry: &Value) -> bool {
-    matches!(entry.get("type"), None | Some(Value::Null)) || fields::kind(entry) == "custom"
+    matches!(field(entry, "type"), None | Some(Value::Null)) || fields::kind(entry) == "custom"
 }
 
 /// Whether the model has to search for the tool.
 fn is_deferred(entry: &Value) -> bool {
-    entry.get("defer_loading") == Some(&Value::Bool(true))
+    field(entry, "defer_loading") == Some(&Value::Bool(true))
 }
 
 fn callers(entry: &Value, programs: ProgramDeclaration) -> Result<AllowedCallers, String> {
-    AllowedCallers::read(entry.get("allowed_callers"), programs.default_callers())
+    AllowedCallers::read(field(entry, "allowed_callers"), programs.default_callers())
 }
 
 fn owner(entry: &Value, entries: &[Value], programs: ProgramDeclaration) -> Result<ToolOwner, String> {
@@ -145,7 +145,7 @@ pub(super) fn ordinary(body: &Map<String, Value>, programs: ProgramDeclaration) 
 }
 
 fn for_programs(entry: &Value) -> Cow<'_, Value> {
-    let is_plain = MODEL_OPTIONS.iter().all(|key| entry.get(key).is_none());
+    let is_plain = MODEL_OPTIONS.iter().all(|key| field(entry, key).is_none());
     if is_plain { Cow::Borrowed(entry) } else { Cow::Owned(without_fields(entry, &MODEL_OPTIONS)) }
 }
 

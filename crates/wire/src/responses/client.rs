@@ -46,7 +46,6 @@ impl ClientWire for Responses {
             params: params::NAMES,
             call_id_prefix: "call_",
             history: "input",
-            read_marks: &["\"program"],
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::translate;
 use crate::model_message::{CallExtra, CallFormat, ModelCall};
-use crate::neutral::{self, ToolStatus, string_or_json};
+use crate::neutral::{self, ToolStatus, field, string_or_json};
 use crate::remarks::{Beside, MediaBeside, classify, is_titled_as_user_words};
 use crate::tool_answer::ToolAnswer;
 
@@ -25,14 +25,14 @@ const CLIENT_OUTPUTS: [&str; 6] = [
 ];
 
 pub(super) fn text_of<'a>(item: &'a Value, key: &str) -> &'a str {
-    item.get(key).and_then(Value::as_str).unwrap_or_default()
+    field(item, key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The type of an item. It may be missing for messages and references.
 pub(super) fn kind(item: &Value) -> &str {
     match text_of(item, "type") {
-        "" if item.get("role").is_some() => "message",
-        "" if item.get("id").is_some() => "item_reference",
+        "" if field(item, "role").is_some() => "message",
+        "" if field(item, "id").is_some() => "item_reference",
         kind => kind,
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields;
 use crate::allowed_callers::{AllowedCallers, LaterTools, ProgramDeclaration, ToolPlace, ToolSplit};
-use crate::neutral::{ToolDeclaration, ToolInput, without_fields};
+use crate::neutral::{ToolDeclaration, ToolInput, field, without_fields};
 use crate::request::BadRequest;
 
 /// The tool by which clients declare that the model may write programs.
@@ -167,7 +167,7 @@ fn adds_tools(item: &Value) -> bool {
 pub(super) fn check_callers(body: &Map<String, Value>) -> Result<(), BadRequest> {
     let check = |entry: &Value, place: ToolPlace| {
         let wrong = |message: &str| Err(BadRequest::new(format!("{place}.{CALLERS}"), message));
-        match AllowedCallers::read(entry.get(CALLERS), AllowedCallers::MODEL) {
+        match AllowedCallers::read(field(entry, CALLERS), AllowedCallers::MODEL) {
             _ if matches!(fields::kind(entry), "function" | "namespace") => Ok(()),
             Ok(callers) if callers.allow_model() => Ok(()),
             Ok(_) => wrong("only functions can be called by programs here; use [\"direct\"]"),
@@ -239,7 +239,7 @@ pub(super) fn ordinary(body: &Map<String, Value>, programs: ProgramDeclaration) 
 }
 
 fn for_programs<'a>(tool: Cow<'a, Value>, place: ToolPlace, split: &mut ToolSplit<'a>) {
-    if tool.get(DEFERRED) == Some(&Value::Bool(true)) {
+    if field(&tool, DEFERRED) == Some(&Value::Bool(true)) {
         split.deferred.insert(split.tools.len());
     }
     split.tools.push(tool);
@@ -260,7 +260,7 @@ pub(super) fn functions(tools: &Value) -> impl Iterator<Item = (String, &Value)>
 }
 
 fn callers(entry: &Value, place: ToolPlace, programs: ProgramDeclaration) -> Result<AllowedCallers, BadRequest> {
-    let callers = AllowedCallers::read(entry.get(CALLERS), programs.default_callers());
+    let callers = AllowedCallers::read(field(entry, CALLERS), programs.default_callers());
     callers.map_err(|message| BadRequest::new(format!("{place}.{CALLERS}"), message))
 }
 
