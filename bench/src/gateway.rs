@@ -23,7 +23,8 @@ pub(crate) use beside::run as beside;
 use client::Connection;
 use conversation::{Conversation, KINDS, Kind, REQUESTS, Sent};
 use cpu_time::{ProcessTime, ThreadTime};
-use servers::Servers;
+pub(crate) use servers::serve_alone;
+use servers::{LoneGateway, Servers};
 
 use crate::baseline::Measured;
 use crate::sample::{Sample, memory_kb};
@@ -184,23 +185,26 @@ fn load(
 }
 
 fn paused(servers: &Servers, measured: &mut Measured) -> anyhow::Result<()> {
-    let mut connection = Connection::open(servers.gateway)?;
-    let before = memory_kb();
+    let gateway = LoneGateway::start(servers.model)?;
+    let mut connection = Connection::open(gateway.address)?;
+    // What the first conversation loads stays.
+    Conversation::play(&mut connection, "text")?;
+    let before = gateway.memory_kb();
     let mut conversations: Vec<Conversation> = (0..PAUSED).map(|_| Conversation::new()).collect();
     for conversation in &mut conversations {
         for _ in 0..REQUESTS_TO_PAUSE {
             conversation.next(&mut connection, "text")?;
         }
     }
-    let with = memory_kb();
+    let with = gateway.memory_kb();
     for mut conversation in conversations {
         for _ in REQUESTS_TO_PAUSE..REQUESTS {
             conversation.next(&mut connection, "text")?;
         }
     }
-    let after = memory_kb();
+    let after = gateway.memory_kb();
     std::thread::sleep(REST);
-    let rested = memory_kb();
+    let rested = gateway.memory_kb();
     let each = with.saturating_sub(before) / PAUSED as u64;
     println!("\n{PAUSED} paused conversations, private memory: {each} KB each");
     println!(

@@ -110,6 +110,8 @@ fn main() -> anyhow::Result<ExitCode> {
         [] => all(quick, &mut measured)?,
         ["gateway"] => gateway::run(quick, &mut measured)?,
         ["beside", other] => return gateway::beside(other, quick).map(|()| ExitCode::SUCCESS),
+        // Only for processes that this one starts.
+        ["serve", model] => gateway::serve_alone(model)?,
         ["cost", name] => gateway::cost_of(name, quick, &mut measured)?,
         ["mcp"] => return mcp::run(quick).map(|()| ExitCode::SUCCESS),
         [mcp::ECHO, number, tools, start_ms] => {

@@ -57,7 +57,16 @@ impl fmt::Display for Sample {
 /// Memory that belongs to this process alone, as containers are charged for it; 0 where there is no /proc. Pages that
 /// programs share with the image of the guest do not count, as they would in the resident size.
 pub(crate) fn memory_kb() -> u64 {
-    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
+    memory_of("self")
+}
+
+/// The same for the process with this id.
+pub(crate) fn memory_kb_of(process: u32) -> u64 {
+    memory_of(&process.to_string())
+}
+
+fn memory_of(process: &str) -> u64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
     let private = rollup.lines().filter_map(|line| line.strip_prefix("Private_"));
     private.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
 }

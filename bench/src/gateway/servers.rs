@@ -1,10 +1,13 @@
 //! A model that answers at once, and gateways in front of it, each on a port of its own.
 
 use std::convert::Infallible;
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use anyhow::Context;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
@@ -16,6 +19,8 @@ use futures_util::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
+
+use crate::sample::memory_kb_of;
 
 pub(crate) const PROGRAM: &str = include_str!("../../programs/five_rounds.ts");
 /// A client's header that says what the model shall answer, so that it need not read the request.
@@ -72,6 +77,43 @@ impl Servers {
         let by_wire = Wire::ALL.into_iter().map(start).collect::<Result<_, _>>()?;
         Ok(Servers { model, gateway, cold, observing, by_wire, _model: server, _gateways: gateways })
     }
+}
+
+/// A gateway in a process of its own, where nothing else takes memory. It runs until it is dropped.
+pub(crate) struct LoneGateway {
+    pub address: SocketAddr,
+    process: Child,
+}
+
+impl LoneGateway {
+    pub(crate) fn start(model: SocketAddr) -> anyhow::Result<LoneGateway> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["serve", &model.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn()?;
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().context("it has a stdout")?).read_line(&mut line)?;
+        Ok(LoneGateway { address: line.trim().parse()?, process })
+    }
+
+    pub(crate) fn memory_kb(&self) -> u64 {
+        memory_kb_of(self.process.id())
+    }
+}
+
+impl Drop for LoneGateway {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        self.process.kill().unwrap_or_default();
+        drop(self.process.wait());
+    }
+}
+
+/// What the process of a [`LoneGateway`] does: says where it listens, and serves until nobody waits for it.
+pub(crate) fn serve_alone(model: &str) -> anyhow::Result<()> {
+    let runtime = Builder::new_multi_thread().thread_name(GATEWAY_THREADS).enable_all().build()?;
+    println!("{}", start_gateway(&runtime, model.parse()?, Wire::Chat, None, Observing::Off)?);
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
 }
 
 /// Whether a gateway records conversations and exports traces.
