@@ -16,8 +16,10 @@ use crate::json_fields::{JsonFields, NotAnObject};
 pub(crate) const TOOLS: &str = "tools";
 /// Lists are looked up by so many of their first bytes. Shorter ones are parsed as fast as they are found.
 const BEGINNING_BYTES: usize = 512;
-/// Lists that begin alike. More of them are seldom in use at the same time.
-const ALIKE_MAX: usize = 4;
+/// Lists that begin alike, as those of an agent and its helpers do.
+const ALIKE_MAX: usize = 16;
+/// JSON that such lists and their copies were made from.
+const ALIKE_BYTES_MAX: usize = 4 << 20;
 /// Copies of one list that are kept: as many requests at the same moment need not parse it.
 const COPIES_MAX: usize = 16;
 
@@ -166,16 +168,24 @@ impl ToolLists {
     fn keep(&self, beginning: &CacheKey, list: Arc<ListText>, copy: Option<Value>) {
         // What is not kept is dropped after the lock.
         let _not_kept = self.change(beginning, |alike| {
-            let at = alike.iter().position(|known| known.is(&list));
-            let oldest = (at.is_none() && alike.len() == ALIKE_MAX).then(|| alike.remove(0));
-            if at.is_none() {
-                alike.push(KnownList { list, copies: Vec::new() });
+            let known = match alike.iter().position(|known| known.is(&list)) {
+                Some(at) => alike.remove(at),
+                None => KnownList { list, copies: Vec::new() },
+            };
+            alike.push(known);
+            let mut dropped = Vec::new();
+            while alike.len() > 1 && (alike.len() > ALIKE_MAX || bytes_of(alike) > ALIKE_BYTES_MAX) {
+                dropped.push(alike.remove(0));
             }
-            let at = at.unwrap_or(alike.len() - 1);
-            let known = &mut alike[at];
-            let (kept, left) = if known.copies.len() < COPIES_MAX { (copy, None) } else { (None, copy) };
-            known.copies.extend(kept);
-            (oldest, left)
+            let has_room = bytes_of(alike) < ALIKE_BYTES_MAX;
+            let left = match alike.last_mut() {
+                Some(known) if has_room && known.copies.len() < COPIES_MAX => {
+                    known.copies.extend(copy);
+                    None
+                }
+                _ => copy,
+            };
+            (dropped, left)
         });
     }
 
@@ -187,7 +197,7 @@ impl ToolLists {
         if alike.is_empty() {
             return result;
         }
-        let bytes = alike.iter().map(KnownList::bytes).sum();
+        let bytes = bytes_of(&alike);
         let evicted = cache.put(*beginning, alike, bytes);
         // Large values are dropped after the lock.
         drop(cache);
@@ -207,14 +217,14 @@ impl ListText {
     }
 }
 
+/// Of JSON that lists were made from.
+fn bytes_of(lists: &[KnownList]) -> usize {
+    lists.iter().map(|known| known.list.text.len() * (1 + known.copies.len())).sum()
+}
+
 impl KnownList {
     fn is(&self, list: &Arc<ListText>) -> bool {
         Arc::ptr_eq(&self.list, list) || self.list.digest == list.digest
-    }
-
-    /// Of JSON that it was made from.
-    fn bytes(&self) -> usize {
-        self.list.text.len() * (1 + self.copies.len())
     }
 }
 
@@ -315,7 +325,7 @@ mod tests {
         let lists = Arc::new(ToolLists::default());
         let list =
             |number: usize| json!([{"name": "a", "description": "x".repeat(600)}, {"name": format!("b{number}")}]);
-        for number in [1, 2, 11, 1, 2, 11, 3, 4, 5, 6, 1] {
+        for number in [1, 2, 11, 1, 2, 11].into_iter().chain(20..40).chain([1]) {
             let text = json!({"tools": list(number), "n": number}).to_string();
             let (json, borrowed) = lists.parse("ann", text.as_bytes()).unwrap().into_parts();
             assert_eq!(json.to_string(), text);
