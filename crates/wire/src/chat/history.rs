@@ -11,7 +11,7 @@ use crate::plain_mode::{self, CallExchange, HistoryAnswer, HistoryCall, StateOpe
 
 /// Reads a history of plain mode. Without `opener` the calls of programs become lost calls.
 pub(super) fn read(messages: Vec<Value>, opener: Option<&StateOpener<'_>>) -> Conversation {
-    let mut conversation = Conversation::default();
+    let mut conversation = Conversation { items: Vec::with_capacity(messages.len()), ..Conversation::default() };
     let mut messages = messages.into_iter().peekable();
     while let Some(message) = messages.next() {
         if has_own_calls(&message) {
