@@ -355,5 +355,7 @@ mod tests {
             let again = stepper.step(&request("ann"), &|| false).unwrap();
             assert_eq!(serde_json::to_string(&again).unwrap(), serde_json::to_string(&first).unwrap());
         }
+        // Each of the two programs was prepared once for each of the three tenants.
+        assert_eq!(stepper.prepared().count(), 6);
     }
 }

@@ -52,8 +52,8 @@ pub(crate) fn is_marked(text: &[u8]) -> bool {
 }
 
 impl BodyOutline {
-    /// `None` if the body may have to be read, or has something wrong that is to be told. A tool list that is known is not
-    /// looked at again.
+    /// `None` if the body may have to be read, or is invalid: whoever reads it says what is wrong. A known tool list is
+    /// compared, and not searched again.
     pub fn of(client: ClientSide, lists: &Arc<ToolLists>, tenant: &str, json: &[u8]) -> Option<BodyOutline> {
         // What is not parsed is not checked either.
         std::str::from_utf8(json).ok()?;
@@ -69,7 +69,7 @@ impl BodyOutline {
         let mut outline = BodyOutline { fields: Body::new(), tools: OutlinedTools::None };
         let mut fields = JsonFields::of(json)?;
         let mut has_history = false;
-        // From here on, marks are still to be looked for.
+        // Marks are still to be looked for from here to the field that is read.
         let mut unsearched = json;
         while let Some(name) = fields.next_name()? {
             if name == history {

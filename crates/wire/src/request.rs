@@ -551,7 +551,6 @@ fn dropped(
     params.dropped.iter().cloned().chain(shared).chain(lost).chain(tools).collect()
 }
 
-/// Refuses wrong values. A request that is forwarded as it came is checked by its provider; a translated one is not.
 /// Whether some tool says who may call it.
 fn has_marked_tools(body: &Body) -> bool {
     let is_marked = |tool: &Value| {
@@ -565,6 +564,7 @@ fn has_marked_tools(body: &Body) -> bool {
     tools.into_iter().any(|tool| is_marked(tool) || nested(tool))
 }
 
+/// Refuses wrong values. A request that is forwarded as it came is checked by its provider; a translated one is not.
 fn check_params(body: &Map<String, Value>, names: ParamNames) -> Result<(), BadRequest> {
     let is_wrong = |key: &&str, is_right: fn(&Value) -> bool| {
         body.get(*key).is_some_and(|value| !value.is_null() && !is_right(value))

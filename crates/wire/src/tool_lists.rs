@@ -121,7 +121,8 @@ impl ToolLists {
         } else {
             let text = fields.value::<&RawValue>()?.get();
             let value = parse(text)?;
-            if text.len() < BEGINNING_BYTES {
+            // Only the end of an array can be told by its text: a longer number may begin with a shorter one.
+            if text.len() < BEGINNING_BYTES || !value.is_array() {
                 return Ok((value, None));
             }
             (Arc::new(ListText::new(tenant, text)), value)
@@ -138,7 +139,7 @@ impl ToolLists {
         let beginning = fields.rest().get(..BEGINNING_BYTES).map(|beginning| digest(tenant, beginning));
         if let Some(known) = beginning.and_then(|beginning| self.find(&beginning, fields.rest())) {
             fields.skip(known.text.len());
-            // Shorter than its beginning, it would not be known.
+            // One without tools, but with many spaces, is read as if it had some.
             return Ok(known.is_plain.then_some(OutlinedTools::Some));
         }
         let text = fields.value::<&RawValue>()?.get();
@@ -333,6 +334,19 @@ mod tests {
             borrowed.unwrap().give_back(&mut body);
         }
         assert_eq!(copies(&lists, &list(1).to_string()), ALIKE_MAX);
+    }
+
+    #[test]
+    fn a_large_list_stays_known_however_many_requests_have_it_at_once() {
+        let lists = Arc::new(ToolLists::default());
+        let tools = json!([{"name": "a", "description": "x".repeat(ALIKE_BYTES_MAX / 3)}]);
+        let text = json!({"tools": tools, "n": 1}).to_string();
+        let parsed: Vec<_> = (0..8).map(|_| lists.parse("ann", text.as_bytes()).unwrap().into_parts()).collect();
+        for (json, borrowed) in parsed {
+            let Value::Object(mut body) = json else { panic!("an object") };
+            borrowed.unwrap().give_back(&mut body);
+        }
+        assert_eq!(copies(&lists, &tools.to_string()), 2);
     }
 
     #[test]

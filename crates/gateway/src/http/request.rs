@@ -217,11 +217,12 @@ impl GatewayServer {
         unopened: &Arc<UnopenedStates>,
     ) -> Result<Option<InterpretedRequest>, TurnError> {
         let (gateway, client) = (&self.gateway, admitted.client);
-        let mode = admitted.header.unwrap_or(gateway.config.code_mode.default);
+        // The model, which may have a mode of its own, is not known yet.
+        let mode = admitted.header.unwrap_or_else(|| gateway.defaults(&admitted.tenant, "").mode);
         let is_likely = mode == CodeMode::Off || memmem::find(&admitted.body, b"\"tools\"").is_none();
         let may_have_servers = gateway.servers.is_some() || gateway.request_servers.is_some();
-        let may_refer = client.wire() == Wire::Responses && gateway.store.is_some();
-        if !is_likely || may_have_servers || may_refer || threads::are_named(&admitted.parts.headers) {
+        let may_refer_to_store = client.wire() == Wire::Responses && gateway.store.is_some();
+        if !is_likely || may_have_servers || may_refer_to_store || threads::are_named(&admitted.parts.headers) {
             return Ok(None);
         }
         let values_max = gateway.config.body_values_max;
