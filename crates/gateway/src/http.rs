@@ -25,7 +25,6 @@ pub use auth::{key_sha256, random_hex};
 pub(crate) use body::json_values;
 pub(crate) use deadline::TurnDeadline;
 pub(crate) use errors::{TurnError, UPSTREAM};
-pub(crate) use exit::json_bytes;
 pub(crate) use headers::{forwarded, returned};
 pub(crate) use web_pages::AllowedOrigins;
 
@@ -43,7 +42,7 @@ use bytes::Bytes;
 use dacapo_catalog::BYTES_PER_TOKEN;
 use dacapo_replay::{ServiceRules, Step, StepRequest};
 use dacapo_runner::BoxFuture;
-use dacapo_wire::{ClientSide, Delivery, ParsedRequest, Turn, Wire};
+use dacapo_wire::{ClientSide, Delivery, ParsedRequest, Turn, Wire, json_text};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -325,7 +324,7 @@ impl GatewayServer {
         let turn = match parsed {
             ParsedRequest::Turn(turn) => turn,
             ParsedRequest::PassThrough(changed) => {
-                let changed = changed.map(|body| Bytes::from(json_bytes(&body)));
+                let changed = changed.map(|body| Bytes::from(json_text(&body)));
                 let passed = changed.as_ref().unwrap_or(&body);
                 let passing = self.pass_through(passed, &source, &mut route, &context, &observer);
                 let response = deadline.limit(passing).await;
@@ -457,13 +456,13 @@ impl GatewayServer {
         let ClientRequest { parsed, body, source, route, context, tenant, permit } = read;
         let upstreams = &self.gateway.upstreams;
         let request = match parsed {
-            ParsedRequest::PassThrough(changed) => changed.map_or(body, |body| Bytes::from(json_bytes(&body))),
+            ParsedRequest::PassThrough(changed) => changed.map_or(body, |body| Bytes::from(json_text(&body))),
             ParsedRequest::Turn(turn) => {
                 let (gateway, observer) = (Arc::clone(&self.gateway), observer.clone());
                 let (route, context) = (route.clone(), context.clone());
                 let parts = TurnParts { turn: *turn, route, context, tenant, earlier: EarlierTurn::None };
                 let runner = TurnRunner::new(gateway, parts, None, deadline, observer);
-                Bytes::from(json_bytes(&runner.model_request().await?))
+                Bytes::from(runner.model_request().await?)
             }
         };
         let RouteTarget { upstream, model } = route.target();

@@ -238,10 +238,10 @@ impl TurnRunner {
     }
 
     /// The request that the model would be sent.
-    pub(crate) async fn model_request(mut self) -> Result<Value, TurnError> {
+    pub(crate) async fn model_request(mut self) -> Result<Vec<u8>, TurnError> {
         self.restore_answers().await?;
         self.replay_history().await?;
-        Ok(self.turn.model_request(&self.history, ToolChoiceOverride::Keep))
+        Ok(self.turn.model_request(&self.history, ToolChoiceOverride::Keep).to_bytes())
     }
 
     /// With a store, puts answers back that the client has replaced in its history, or never had, and keeps those of this

@@ -8,6 +8,7 @@ use crate::client_wire::Body;
 use crate::conversation::WireCall;
 use crate::decoder::{ModelResponse, ResponseDecoder};
 use crate::model_message::{ModelCall, ModelMessage};
+use crate::model_request::ModelRequestBody;
 use crate::neutral::{NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::turn::{CallsPerMessage, Delivery, ToolChoice};
 use crate::usage::TokenCounts;
@@ -46,7 +47,7 @@ pub(crate) trait ProviderWire: Sync {
     fn read_params(&self, body: &Body) -> RequestParams;
 
     /// The whole request.
-    fn request(&self, body: Body, request: ModelRequest<'_>) -> Value;
+    fn request<'a>(&self, body: Body, request: ModelRequest<'a>) -> ModelRequestBody<'a>;
 
     fn decoder(&self) -> Box<dyn ResponseDecoder>;
 

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::json_text::json_text;
+
 /// One event. Several `data` lines are joined by line breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SseEvent {
@@ -29,11 +31,6 @@ impl SseEvent {
             None => format!("data: {}\n\n", self.data),
         }
     }
-}
-
-/// The JSON of a value. Faster than its `Display`, which goes through a formatter.
-pub(crate) fn json_text(value: &Value) -> String {
-    serde_json::to_string(value).expect("a value has text keys and finite numbers")
 }
 
 /// A stream that cannot be read any further.

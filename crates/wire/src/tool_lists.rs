@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::body_outline::{OutlinedTools, is_marked};
 use crate::client_wire::Body;
 use crate::json_fields::{JsonFields, NotAnObject};
+use crate::json_text::json_text;
 
 pub(crate) const TOOLS: &str = "tools";
 /// Lists are looked up by so many of their first bytes. Shorter ones are parsed as fast as they are found.
@@ -274,7 +275,7 @@ impl BorrowedTools {
                 hash.update((next + at).to_le_bytes());
                 next += at + 1;
             } else {
-                let text = crate::sse::json_text(tool);
+                let text = json_text(tool);
                 hash.update([1]);
                 hash.update(text.len().to_le_bytes());
                 hash.update(text);

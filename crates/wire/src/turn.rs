@@ -12,6 +12,7 @@ use crate::encoder::{CallDeltas, EncoderOptions, ItemIds, ResponseEncoder};
 use crate::ids::UnsealedCallId;
 use crate::model_history::{ModelHistory, ToolMedia};
 use crate::model_message::{CallFormat, ModelMessage};
+use crate::model_request::ModelRequestBody;
 use crate::neutral::{ToolDeclaration, ToolInput, with_field};
 use crate::prompt::ModelTools;
 use crate::provider_wire::{BodyOrigin, ModelRequest, TextTools};
@@ -225,7 +226,11 @@ impl Turn {
     }
 
     /// The request for the model.
-    pub fn model_request(&self, history: &ModelHistory, choice_override: ToolChoiceOverride) -> Value {
+    pub fn model_request<'a>(
+        &'a self,
+        history: &'a ModelHistory,
+        choice_override: ToolChoiceOverride,
+    ) -> ModelRequestBody<'a> {
         let (client, provider, origin) = (self.client.0, self.provider.0, self.origin());
         let ours = self.model_tools.tools().into_iter().map(|(name, description, schema)| {
             let is_text = self.execute_input == TextTools::ForPrograms && name == self.model_tools.execute();

@@ -70,7 +70,7 @@ fn asked(turn: &Turn) -> Value {
             ConversationItem::Program(_) | ConversationItem::Search(_) => {}
         }
     }
-    turn.model_request(&history, ToolChoiceOverride::Keep)["messages"].clone()
+    turn.model_request(&history, ToolChoiceOverride::Keep).into_json()["messages"].clone()
 }
 
 #[test]

@@ -7,10 +7,9 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
-use dacapo_wire::ClientSide;
+use dacapo_wire::{ClientSide, json_text};
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
-use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -127,7 +126,7 @@ fn respond_to(open: OpenRequest, client: ClientSide, exit: Result<Exit, TurnErro
         }
         Ok(Exit::Json(Err(error))) => fail(open, client, TurnError::Internal(error.to_string())),
         Ok(Exit::Turn(mut done)) => {
-            let mut response = json_response(done.body.as_ref().map(json_bytes).unwrap_or_default());
+            let mut response = json_response(done.body.as_ref().map(json_text).unwrap_or_default().into_bytes());
             response.headers_mut().extend(std::mem::take(&mut done.headers));
             open.end(outcome(Ok(*done)));
             response
@@ -180,24 +179,6 @@ fn outcome(done: Result<TurnDone, TurnError>) -> RequestOutcome {
         Ok(TurnDone { end: TurnEnd::Calls, .. }) => RequestOutcome::Calls,
         Err(TurnError::ClientLeft) => RequestOutcome::Left,
         Err(error) => RequestOutcome::Error { status: error.status(), failure: error.kind() },
-    }
-}
-
-/// The JSON of a value. Faster than its `Display`, which goes through a formatter.
-pub(crate) fn json_bytes(value: &Value) -> Vec<u8> {
-    // A history of a megabyte would be moved a dozen times while it grows.
-    let mut bytes = Vec::with_capacity(text_bytes(value));
-    serde_json::to_writer(&mut bytes, value).expect("a value has text keys and finite numbers");
-    bytes
-}
-
-/// About as many bytes as the JSON of a value has; texts with escapes have more.
-fn text_bytes(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
-        Value::String(text) => text.len() + 3,
-        Value::Array(values) => values.iter().map(text_bytes).sum::<usize>() + 2,
-        Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + 4 + text_bytes(value)).sum::<usize>() + 2,
     }
 }
 

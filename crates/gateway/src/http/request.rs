@@ -9,7 +9,7 @@ use bytes::Bytes;
 use dacapo_runner::AddressReach;
 use dacapo_wire::{
     BadRequest, BodyOutline, ClientSide, CodeMode, ConversationItem, ParsedRequest, ReadRequest, RequestBody,
-    RequestReader, Sealer, StoredStates, UnopenedStates, Wire,
+    RequestReader, Sealer, StoredStates, UnopenedStates, Wire, json_text,
 };
 use memchr::memmem;
 use reqwest::Url;
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::body::check_json_values;
 use super::errors::TurnError;
-use super::{ApiClient, GatewayServer, headers, json_bytes, threads};
+use super::{ApiClient, GatewayServer, headers, threads};
 use crate::config::Connectors;
 use crate::gateway::Gateway;
 use crate::model_routes::Route;
@@ -259,14 +259,14 @@ impl GatewayServer {
         .await??;
         let json = request_body.json_mut();
         if client.wire() == Wire::Messages && threads::remove(json, &mut admitted.parts.headers)? {
-            admitted.body = Bytes::from(json_bytes(json));
+            admitted.body = Bytes::from(json_text(json));
         }
         let mut stored_turn = None;
         if let Some(store) = &gateway.store {
             let resolved = StoredTurn::resolve(client, store, &tenant, json, &gateway.config, unopened).await?;
             stored_turn = resolved.turn;
             if resolved.is_changed {
-                admitted.body = Bytes::from(json_bytes(json));
+                admitted.body = Bytes::from(json_text(json));
             }
         }
         let model = json.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -197,7 +197,7 @@ impl Inspection<'_> {
         let is_exact = |status| matches!(status, ReplayStatus::Exact | ReplayStatus::Stopped);
         let exact =
             !has_lost && explained.unopened.is_empty() && blocks.iter().all(|block| is_exact(block.replay.status));
-        let mut model_request = match turn.model_request(&model_history, ToolChoiceOverride::Keep) {
+        let mut model_request = match turn.model_request(&model_history, ToolChoiceOverride::Keep).into_json() {
             Value::Object(fields) => fields,
             _ => Map::new(),
         };

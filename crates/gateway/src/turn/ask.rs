@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use serde_json::Value;
 
 use super::TurnRunner;
-use crate::http::{TurnError, headers, json_bytes};
+use crate::http::{TurnError, headers};
 use crate::key_mask::KeyMask;
 use crate::model_routes::RouteTarget;
 use crate::observe::Event;
@@ -49,9 +49,9 @@ impl TurnRunner {
         let RouteTarget { model, .. } = self.route.target();
         let mut request = self.turn.model_request(&self.history, choice_override);
         if model != self.turn.model() {
-            request["model"] = Value::from(model.as_str());
+            request.set_model(model);
         }
-        let body = Bytes::from(json_bytes(&request));
+        let body = Bytes::from(request.to_bytes());
         self.request_tokens = super::estimated_tokens(body.len());
         let endpoint = Endpoint::completion(self.turn.provider, model, self.turn.prefs.delivery);
         let sent = self.gateway.upstreams.send(&self.route, &endpoint, &self.context, &body, &self.observer);

@@ -10,6 +10,7 @@ use crate::client_wire::Body;
 use crate::conversation::WireCall;
 use crate::decoder::{ModelResponse, ResponseDecoder};
 use crate::model_message::{ModelCall, ModelMessage};
+use crate::model_request::ModelRequestBody;
 use crate::neutral::{NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::provider_wire::{
     AuthHeader, BodyOrigin, ImageDetail, ModelRequest, ProviderCapabilities, ProviderWire, ResultMedia, StopSequences,
@@ -18,6 +19,9 @@ use crate::provider_wire::{
 use crate::turn::{CallsPerMessage, Delivery, ToolChoice};
 use crate::usage::TokenCounts;
 use crate::wire::Wire;
+
+/// The field of the history.
+const MESSAGES: &str = "messages";
 
 impl ProviderWire for Chat {
     fn wire(&self) -> Wire {
@@ -72,8 +76,8 @@ impl ProviderWire for Chat {
         params::read(body)
     }
 
-    fn request(&self, mut body: Body, request: ModelRequest<'_>) -> Value {
-        body.insert("messages".to_owned(), Value::Array(request.history.into_iter().cloned().collect()));
+    fn request<'a>(&self, mut body: Body, request: ModelRequest<'a>) -> ModelRequestBody<'a> {
+        body.insert(MESSAGES.to_owned(), Value::Null);
         if request.tools.is_empty() {
             body.shift_remove("tools");
         } else {
@@ -101,7 +105,7 @@ impl ProviderWire for Chat {
         if request.origin == BodyOrigin::Translated && request.calls == CallsPerMessage::One {
             body.insert("parallel_tool_calls".to_owned(), Value::Bool(false));
         }
-        Value::Object(body)
+        ModelRequestBody::new(body, MESSAGES, request.history.into_iter().map(Cow::Borrowed).collect())
     }
 
     fn decoder(&self) -> Box<dyn ResponseDecoder> {

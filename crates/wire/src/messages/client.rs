@@ -1,5 +1,6 @@
 //! The client side of Messages: reads requests, encodes responses.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use dacapo_replay::Toolbox;
@@ -131,7 +132,7 @@ impl ClientWire for Messages {
         tools::without_code_mode(&mut body);
         body.shift_remove("thread");
         if let Some(history) = history {
-            let history = history.into_iter().filter_map(history::without_carriers).collect();
+            let history = history.iter().filter_map(history::without_carriers).map(Cow::into_owned).collect();
             body.insert("messages".to_owned(), Value::Array(history));
         }
         Value::Object(body)

@@ -1,5 +1,6 @@
 //! Reads histories, which may have programs of both modes, and writes the messages of a model's history.
 
+use std::borrow::Cow;
 use std::iter::Peekable;
 
 use serde_json::{Map, Value, json};
@@ -338,11 +339,12 @@ fn calls_and_answers(content: Vec<Value>, answers: Vec<Value>) -> Vec<Value> {
 }
 
 /// A message without the blocks that carry our state. `None` if nothing is left.
-pub(super) fn without_carriers(mut message: Value) -> Option<Value> {
-    if !fields::blocks(&message).iter().any(fields::is_carrier) {
-        return Some(message);
+pub(super) fn without_carriers(message: &Value) -> Option<Cow<'_, Value>> {
+    if !fields::blocks(message).iter().any(fields::is_carrier) {
+        return Some(Cow::Borrowed(message));
     }
+    let mut message = message.clone();
     let content = message.get_mut("content").and_then(Value::as_array_mut)?;
     content.retain(|block| !fields::is_carrier(block));
-    if content.is_empty() { None } else { Some(message) }
+    if content.is_empty() { None } else { Some(Cow::Owned(message)) }
 }

@@ -13,6 +13,7 @@ use crate::client_wire::Body;
 use crate::conversation::WireCall;
 use crate::decoder::{ModelResponse, ResponseDecoder};
 use crate::model_message::{ModelCall, ModelMessage};
+use crate::model_request::ModelRequestBody;
 use crate::neutral::{NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::provider_wire::{
     AuthHeader, BodyOrigin, ImageDetail, ModelRequest, ProviderCapabilities, ProviderWire, ResultMedia, StopSequences,
@@ -21,6 +22,9 @@ use crate::provider_wire::{
 use crate::turn::{CallsPerMessage, Delivery, ToolChoice};
 use crate::usage::TokenCounts;
 use crate::wire::Wire;
+
+/// The field of the history.
+const MESSAGES: &str = "messages";
 
 impl ProviderWire for Messages {
     fn wire(&self) -> Wire {
@@ -75,9 +79,8 @@ impl ProviderWire for Messages {
         params::read(body)
     }
 
-    fn request(&self, mut body: Body, request: ModelRequest<'_>) -> Value {
+    fn request<'a>(&self, mut body: Body, request: ModelRequest<'a>) -> ModelRequestBody<'a> {
         let mut tools = request.tools;
-        let history: Vec<Value> = request.history.into_iter().cloned().collect();
         let is_forced =
             matches!(&request.tool_choice, ToolChoice::Required | ToolChoice::Program | ToolChoice::Tool(_));
         let history = if request.origin == BodyOrigin::SameWire {
@@ -85,19 +88,19 @@ impl ProviderWire for Messages {
             if tools::program_declaration(request.client) == ProgramDeclaration::Declared || has_our_container(&body) {
                 body.shift_remove("container");
             }
-            history.into_iter().filter_map(history::without_carriers).collect()
+            request.history.into_iter().filter_map(history::without_carriers).collect()
         } else {
             if let Some(last) = tools.last_mut() {
                 last["cache_control"] = json!({"type": "ephemeral"});
             }
-            let (system, history) = translated_history(history);
+            let (system, history) = translated_history(&request.history);
             if !system.is_empty() {
                 body.insert("system".to_owned(), Value::Array(system));
             }
             if is_forced {
                 body.shift_remove("thinking");
             }
-            history
+            history.into_iter().map(Cow::Owned).collect::<Vec<_>>()
         };
         if requires_reasoning_first(&body) && lacks_reasoning_first(&history) {
             body.shift_remove("thinking");
@@ -110,7 +113,7 @@ impl ProviderWire for Messages {
                 tool_choice = ToolChoice::None;
             }
         }
-        body.insert("messages".to_owned(), Value::Array(history));
+        body.insert(MESSAGES.to_owned(), Value::Null);
         if !tools.is_empty() {
             let client_choice = body.get("tool_choice");
             let calls = match (client_choice, request.origin) {
@@ -131,7 +134,7 @@ impl ProviderWire for Messages {
         if request.delivery.is_streamed() {
             body.insert("stream".to_owned(), Value::Bool(true));
         }
-        Value::Object(body)
+        ModelRequestBody::new(body, MESSAGES, history)
     }
 
     fn decoder(&self) -> Box<dyn ResponseDecoder> {
@@ -147,10 +150,12 @@ impl ProviderWire for Messages {
     }
 }
 
-/// The value of `tool_choice`; `None` if the default does.
 /// Declares the tools that a history has calls of: providers refuse one with calls and without tools.
-fn tools_of_calls(history: &[Value]) -> Vec<Value> {
-    let calls = history.iter().flat_map(fields::blocks).filter(|block| fields::kind(block) == fields::TOOL_USE);
+fn tools_of_calls(history: &[Cow<'_, Value>]) -> Vec<Value> {
+    let calls = history
+        .iter()
+        .flat_map(|message| fields::blocks(message))
+        .filter(|block| fields::kind(block) == fields::TOOL_USE);
     let names: BTreeSet<&str> = calls.map(fields::name).collect();
     let declaration = |name: &str| {
         let description = "Was called before, and cannot be called now.";
@@ -159,6 +164,7 @@ fn tools_of_calls(history: &[Value]) -> Vec<Value> {
     names.into_iter().map(declaration).collect()
 }
 
+/// The value of `tool_choice`; `None` if the default does.
 fn write_tool_choice(tool_choice: &ToolChoice, calls: CallsPerMessage) -> Option<Value> {
     let mut choice = match tool_choice {
         ToolChoice::None => return Some(json!({"type": "none"})),
@@ -185,22 +191,22 @@ fn requires_reasoning_first(body: &Map<String, Value>) -> bool {
 }
 
 /// Whether the history ends with tool results for a message without reasoning.
-fn lacks_reasoning_first(history: &[Value]) -> bool {
+fn lacks_reasoning_first(history: &[Cow<'_, Value>]) -> bool {
     let last = history.iter().rposition(|message| fields::role(message) == "assistant");
     let Some(last) = last else { return false };
-    let mut after = history[last + 1..].iter().flat_map(fields::blocks);
+    let mut after = history[last + 1..].iter().flat_map(|message| fields::blocks(message));
     let has_results = after.any(|block| fields::kind(block) == fields::TOOL_RESULT);
     has_results && !fields::blocks(&history[last]).first().is_some_and(fields::is_reasoning)
 }
 
 /// A history from another wire: the content of the system messages at its beginning, and the other messages.
 /// Neighbouring messages of one role are joined, with tool results first.
-fn translated_history(history: Vec<Value>) -> (Vec<Value>, Vec<Value>) {
+fn translated_history(history: &[&Value]) -> (Vec<Value>, Vec<Value>) {
     let mut system = Vec::new();
     let mut messages: Vec<(&'static str, Vec<Value>)> = Vec::new();
     for entry in history {
-        let content = fields::content(&entry).into_owned();
-        let role = match fields::role(&entry) {
+        let content = fields::content(entry).into_owned();
+        let role = match fields::role(entry) {
             "system" if messages.is_empty() => {
                 system.extend(content);
                 continue;

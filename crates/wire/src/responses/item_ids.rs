@@ -1,5 +1,7 @@
 //! Ids of our items. Some clients send back only the id, so it carries what is needed to restore the item.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dacapo_replay::{ArgsDigest, Call, Catalog};
@@ -219,12 +221,13 @@ pub(super) fn is_ours(item: &Value) -> bool {
 }
 
 /// An item for a provider, which refuses ids that it did not make and reasoning that it cannot read.
-pub(super) fn cleaned(mut item: Value) -> Option<Value> {
-    if fields::is_reasoning(&item) && (!fields::is_complete_reasoning(&item) || is_ours(&item)) {
+pub(super) fn cleaned(item: &Value) -> Option<Cow<'_, Value>> {
+    if fields::is_reasoning(item) && (!fields::is_complete_reasoning(item) || is_ours(item)) {
         return None;
     }
+    let mut item = Cow::Borrowed(item);
     if is_ours(&item)
-        && let Some(fields) = item.as_object_mut()
+        && let Some(fields) = item.to_mut().as_object_mut()
     {
         fields.shift_remove("id");
         if fields.get("type").is_some_and(|kind| kind == "message") {
@@ -247,7 +250,7 @@ pub(super) fn without_programs(mut item: Value) -> Option<Value> {
     {
         fields.shift_remove("caller");
     }
-    cleaned(item)
+    cleaned(&item).map(Cow::into_owned)
 }
 
 /// Namespace and name of a tool that a program calls.

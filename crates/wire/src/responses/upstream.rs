@@ -10,6 +10,7 @@ use crate::client_wire::Body;
 use crate::conversation::WireCall;
 use crate::decoder::{ModelResponse, ResponseDecoder};
 use crate::model_message::{ModelCall, ModelMessage};
+use crate::model_request::ModelRequestBody;
 use crate::neutral::{NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
 use crate::provider_wire::{
     AuthHeader, BodyOrigin, ImageDetail, ModelRequest, ProviderCapabilities, ProviderWire, ResultMedia, StopSequences,
@@ -18,6 +19,9 @@ use crate::provider_wire::{
 use crate::turn::{CallsPerMessage, Delivery, ToolChoice};
 use crate::usage::TokenCounts;
 use crate::wire::Wire;
+
+/// The field of the history.
+const INPUT: &str = "input";
 
 impl ProviderWire for Responses {
     fn wire(&self) -> Wire {
@@ -72,9 +76,8 @@ impl ProviderWire for Responses {
         params::read(body)
     }
 
-    fn request(&self, mut body: Body, request: ModelRequest<'_>) -> Value {
-        let history = request.history.into_iter().cloned().filter_map(item_ids::cleaned).collect();
-        body.insert("input".to_owned(), Value::Array(without_dangling_reasoning(history)));
+    fn request<'a>(&self, mut body: Body, request: ModelRequest<'a>) -> ModelRequestBody<'a> {
+        body.insert(INPUT.to_owned(), Value::Null);
         if request.tools.is_empty() {
             body.shift_remove("tools");
         } else {
@@ -110,7 +113,8 @@ impl ProviderWire for Responses {
         if request.origin == BodyOrigin::Translated && request.calls == CallsPerMessage::One {
             body.insert("parallel_tool_calls".to_owned(), Value::Bool(false));
         }
-        Value::Object(body)
+        let history = request.history.into_iter().filter_map(item_ids::cleaned).collect();
+        ModelRequestBody::new(body, INPUT, without_dangling_reasoning(history))
     }
 
     fn decoder(&self) -> Box<dyn ResponseDecoder> {
@@ -129,9 +133,9 @@ impl ProviderWire for Responses {
 const ENCRYPTED: &str = "reasoning.encrypted_content";
 
 /// Drops reasoning that no output of the model follows, which providers refuse.
-fn without_dangling_reasoning(items: Vec<Value>) -> Vec<Value> {
+fn without_dangling_reasoning(items: Vec<Cow<'_, Value>>) -> Vec<Cow<'_, Value>> {
     let mut precedes_output = false;
-    let mut retained: Vec<Value> = Vec::new();
+    let mut retained = Vec::with_capacity(items.len());
     for item in items.into_iter().rev() {
         if !fields::is_reasoning(&item) {
             let is_client_message = fields::is_message(&item) && !fields::is_model_output(&item);

@@ -123,7 +123,7 @@ fn ask(turn: &Turn) -> Value {
             }
         }
     }
-    turn.model_request(&history, ToolChoiceOverride::Keep)
+    turn.model_request(&history, ToolChoiceOverride::Keep).into_json()
 }
 
 fn decoded(body: Value) -> ModelResponse {

@@ -166,7 +166,7 @@ fn asked(turn: &Turn, result: &str) -> Value {
             }
         }
     }
-    turn.model_request(&history, ToolChoiceOverride::Keep)
+    turn.model_request(&history, ToolChoiceOverride::Keep).into_json()
 }
 
 fn output(id: &str, text: &str) -> Value {

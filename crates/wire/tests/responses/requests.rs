@@ -29,7 +29,7 @@ fn functions_of_a_namespace_keep_their_names() {
     });
     let turn = turn(ProviderSide::RESPONSES, body);
     assert_eq!(turn.search_tool.as_deref(), Some("tool_search"));
-    let asked = turn.model_request(&turn.model_history(), ToolChoiceOverride::Keep);
+    let asked = turn.model_request(&turn.model_history(), ToolChoiceOverride::Keep).into_json();
     let names: Vec<&str> = asked["tools"]
         .as_array()
         .expect("tools")
@@ -213,7 +213,10 @@ fn the_provider_searches_for_deferred_tools_that_the_model_calls_itself() {
     let search = json!({"type": "tool_search"});
     let body = |tools: Value| json!({"model": "m", "input": "Hello", "store": false, "tools": tools});
     let tools = |turn: &Turn| {
-        turn.model_request(&turn.model_history(), ToolChoiceOverride::Keep)["tools"].as_array().expect("tools").clone()
+        turn.model_request(&turn.model_history(), ToolChoiceOverride::Keep).into_json()["tools"]
+            .as_array()
+            .expect("tools")
+            .clone()
     };
     let programs = function("f", "programmatic");
     let both = turn(ProviderSide::RESPONSES, body(json!([programs, search, function("g", "direct")])));
