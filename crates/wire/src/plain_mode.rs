@@ -1,6 +1,5 @@
 //! Plain mode: programs are not part of the client's history. The ids of their calls carry their state.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +9,7 @@ use serde_json::Value;
 use crate::call_round::{CallRound, ExpectedCall, IssuedCall};
 use crate::conversation::{Conversation, ConversationItem, LostCalls, ProgramBlock, WireCall};
 use crate::ids::{CarriedRound, RunId};
-use crate::seal::{LastState, PackedState, RoundHeader, Sealer, Unsealed};
+use crate::seal::{PackedState, RoundHeader, Sealer, Unsealed};
 use crate::sealing_key::UnsealError;
 use crate::state::{CallRef, RunState};
 use crate::tool_answer::ToolAnswer;
@@ -92,13 +91,12 @@ pub(crate) struct StateOpener<'a> {
     pub stored: &'a StoredStates,
     pub unopened: &'a UnopenedStates,
     pub catalog: &'a Catalog,
-    pub last_state: &'a RefCell<LastState>,
 }
 
 impl StateOpener<'_> {
     /// Opens an id, and notes it if it looks like one of ours and cannot be opened.
     pub(crate) fn unseal(&self, id: &str) -> Option<Unsealed> {
-        match self.sealer.unseal_with(id, &mut self.last_state.borrow_mut()) {
+        match self.sealer.unseal(id) {
             Ok(unsealed) => Some(unsealed),
             Err(error) => {
                 if Sealer::is_own_id(id) {

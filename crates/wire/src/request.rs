@@ -1,6 +1,5 @@
 //! Reading a client's request: whether code mode applies to it, and what is to be done.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -312,8 +311,7 @@ impl RequestReader<'_> {
     ) -> Result<Turn, BadRequest> {
         let RequestReader { sealer, stored, unopened, .. } = *self;
         let catalog = tools.toolbox.catalog();
-        let last_state = RefCell::default();
-        let opener = StateOpener { sealer, stored, unopened, catalog, last_state: &last_state };
+        let opener = StateOpener { sealer, stored, unopened, catalog };
         let (reading, tools_digest) = match mode {
             ProgramMode::Plain => (HistoryReading::Plain(&opener), tools.toolbox.text_digest()),
             ProgramMode::Explicit => (HistoryReading::Explicit(&opener), [0; 8]),

@@ -1,12 +1,14 @@
 //! Tool-call ids that carry a program's state. They are encrypted and authenticated: only the gateway can read or make them.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dacapo_lru::{CacheKey, LruCache};
 use dacapo_replay::{ArgsDigest, CallIndex};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use sha2::{Digest, Sha256};
 
 use crate::call_digests::CallDigests;
 use crate::ids::RunId;
@@ -49,6 +51,7 @@ const RESERVED: &str = "__thought__";
 pub struct Sealer {
     /// The first one seals; all of them open.
     keys: Arc<[SealingKey]>,
+    states: Arc<ReadStates>,
 }
 
 impl std::fmt::Debug for Sealer {
@@ -125,12 +128,12 @@ impl PackedState {
 impl Sealer {
     /// Seals and opens with one secret. [`SealingSecrets::sealer`](crate::SealingSecrets::sealer) makes one that opens with several.
     pub fn new(secret: &[u8], tenant: &str) -> Sealer {
-        Sealer::with_keys(std::iter::once(SealingKey::new(secret, tenant)))
+        Sealer::with_keys(std::iter::once(SealingKey::new(secret, tenant)), Arc::default())
     }
 
     /// The first key seals, and there has to be one; all of them open.
-    pub(crate) fn with_keys(keys: impl Iterator<Item = SealingKey>) -> Sealer {
-        Sealer { keys: keys.collect() }
+    pub(crate) fn with_keys(keys: impl Iterator<Item = SealingKey>, states: Arc<ReadStates>) -> Sealer {
+        Sealer { keys: keys.collect(), states }
     }
 
     /// Whether an id has the prefix of the gateway's ids. Only [`Sealer::unseal`] tells whether it is genuine.
@@ -180,12 +183,6 @@ impl Sealer {
 
     /// An error for anything that no server with one of these secrets made for this tenant.
     pub fn unseal(&self, id: &str) -> Result<Unsealed, UnsealError> {
-        self.unseal_with(id, &mut LastState::default())
-    }
-
-    /// Like [`Sealer::unseal`]. All rounds of a program carry the same state, which is read once if they follow each
-    /// other.
-    pub(crate) fn unseal_with(&self, id: &str, last: &mut LastState) -> Result<Unsealed, UnsealError> {
         if !Sealer::is_own_id(id) {
             return Err(UnsealError::Foreign);
         }
@@ -195,7 +192,7 @@ impl Sealer {
         let sealed = decode(id.strip_prefix(PREFIX).ok_or(UnsealError::Damaged)?)?;
         let content = sealing_key::open(&self.keys, SealPurpose::CallId, &sealed)?;
         // Only a release with another format of the content, or a defect of ours, can have sealed what is not read here.
-        round(&content, last).ok_or(UnsealError::Foreign)
+        round(&content, &self.states).ok_or(UnsealError::Foreign)
     }
 
     /// Seals a text that is stored under this name. It can be opened under the same name only.
@@ -250,7 +247,7 @@ fn content(round: &RoundHeader, calls: &[CallRef], compressed: &[u8]) -> Vec<u8>
 }
 
 /// Reads what [`content`] wrote.
-fn round(mut rest: &[u8], last: &mut LastState) -> Option<Unsealed> {
+fn round(mut rest: &[u8], states: &ReadStates) -> Option<Unsealed> {
     let number = take(&mut rest)?;
     let (&answered, after) = rest.split_first_chunk()?;
     rest = after;
@@ -276,23 +273,42 @@ fn round(mut rest: &[u8], last: &mut LastState) -> Option<Unsealed> {
         rest = after;
         calls.push(CallRef { call: CallIndex(call), args: ArgsDigest(*args) });
     }
-    let (packed, state) = last.read(rest)?;
+    let (packed, state) = states.read(rest)?;
     let header = RoundHeader { number, answered, before, owned };
     Some(Unsealed::Round { state, packed, header, calls })
 }
 
-/// The state that was read last.
-#[derive(Debug, Default)]
-pub(crate) struct LastState(Option<(Arc<PackedState>, Arc<RunState>)>);
+/// States that were read before: every round of a program carries the same one, and comes back with every request. They
+/// are found by their own bytes, which only those get to who have opened an id, so that all tenants can share them.
+pub(crate) struct ReadStates(Mutex<LruCache<ReadState>>);
 
-impl LastState {
-    fn read(&mut self, compressed: &[u8]) -> Option<(Arc<PackedState>, Arc<RunState>)> {
-        if self.0.as_ref().is_none_or(|(known, _)| known.compressed != compressed) {
-            let bytes = inflate(compressed)?;
-            let packed = PackedState { run: RunId::of(&bytes), compressed: compressed.to_vec() };
-            self.0 = Some((Arc::new(packed), Arc::new(RunState::from_bytes(&bytes)?)));
+type ReadState = (Arc<PackedState>, Arc<RunState>);
+
+const READ_STATES_MAX: usize = 1_024;
+const READ_STATES_BYTES_MAX: usize = 4 << 20;
+
+impl Default for ReadStates {
+    fn default() -> ReadStates {
+        ReadStates(Mutex::new(LruCache::new(READ_STATES_MAX, READ_STATES_BYTES_MAX)))
+    }
+}
+
+impl ReadStates {
+    fn read(&self, compressed: &[u8]) -> Option<ReadState> {
+        let key: CacheKey = Sha256::digest(compressed).into();
+        if let Some(known) = self.cache().get(&key) {
+            return Some(known.clone());
         }
-        self.0.as_ref().map(|(packed, state)| (Arc::clone(packed), Arc::clone(state)))
+        let bytes = inflate(compressed)?;
+        let packed = PackedState { run: RunId::of(&bytes), compressed: compressed.to_vec() };
+        let read = (Arc::new(packed), Arc::new(RunState::from_bytes(&bytes)?));
+        // The parsed state takes about as much as its text once more.
+        let _evicted = self.cache().put(key, read.clone(), compressed.len() + 2 * bytes.len());
+        Some(read)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, LruCache<ReadState>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

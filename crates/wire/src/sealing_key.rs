@@ -4,11 +4,13 @@
 //! repeated request gets the same ids. The nonce is therefore no secret and not unique, which this cipher is made for: who
 //! sees two sealed contents learns whether they are equal, and nothing else.
 
+use std::sync::Arc;
+
 use aes_gcm_siv::{AeadInOut, Aes256GcmSiv, KeyInit as _, Nonce, Tag};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use crate::seal::Sealer;
+use crate::seal::{ReadStates, Sealer};
 
 /// Of what is sealed. Version 1 was authenticated, but not encrypted.
 const VERSION: u8 = 2;
@@ -18,23 +20,29 @@ const TAG_BYTES: usize = 16;
 /// The secrets of a deployment, which all its replicas share. The first one seals; all of them open, so that secrets can
 /// be replaced without losing conversations.
 #[derive(Clone)]
-pub struct SealingSecrets(Vec<Box<[u8]>>);
+pub struct SealingSecrets {
+    secrets: Vec<Box<[u8]>>,
+    /// What was opened with them.
+    states: Arc<ReadStates>,
+}
 
 impl SealingSecrets {
     /// `current` seals. What was sealed with one of `old` can still be opened.
     pub fn new<'a>(current: &'a str, old: impl IntoIterator<Item = &'a str>) -> SealingSecrets {
-        SealingSecrets(std::iter::once(current).chain(old).map(|secret| secret.as_bytes().into()).collect())
+        let secrets = std::iter::once(current).chain(old).map(|secret| secret.as_bytes().into()).collect();
+        SealingSecrets { secrets, states: Arc::default() }
     }
 
     /// Seals and opens for a tenant. What was sealed for another one, or with none of the secrets, is refused.
     pub fn sealer(&self, tenant: &str) -> Sealer {
-        Sealer::with_keys(self.0.iter().map(|secret| SealingKey::new(secret, tenant)))
+        let keys = self.secrets.iter().map(|secret| SealingKey::new(secret, tenant));
+        Sealer::with_keys(keys, Arc::clone(&self.states))
     }
 }
 
 impl std::fmt::Debug for SealingSecrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SealingSecrets({})", self.0.len())
+        write!(f, "SealingSecrets({})", self.secrets.len())
     }
 }
 

@@ -199,6 +199,24 @@ fn a_secret_can_be_replaced_without_losing_what_the_old_one_sealed() {
 }
 
 #[test]
+fn a_state_that_was_opened_for_one_tenant_stays_closed_for_another() {
+    let secrets = SealingSecrets::new("a secret of some length", []);
+    let seal = |code: &str, round: u32| {
+        let header = RoundHeader::new(round, *b"answered");
+        secrets.sealer("ann").seal(&state(code), &header, &asked(0..1)).remove(0)
+    };
+    // Rounds share their state, and programs do not.
+    for (code, round) in [(THREE_LINES, 0), (THREE_LINES, 1), (TWENTY_FIVE_LINES, 0), (THREE_LINES, 0)] {
+        let id = seal(code, round);
+        let Ok(Unsealed::Round { state, header, .. }) = secrets.sealer("ann").unseal(&id) else { panic!("{code}") };
+        assert_eq!((state.code.as_str(), header.number), (code, round));
+        assert_eq!(secrets.sealer("bob").unseal(&id), Err(UnsealError::Foreign));
+        let damaged = id.replacen(&id[30..33], "AAA", 1);
+        assert_eq!(secrets.sealer("ann").unseal(&damaged), Err(UnsealError::Damaged));
+    }
+}
+
+#[test]
 fn secrets_that_share_a_key_id_open_what_each_of_them_sealed() {
     let seal = |secret: &str| Sealer::new(secret.as_bytes(), "").seal_text("name", secret);
     let key_id = |sealed: &str| URL_SAFE_NO_PAD.decode(sealed).expect("base64url")[1..3].to_vec();
