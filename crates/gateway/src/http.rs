@@ -40,9 +40,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, 
 use axum::routing::{MethodRouter, get, post};
 use bytes::Bytes;
 use dacapo_catalog::BYTES_PER_TOKEN;
-use dacapo_replay::{ServiceRules, Step, StepRequest};
+use dacapo_replay::{ServiceRules, Step, StepRequest, json_text};
 use dacapo_runner::BoxFuture;
-use dacapo_wire::{ClientSide, Delivery, ParsedRequest, Turn, Wire, json_text};
+use dacapo_wire::{ClientSide, Delivery, ParsedRequest, Turn, Wire};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;

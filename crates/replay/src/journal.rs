@@ -1,12 +1,14 @@
 //! The record of the calls a program made and the answers it got.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::canonical::canonical;
+use crate::json_text::json_text;
 use crate::step::Call;
 
 /// Position of a call in issue order, starting at zero.
@@ -23,7 +25,7 @@ impl fmt::Display for CallIndex {
 }
 
 /// One JSON value, kept as text. The program parses the text itself, so that large integers and the order of keys
-/// survive: nothing is read into numbers or maps on the way.
+/// survive: nothing is read into numbers or maps on the way. Clones share the text, which may be large.
 ///
 /// ```
 /// use dacapo_replay::JsonText;
@@ -32,13 +34,13 @@ impl fmt::Display for CallIndex {
 /// assert_eq!(JsonText::parse("[1,"), None);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JsonText(String);
+pub struct JsonText(Arc<str>);
 
 impl JsonText {
     /// `None` if the text is not one JSON value.
     pub fn parse(text: impl Into<String>) -> Option<JsonText> {
         let text = text.into();
-        serde_json::from_str::<&RawValue>(&text).is_ok().then_some(JsonText(text))
+        serde_json::from_str::<&RawValue>(&text).is_ok().then(|| JsonText(text.into()))
     }
 
     /// The JSON as it was given.
@@ -49,8 +51,7 @@ impl JsonText {
 
 impl From<&Value> for JsonText {
     fn from(value: &Value) -> JsonText {
-        // Faster than the value's `Display`, which goes through a formatter.
-        JsonText(serde_json::to_string(value).expect("a value has text keys and finite numbers"))
+        JsonText(json_text(value).into())
     }
 }
 
@@ -62,7 +63,7 @@ impl From<Value> for JsonText {
 
 impl From<&RawValue> for JsonText {
     fn from(raw: &RawValue) -> JsonText {
-        JsonText(raw.get().to_owned())
+        JsonText(raw.get().into())
     }
 }
 
@@ -96,12 +97,11 @@ pub(crate) fn holds_big_integers(json: &str) -> bool {
 /// Bytes of the string that begins here, quotes included.
 fn string_length(text: &[u8]) -> usize {
     let mut at = 1;
-    while at < text.len() {
-        match text[at] {
-            b'"' => return at + 1,
-            b'\\' => at += 2,
-            _ => at += 1,
+    while let Some(next) = text.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        if text[at + next] == b'"' {
+            return at + next + 1;
         }
+        at += next + 2;
     }
     text.len()
 }

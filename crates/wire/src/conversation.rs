@@ -303,6 +303,20 @@ impl ProgramBlock {
                 journal.push(call.entry((*answer).clone()));
             }
         }
+        self.sent_calls_of(given, replaced_before)
+    }
+
+    /// The same for a program whose [journal](Self::journal) is in order. Large answers are not hashed once more.
+    pub fn sent_calls_in_order(&self) -> Vec<SentCall<'_>> {
+        self.sent_calls_of(self.given_answers(), 0)
+    }
+
+    /// `given` are the answers by round; those before round number `replaced_before` are not what they were.
+    fn sent_calls_of<'a>(
+        &'a self,
+        given: Vec<Vec<(&'a IssuedCall, &'a Answer)>>,
+        replaced_before: usize,
+    ) -> Vec<SentCall<'a>> {
         let answered: BTreeSet<CallIndex> = given.iter().flatten().map(|(call, _)| call.expected.index()).collect();
         let mut unanswered = BTreeSet::new();
         let mut sent = Vec::new();

@@ -24,7 +24,6 @@ mod encoder;
 mod error_texts;
 mod ids;
 mod json_fields;
-mod json_text;
 mod messages;
 mod model_history;
 mod model_message;
@@ -68,7 +67,6 @@ pub use encoder::{
 };
 pub use error_texts::ErrorTexts;
 pub use ids::{BASE62, GivenRecord, RunId};
-pub use json_text::json_text;
 pub use model_history::{CallResult, ModelHistory, ToolMedia};
 pub use model_message::{CallExtra, CallFormat, CallReply, ClientEcho, Intent, ModelCall, ModelMessage, SearchQuery};
 pub use model_request::ModelRequestBody;

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
+use dacapo_replay::{json_size, write_json, write_json_string};
 use serde_json::Value;
 
 use crate::client_wire::Body;
-use crate::json_text::{json_size, write_text, write_value};
 
 /// The body of a request for a model. Its history is most of it, and is borrowed until it is written.
 #[derive(Debug)]
@@ -35,12 +35,12 @@ impl<'a> ModelRequestBody<'a> {
         let mut json = String::with_capacity(fields + history + 2);
         for (at, (key, value)) in self.fields.iter().enumerate() {
             json.push(if at == 0 { '{' } else { ',' });
-            write_text(&mut json, key);
+            write_json_string(&mut json, key);
             json.push(':');
             if key == self.history_field {
                 self.write_history(&mut json);
             } else {
-                write_value(&mut json, value);
+                write_json(&mut json, value);
             }
         }
         json.push('}');
@@ -53,7 +53,7 @@ impl<'a> ModelRequestBody<'a> {
             if at > 0 {
                 json.push(',');
             }
-            write_value(json, entry);
+            write_json(json, entry);
         }
         json.push(']');
     }

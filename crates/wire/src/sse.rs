@@ -1,8 +1,7 @@
 //! Server-sent events, with the deviations from the standard that providers' streams show.
 
+use dacapo_replay::json_text;
 use serde_json::Value;
-
-use crate::json_text::json_text;
 
 /// One event. Several `data` lines are joined by line breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dacapo_lru::{CacheKey, LruCache};
+use dacapo_replay::json_text;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -12,7 +13,6 @@ use sha2::{Digest, Sha256};
 use crate::body_outline::{OutlinedTools, is_marked};
 use crate::client_wire::Body;
 use crate::json_fields::{JsonFields, NotAnObject};
-use crate::json_text::json_text;
 
 pub(crate) const TOOLS: &str = "tools";
 /// Lists are looked up by so many of their first bytes. Shorter ones are parsed as fast as they are found.

@@ -6,10 +6,11 @@ use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use bytes::Bytes;
+use dacapo_replay::json_text;
 use dacapo_runner::AddressReach;
 use dacapo_wire::{
     BadRequest, BodyOutline, ClientSide, CodeMode, ConversationItem, ParsedRequest, ReadRequest, RequestBody,
-    RequestReader, Sealer, StoredStates, UnopenedStates, Wire, json_text,
+    RequestReader, Sealer, StoredStates, UnopenedStates, Wire,
 };
 use memchr::memmem;
 use reqwest::Url;

@@ -244,7 +244,9 @@ impl HistoryReplay<'_> {
                             stored = kept;
                             self.abandoned(block, given, reason)
                         } else {
-                            let before = CallDigests::of(&self.record_of_abandoned(block, Vec::new()), self.catalog());
+                            let sent = block.sent_calls_in_order();
+                            let record = self.record_of_abandoned(block, &sent, Vec::new());
+                            let before = CallDigests::of(&record, self.catalog());
                             let (number, answered) = (block.next_round(), request.journal.fingerprint());
                             let round = RoundHeader { before, ..RoundHeader::new(number, answered) };
                             return Ok(HistoryEnd::Waiting { round, calls, request: Box::new(request) });

@@ -32,7 +32,7 @@ impl HistoryReplay<'_> {
         unused: Option<Vec<CompletedCall>>,
     ) -> Vec<CompletedCall> {
         match end {
-            ProgramEnd::Failed => self.record_of_abandoned(block, given),
+            ProgramEnd::Failed => self.record_of_abandoned(block, &block.sent_calls(), given),
             ProgramEnd::Success => unused.unwrap_or(given),
         }
     }
@@ -68,7 +68,8 @@ impl HistoryReplay<'_> {
         let mut shown = abandoned(reason);
         let (mut completed, mut unfinished) = (Vec::new(), Vec::new());
         let mut bytes_left = ANSWER_BYTES_SHOWN_MAX;
-        for sent in block.sent_calls() {
+        let sent_calls = block.sent_calls();
+        for sent in &sent_calls {
             let args = sent.args().unwrap_or_default().into_owned();
             let mut call = json!(MadeCall::new(sent.index(), sent.tool(), args));
             match sent.outcome {
@@ -87,7 +88,7 @@ impl HistoryReplay<'_> {
         if !unfinished.is_empty() {
             shown["error"]["unfinished"] = Value::Array(unfinished);
         }
-        let record = self.record_of_abandoned(block, given);
+        let record = self.record_of_abandoned(block, &sent_calls, given);
         ReplayedProgram { shown, answer_bytes: 0, record }
     }
 
@@ -95,9 +96,10 @@ impl HistoryReplay<'_> {
     pub(super) fn record_of_abandoned(
         &self,
         block: &ProgramBlock,
+        sent_calls: &[SentCall<'_>],
         mut given: Vec<CompletedCall>,
     ) -> Vec<CompletedCall> {
-        for sent in block.sent_calls() {
+        for sent in sent_calls {
             let outcome = match sent.outcome {
                 SentOutcome::Answered(answer) => match answer {
                     // Where the client's wire has no mark for failures, the gateway's own calls have one.
@@ -111,20 +113,19 @@ impl HistoryReplay<'_> {
             };
             given.push(sent.recorded(outcome));
         }
-        given.extend(self.cut_calls(block));
+        given.extend(self.cut_calls(block, sent_calls));
         given
     }
 
     /// Calls of a program in rounds that the client has cut out of the history. Nothing is known of their time; at the end
     /// of a record they make the reads before them stale.
-    fn cut_calls(&self, block: &ProgramBlock) -> Vec<CompletedCall> {
+    fn cut_calls(&self, block: &ProgramBlock, sent_calls: &[SentCall<'_>]) -> Vec<CompletedCall> {
         let Some(last) = block.rounds.last().filter(|_| block.is_cut()) else { return Vec::new() };
-        let succeeded = |sent: &SentCall<'_>| sent.answer().is_some_and(|answer| self.client.has_succeeded(answer));
-        let recorded = |sent: Vec<SentCall<'_>>| -> Vec<CompletedCall> {
+        let succeeded = |sent: &&SentCall<'_>| sent.answer().is_some_and(|answer| self.client.has_succeeded(answer));
+        let recorded = |sent: Vec<&SentCall<'_>>| -> Vec<CompletedCall> {
             sent.iter().map(|sent| sent.recorded(RecordedOutcome::AnswerLost)).collect()
         };
-        let (before, of_last): (Vec<_>, Vec<_>) =
-            block.sent_calls().into_iter().partition(|sent| sent.round < last.number);
+        let (before, of_last): (Vec<_>, Vec<_>) = sent_calls.iter().partition(|sent| sent.round < last.number);
         let before = before.into_iter().filter(succeeded).collect();
         last.before.missing_before(&recorded(before), &recorded(of_last))
     }

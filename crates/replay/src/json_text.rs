@@ -10,17 +10,17 @@ const CHUNK_BYTES: usize = 32;
 /// The JSON of a value.
 ///
 /// ```
-/// assert_eq!(dacapo_wire::json_text(&serde_json::json!({"a": ["\n", 1.5]})), r#"{"a":["\n",1.5]}"#);
+/// assert_eq!(dacapo_replay::json_text(&serde_json::json!({"a": ["\n", 1.5]})), r#"{"a":["\n",1.5]}"#);
 /// ```
 pub fn json_text(value: &Value) -> String {
     // A history of a megabyte would be moved a dozen times while it grows.
     let mut json = String::with_capacity(json_size(value));
-    write_value(&mut json, value);
+    write_json(&mut json, value);
     json
 }
 
 /// About as many bytes as the JSON of a value has; texts with escapes have more.
-pub(crate) fn json_size(value: &Value) -> usize {
+pub fn json_size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
         Value::String(text) => text.len() + 3,
@@ -29,20 +29,21 @@ pub(crate) fn json_size(value: &Value) -> usize {
     }
 }
 
-pub(crate) fn write_value(json: &mut String, value: &Value) {
+/// Appends the JSON of a value.
+pub fn write_json(json: &mut String, value: &Value) {
     match value {
         Value::Null => json.push_str("null"),
         Value::Bool(true) => json.push_str("true"),
         Value::Bool(false) => json.push_str("false"),
         Value::Number(number) => write!(json, "{number}").expect("a string takes everything"),
-        Value::String(text) => write_text(json, text),
+        Value::String(text) => write_json_string(json, text),
         Value::Array(values) => {
             json.push('[');
             for (at, value) in values.iter().enumerate() {
                 if at > 0 {
                     json.push(',');
                 }
-                write_value(json, value);
+                write_json(json, value);
             }
             json.push(']');
         }
@@ -52,16 +53,17 @@ pub(crate) fn write_value(json: &mut String, value: &Value) {
                 if at > 0 {
                     json.push(',');
                 }
-                write_text(json, key);
+                write_json_string(json, key);
                 json.push(':');
-                write_value(json, value);
+                write_json(json, value);
             }
             json.push('}');
         }
     }
 }
 
-pub(crate) fn write_text(json: &mut String, text: &str) {
+/// Appends a text as JSON, in quotation marks.
+pub fn write_json_string(json: &mut String, text: &str) {
     json.push('"');
     let mut rest = text;
     while let Some(at) = escaped_at(rest.as_bytes()) {
