@@ -12,7 +12,7 @@ use super::OTHERS_IDS;
 use super::client::Connection;
 use super::client_conversation::ClientConversation;
 use super::conversation::{REQUESTS, TOOLS, tool_answer};
-use super::servers::{ANSWER_HEADER, GATEWAY_THREADS, STREAM_HEADER, Servers};
+use super::servers::{ANSWER_HEADER, GATEWAY_THREADS, PROXY_THREADS, STREAM_HEADER, Servers};
 use crate::baseline::Measured;
 use crate::sample::Threads;
 
@@ -27,12 +27,16 @@ pub(crate) struct Way {
     gateway: SocketAddr,
     /// Whose CPU is counted.
     threads: Threads,
+    /// Takes the same requests, if it is measured.
+    empty_proxy: Option<SocketAddr>,
     wire: Wire,
     delivery: Delivery,
     /// Declared as Chat Completions does it.
     tools: Value,
     /// Messages before the question.
     history: usize,
+    /// Added to every answer of a tool.
+    answer_bytes: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,6 +53,8 @@ pub(crate) struct Cost {
     /// Of a request in a conversation.
     all: f64,
     pass_through: f64,
+    /// The same through a proxy that does nothing.
+    empty_proxy: f64,
     /// Reading the last body into a tree, on this thread.
     parsing: f64,
     body_bytes: usize,
@@ -61,7 +67,10 @@ pub(crate) fn run(
     batches: usize,
     measured: &mut Measured,
 ) -> anyhow::Result<()> {
-    let way = |name: &str, gateway, wire| Way::new(name, gateway, Threads::named(GATEWAY_THREADS), wire);
+    let way = |name: &str, gateway, wire| Way {
+        empty_proxy: Some(servers.empty_proxy),
+        ..Way::new(name, gateway, Threads::named(GATEWAY_THREADS), wire)
+    };
     let mut ways = vec![
         way("chat, cold", servers.cold, Wire::Chat),
         Way { delivery: Delivery::Streamed, ..way("chat, streamed", servers.gateway, Wire::Chat) },
@@ -77,13 +86,17 @@ pub(crate) fn run(
         let way = way(&format!("chat, {history} messages of 1 KB"), servers.gateway, Wire::Chat);
         ways.push(Way { history, ..way });
     }
+    for kilobytes in [10, 100] {
+        let way = way(&format!("chat, answers of {kilobytes} KB"), servers.gateway, Wire::Chat);
+        ways.push(Way { answer_bytes: kilobytes * 1_000, ..way });
+    }
     let names: Vec<String> = ways.iter().map(|way| way.name.clone()).collect();
     ways.retain(|way| only.is_none_or(|only| way.name == only));
     ensure!(!ways.is_empty(), "there is no such row; there are: {}", names.join("; "));
     println!("\nCPU of the gateway's threads per request in µs, one request at a time, least of {batches} batches");
     println!(
-        "{:30} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "", "program", "middle", "result", "mean", "mode off", "KB", "parsing"
+        "{:30} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "", "program", "middle", "result", "mean", "mode off", "proxy", "KB", "parsing"
     );
     // In turns, so that whatever else the machine does falls on all alike.
     let mut costs: Vec<Option<Cost>> = ways.iter().map(|_| None).collect();
@@ -98,12 +111,16 @@ pub(crate) fn run(
     }
     for (way, cost) in ways.iter().zip(costs.iter().flatten()) {
         let columns = cost.columns().map(|column| format!(" {column:>9.0}")).concat();
-        println!("{:30}{columns} {:>9} {:>9.0}", way.name, cost.body_bytes / 1_000, cost.parsing);
+        let (proxy, kilobytes) = (cost.empty_proxy, cost.body_bytes / 1_000);
+        println!("{:30}{columns} {proxy:>9.0} {kilobytes:>9} {:>9.0}", way.name, cost.parsing);
         measured.add(&format!("gateway CPU, {}, µs", way.name), cost.all);
         measured.add(&format!("gateway CPU, {}, mode off, µs", way.name), cost.pass_through);
         measured.add(&format!("gateway CPU, {}, to mode off", way.name), cost.all / cost.pass_through);
     }
     println!("{:30} {:>39} {:>9}", "target", "≤ 350, cold ≤ 650", "≤ 120");
+    println!(
+        "proxy: the requests of mode off through a proxy of the same libraries that does nothing but forward them"
+    );
     Ok(())
 }
 
@@ -111,7 +128,8 @@ impl Way {
     /// With twenty tools, and nothing before the question.
     pub(crate) fn new(name: &str, gateway: SocketAddr, threads: Threads, wire: Wire) -> Way {
         let tools = serde_json::from_str(TOOLS).expect("it is a list of tools");
-        Way { name: name.to_owned(), gateway, threads, wire, delivery: Delivery::Whole, tools, history: 0 }
+        let (name, delivery) = (name.to_owned(), Delivery::Whole);
+        Way { name, gateway, threads, empty_proxy: None, wire, delivery, tools, history: 0, answer_bytes: 0 }
     }
 }
 
@@ -124,6 +142,7 @@ impl Cost {
             result: self.result.min(other.result),
             all: self.all.min(other.all),
             pass_through: self.pass_through.min(other.pass_through),
+            empty_proxy: self.empty_proxy.min(other.empty_proxy),
             parsing: self.parsing.min(other.parsing),
             body_bytes: self.body_bytes,
         }
@@ -155,7 +174,8 @@ impl Cost {
                 let response = conversation.read_response(std::str::from_utf8(&reply)?);
                 ensure!(response.calls.is_empty() == (number == REQUESTS - 1), "{} calls", response.calls.len());
                 for call in &response.calls {
-                    conversation.answer(call, &tool_answer(&call.name, &call.args)?, false);
+                    let answer = tool_answer(&call.name, &call.args)?;
+                    conversation.answer(call, &with_notes(&answer, way.answer_bytes), false);
                 }
             }
             bodies.extend(requests.into_iter().last());
@@ -163,10 +183,17 @@ impl Cost {
         let off = format!("{}{}", super::OFF, headers(way, "text"));
         let bodies: Vec<(&str, String)> =
             bodies.into_iter().map(|(path, body)| (path, body.replace(OTHERS_IDS.0, OTHERS_IDS.1))).collect();
-        let mut passed = bodies.iter().cycle().take(IN_STEP / 2 * REQUESTS);
-        let post = |(path, body): &(&str, String)| connection.post_to(path, &off, body).map(drop);
-        let ((), cpu) = way.threads.cpu_during(|| passed.try_for_each(post))?;
-        let pass_through = per_request(cpu) / (REQUESTS / 2) as f64;
+        let passed = |connection: &mut Connection, threads: &Threads| {
+            let mut passed = bodies.iter().cycle().take(IN_STEP / 2 * REQUESTS);
+            let post = |(path, body): &(&str, String)| connection.post_to(path, &off, body).map(drop);
+            let ((), cpu) = threads.cpu_during(|| passed.try_for_each(post))?;
+            anyhow::Ok(per_request(cpu) / (REQUESTS / 2) as f64)
+        };
+        let pass_through = passed(&mut connection, &way.threads)?;
+        let empty_proxy = match way.empty_proxy {
+            Some(proxy) => passed(&mut Connection::open(proxy)?, &Threads::named(PROXY_THREADS))?,
+            None => 0.0,
+        };
         let last = bodies.last().map_or("", |(_, body)| body.as_str());
         let start = Instant::now();
         let request: Value = serde_json::from_str(last)?;
@@ -179,6 +206,7 @@ impl Cost {
             result: taken[REQUESTS - 1],
             all: taken.iter().sum::<f64>() / REQUESTS as f64,
             pass_through,
+            empty_proxy,
             parsing,
             body_bytes: last.len(),
         })
@@ -201,6 +229,15 @@ fn conversation(way: &Way) -> ClientConversation {
         conversation.extra = json!({"stream": true});
     }
     conversation
+}
+
+/// An answer that is so many bytes longer.
+fn with_notes(answer: &str, bytes: usize) -> String {
+    if bytes == 0 {
+        return answer.to_owned();
+    }
+    let notes = "what else is known of it, in so many words. ".repeat(bytes.div_ceil(44));
+    answer.replacen('{', &format!("{{\"notes\":\"{notes}\","), 1)
 }
 
 fn headers(way: &Way, answer: &str) -> String {

@@ -10,7 +10,9 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::http::HeaderMap;
+use axum::extract::DefaultBodyLimit;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::routing::{MethodRouter, post};
 use axum::serve::ListenerExt;
 use dacapo_gateway::{Environment, Gateway, GatewayOptions, UpstreamOptions};
@@ -29,6 +31,8 @@ pub(crate) const ANSWER_HEADER: &str = "x-answer";
 pub(crate) const STREAM_HEADER: &str = "x-stream";
 /// Name of the threads that gateways run on.
 pub(crate) const GATEWAY_THREADS: &str = "gateway";
+/// Name of the threads that the empty proxy runs on.
+pub(crate) const PROXY_THREADS: &str = "empty-proxy";
 /// What every token of a paced stream begins with.
 pub(crate) const FIRST_TOKEN: &str = "token-";
 pub(crate) const SAID: &str = "The best customer is Ada.";
@@ -60,9 +64,11 @@ pub(crate) struct Servers {
     pub observing: SocketAddr,
     /// The same, asking the model on this wire.
     pub by_wire: Vec<(Wire, SocketAddr)>,
+    /// Made of the HTTP libraries that the gateway is made of, and forwards everything: no gateway can take less.
+    pub empty_proxy: SocketAddr,
     /// They run until it is dropped.
     _model: Model,
-    _gateways: Runtime,
+    _runtimes: [Runtime; 2],
 }
 
 impl Servers {
@@ -75,7 +81,10 @@ impl Servers {
         let observing = start_gateway(&gateways, model, Wire::Chat, None, Observing::On)?;
         let start = |wire| anyhow::Ok((wire, start_gateway(&gateways, model, wire, None, Observing::Off)?));
         let by_wire = Wire::ALL.into_iter().map(start).collect::<Result<_, _>>()?;
-        Ok(Servers { model, gateway, cold, observing, by_wire, _model: server, _gateways: gateways })
+        let proxies = Builder::new_multi_thread().thread_name(PROXY_THREADS).enable_all().build()?;
+        let empty_proxy = start_empty_proxy(&proxies, model)?;
+        let _runtimes = [gateways, proxies];
+        Ok(Servers { model, gateway, cold, observing, by_wire, empty_proxy, _model: server, _runtimes })
     }
 }
 
@@ -155,6 +164,23 @@ fn start_gateway(
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
     let address = listener.local_addr()?;
     runtime.spawn(dacapo_gateway::serve(gateway, listener, std::future::pending()));
+    Ok(address)
+}
+
+fn start_empty_proxy(runtime: &Runtime, model: SocketAddr) -> anyhow::Result<SocketAddr> {
+    let client = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build()?;
+    let forward = move |uri: Uri, headers: HeaderMap, body: Bytes| async move {
+        let sent = client.post(format!("http://{model}{uri}")).headers(headers).body(body).send();
+        let response = sent.await.map_err(|_error| StatusCode::BAD_GATEWAY)?;
+        let content_type = response.headers().get(CONTENT_TYPE).cloned();
+        let content_type = content_type.map(|value| (CONTENT_TYPE, value));
+        Ok::<_, StatusCode>((HeaderMap::from_iter(content_type), Body::from_stream(response.bytes_stream())))
+    };
+    let routes = Router::new().fallback(post(forward)).layer(DefaultBodyLimit::disable());
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+    let address = listener.local_addr()?;
+    let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap_or_default());
+    runtime.spawn(async move { axum::serve(listener, routes).await });
     Ok(address)
 }
 
