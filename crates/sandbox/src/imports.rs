@@ -94,7 +94,7 @@ pub enum NameMeaning {
 }
 
 impl NameMeaning {
-    /// See `names_get` in guest.c.
+    /// See `names_get` in names.h.
     fn to_bytes(&self) -> Vec<u8> {
         let (meaning, number, namespace, text): (u32, u32, u32, &str) = match self {
             NameMeaning::Function { tool, namespace, member } => (0, *tool, *namespace, member),

@@ -1,7 +1,7 @@
 //! The names of tools as functions, in the binary form that the guest reads.
 
 /// Names that are defined before a program starts. The functions of a namespace are defined when the program first reads
-/// it. See `install` in guest.c for the binary form.
+/// it. See `install` in names.h for the binary form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
     globals: Vec<u8>,
