@@ -7,6 +7,7 @@ mod habits;
 mod hints;
 mod limits;
 mod lookups;
+mod names;
 mod pausing;
 mod record;
 mod requests;
