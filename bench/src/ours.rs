@@ -1,7 +1,7 @@
 //! Dacapo's side.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use anyhow::{anyhow, ensure};
@@ -11,15 +11,22 @@ use dacapo_replay::{
     read_tools,
 };
 use dacapo_sandbox::{
-    AnswerKind, CallArguments, CallDecision, Freshness, FuelMeter, Host, IdleState, LogLevel, Names, Sandbox, VmConfig,
+    AnswerKind, CallArguments, CallDecision, Freshness, FuelMeter, Host, IdleState, LogLevel, Names, ProgramNames,
+    Sandbox, VmConfig,
 };
 use serde_json::json;
 
 use crate::sample::Sample;
 use crate::work;
 
-/// Numbers calls and nothing else.
+/// Numbers calls of one tool and does nothing else.
 struct Counter(u32);
+
+static NAMES: LazyLock<Names> = LazyLock::new(|| {
+    let mut names = Names::default();
+    names.function(0, "weather");
+    names
+});
 
 impl Host for Counter {
     fn call(&mut self, _: u32, _: CallArguments<'_>, _: Freshness, _: &mut FuelMeter) -> CallDecision {
@@ -30,12 +37,15 @@ impl Host for Counter {
     fn log(&mut self, _: LogLevel, _: &str) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
+
+    fn names(&self) -> Option<&Names> {
+        Some(&NAMES)
+    }
 }
 
 pub(crate) struct Bench {
     sandbox: Sandbox<Counter>,
     config: VmConfig,
-    names: Names,
     cold: Stepper,
     warm: Stepper,
     toolbox: Arc<Toolbox>,
@@ -46,8 +56,6 @@ const NEVER_INTERRUPT: &dyn Fn() -> bool = &|| true;
 
 impl Bench {
     pub(crate) fn new() -> anyhow::Result<Bench> {
-        let mut names = Names::default();
-        names.function(0, "weather");
         let tools = read_tools(&json!([{ "name": "weather", "input_schema": { "type": "object", "properties": {
             "city": { "type": "string" }, "days": { "type": "integer", "minimum": 1, "maximum": 14 } } } }]))?;
         Ok(Bench {
@@ -59,7 +67,6 @@ impl Bench {
                 memory_bytes: 128 << 20,
                 stack_bytes: 256 << 10,
             },
-            names,
             cold: Stepper::new(WarmPrograms::NONE)?,
             warm: Stepper::new(WarmPrograms { count_max: 1_100, bytes_max: usize::MAX })?,
             toolbox: Arc::new(Toolbox::new(tools)?),
@@ -80,7 +87,7 @@ impl Bench {
         let javascript = format!("(async () => {{\n{}\n}})()", work::TWO_TOOLS);
         Sample::wall(runs, || {
             let mut vm = self.sandbox.new_vm(&self.config, Counter(0))?;
-            let mut rest = vm.start(&self.config, &[&self.names], &javascript, NEVER_INTERRUPT);
+            let mut rest = vm.start(&self.config, &ProgramNames::default(), &javascript, NEVER_INTERRUPT);
             for (call, answer) in work::TWO_TOOLS_ANSWERS.iter().enumerate() {
                 ensure!(rest == Ok(IdleState::Pending), "{rest:?}");
                 rest = vm.settle(call as u32, AnswerKind::Json, answer, NEVER_INTERRUPT);
@@ -142,7 +149,7 @@ impl Bench {
         let javascript = format!("(async () => {{\n{code}\n}})()");
         Sample::cpu(runs, || {
             let mut vm = self.sandbox.new_vm(&self.config, Counter(0))?;
-            let mut rest = vm.start(&self.config, &[&self.names], &javascript, NEVER_INTERRUPT);
+            let mut rest = vm.start(&self.config, &ProgramNames::default(), &javascript, NEVER_INTERRUPT);
             for (call, answer) in (0..).zip(answers) {
                 ensure!(rest == Ok(IdleState::Pending), "{rest:?}");
                 rest = vm.settle(call, AnswerKind::Json, answer, NEVER_INTERRUPT);

@@ -44,6 +44,7 @@ fn build() -> Result<(), Box<dyn Error>> {
     for (name, address) in [("inbox", usize::try_from(booted.inbox)?), ("stack_start", booted.stack_start)] {
         fs::write(out.join(format!("{name}.in")), format!("{:#06x}_{:04x}", address >> 16, address & 0xffff))?;
     }
+    fs::write(out.join("built_ins.in"), format!("{:?}", booted.built_ins))?;
     // For those who compile it in another way: `dacapo-bench shares`.
     fs::write(out.join("booted.wasm"), &booted.module)?;
     for (name, space) in [("guest", AddressSpace::Ample), ("guest_scarce", AddressSpace::Scarce)] {

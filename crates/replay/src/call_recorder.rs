@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use dacapo_catalog::{Effect, InvalidArguments, ObservedShape, OutOfBudget, ToolIndex, WorkBudget};
 use dacapo_sandbox::{
-    CallArguments, CallDecision, Freshness, FuelMeter, Host, LogLevel, NameMeaning, NamePlace, OutOfFuel, Refusal,
+    CallArguments, CallDecision, Freshness, FuelMeter, Host, LogLevel, NameMeaning, NamePlace, Names, OutOfFuel,
+    Refusal,
 };
 use serde_json::{Value, json};
 
@@ -481,7 +482,7 @@ impl Host for CallRecorder {
         Lookup::all_tools(&self.toolbox)
     }
 
-    fn members(&self, namespace: u32) -> &[u8] {
-        self.toolbox.names().members(namespace)
+    fn names(&self) -> Option<&Names> {
+        Some(self.toolbox.names())
     }
 }

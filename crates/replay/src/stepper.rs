@@ -247,8 +247,7 @@ impl Stepper {
             stack_bytes: limits.get(Limit::StackBytes) as u32,
         };
         let mut vm = self.new_vm(&config, request)?;
-        let unknown = request.toolbox.names_for(&prepared);
-        let names = [request.toolbox.names(), &unknown];
+        let names = request.toolbox.names_for(&prepared);
         let started = vm
             .charge(preparation_fuel, inputs.should_continue)
             .and_then(|()| vm.start(&config, &names, &prepared.javascript, inputs.should_continue));

@@ -1,13 +1,12 @@
 //! A tool list, ready for any number of programs.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use dacapo_catalog::{
     Catalog, Declarations, EffectRules, SearchAnswer, SearchIndex, SearchResults, SearchText, Tool, ToolIndex,
     read_tools,
 };
-use dacapo_sandbox::{NameMeaning, NamePlace, Names};
+use dacapo_sandbox::{NameMeaning, NamePlace, Names, ProgramNames};
 use dacapo_script::PreparedScript;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -34,7 +33,6 @@ const LISTED_MAX: usize = 12;
 pub struct Toolbox {
     catalog: Catalog,
     names: Names,
-    globals: BTreeSet<String>,
     namespaces: Vec<String>,
     digest: [u8; 32],
     /// Tools from this position on are withdrawn: they stand for what a program was written for, and take no new calls.
@@ -78,7 +76,6 @@ impl Toolbox {
         let mut toolbox = Toolbox {
             catalog,
             names: Names::default(),
-            globals: BTreeSet::new(),
             namespaces: Vec::new(),
             digest,
             withdrawn_from,
@@ -178,17 +175,11 @@ impl Toolbox {
         // Stable: `None` first, then one namespace after the other.
         functions.sort_by_key(|function| function.namespace.as_deref());
         for function in functions {
-            match &function.namespace {
-                Some(namespace) if self.namespaces.last() != Some(namespace) => {
-                    self.names.namespace(namespace);
-                    self.globals.insert(namespace.clone());
-                    self.namespaces.push(namespace.clone());
-                }
-                Some(_) => {}
-                None => {
-                    self.globals.insert(function.identifier.clone());
-                    self.globals.extend(function.aliases.iter().cloned());
-                }
+            if let Some(namespace) = &function.namespace
+                && self.namespaces.last() != Some(namespace)
+            {
+                self.names.namespace(namespace);
+                self.namespaces.push(namespace.clone());
             }
             self.names.function(function.tool.0 as u16, &function.identifier);
             function.aliases.iter().for_each(|alias| self.names.alias(alias));
@@ -198,7 +189,7 @@ impl Toolbox {
         }
         // Numbered after the tools, which may take the names.
         for (number, name) in (self.catalog.tools().len()..).zip(Lookup::FUNCTIONS) {
-            if self.globals.insert(name.to_owned()) {
+            if !self.names.has_global(name) {
                 self.names.global(number as u16, name);
             }
         }
@@ -210,9 +201,9 @@ impl Toolbox {
     }
 
     /// What the names mean that a program uses and does not declare: habits of other systems, and errors.
-    pub(crate) fn names_for(&self, script: &PreparedScript) -> Names {
-        let mut names = Names::default();
-        for name in script.free_names.iter().filter(|name| !self.globals.contains(*name)) {
+    pub(crate) fn names_for(&self, script: &PreparedScript) -> ProgramNames {
+        let mut names = ProgramNames::default();
+        for name in script.free_names.iter().filter(|name| !self.names.has_global(name)) {
             let is_called = script.unknown_calls.iter().any(|call| call.name == *name);
             match self.written().meaning(&self.catalog, name) {
                 Some(WrittenName::Tool(tool)) => names.other_name(tool.0 as u16, name),

@@ -12,6 +12,25 @@ const CHANGES: &[(&str, &str)] = &[
     // There are no modules here; namespaces of tools are made when they are first read.
     ("js_module_ns_autoinit, /* JS_AUTOINIT_ID_MODULE_NS */", "namespace_autoinit,"),
     ("js_dynamic_import(ctx, sp[-2], sp[-1]);", "import_tools(ctx, sp[-2]);"),
+    // Functions of tools are defined when they are first used, see name_lists.h. Where the engine finds no property, it asks the
+    // class of the object. Here it looks at all properties, forbids new ones, deletes one, or declares a global variable.
+    (
+        "*ptab = NULL;\n    *plen = 0;\n\n    /* compute the number of returned properties */",
+        "*ptab = NULL;\n    *plen = 0;\n    if (unlikely(p->is_exotic) && complete_names(ctx, p)) return -1;",
+    ),
+    (
+        "    p->extensible = false;\n    return true;\n}",
+        "    if (p->is_exotic && complete_names(ctx, p)) return -1;\n    p->extensible = false;\n    return true;\n}",
+    ),
+    (
+        "intptr_t h, h1;\n\n redo:",
+        "intptr_t h, h1;\n    if (p->is_exotic && forget_name(ctx, p, atom)) return -1;\n redo:",
+    ),
+    (
+        "flags = JS_PROP_ENUMERABLE | JS_PROP_WRITABLE |\n            (def_flags & JS_PROP_CONFIGURABLE);",
+        "flags = JS_PROP_ENUMERABLE | JS_PROP_WRITABLE | (def_flags & JS_PROP_CONFIGURABLE);\n        \
+         if (define_name(ctx, p, prop) < 0) return -1;",
+    ),
     // A promise knows the tool whose answer it waits for.
     (
         "bool is_handled;\n    JSValue promise_result;",

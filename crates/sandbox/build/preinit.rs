@@ -28,11 +28,13 @@ pub(crate) struct Booted {
     pub(crate) inbox: i32,
     /// Where its stack begins, and what programs write to most ends.
     pub(crate) stack_start: usize,
+    /// The names of the globals that programs find, sorted.
+    pub(crate) built_ins: Vec<String>,
 }
 
 /// The two scripts are part of what programs find.
 pub(crate) fn boot(wasm: &[u8], prelude: &[u8], intl: &[u8]) -> Result<Booted, Box<dyn Error>> {
-    let BootedMemory { memory, boot_stack_top, inbox } = memory_after_boot(wasm, [prelude, intl])?;
+    let BootedMemory { memory, boot_stack_top, inbox, built_ins } = memory_after_boot(wasm, [prelude, intl])?;
     let stack_start = memory.len();
     let segments = touched(&memory);
     let mut baked = wasm[..8].to_vec();
@@ -54,13 +56,14 @@ pub(crate) fn boot(wasm: &[u8], prelude: &[u8], intl: &[u8]) -> Result<Booted, B
         baked.extend(unsigned(body.len()));
         baked.extend(body);
     }
-    Ok(Booted { module: baked, inbox, stack_start })
+    Ok(Booted { module: baked, inbox, stack_start, built_ins })
 }
 
 struct BootedMemory {
     memory: Vec<u8>,
     boot_stack_top: usize,
     inbox: i32,
+    built_ins: Vec<String>,
 }
 
 fn memory_after_boot(wasm: &[u8], scripts: [&[u8]; 2]) -> Result<BootedMemory, Box<dyn Error>> {
@@ -85,7 +88,12 @@ fn memory_after_boot(wasm: &[u8], scripts: [&[u8]; 2]) -> Result<BootedMemory, B
     let mut memory = boot.memory.data(&boot.store).to_vec();
     // The stack of the boot comes first in memory, and nobody reads it again.
     memory[..boot_stack_top].fill(0);
-    Ok(BootedMemory { memory, boot_stack_top, inbox })
+    let built_ins = boot.call("built_ins", &[])?;
+    let names = boot.memory.data(&boot.store).get(usize::try_from(built_ins)?..).unwrap_or_default();
+    let names = String::from_utf8_lossy(names.split(|byte| *byte == 0).next().unwrap_or_default());
+    let mut built_ins: Vec<String> = names.split_whitespace().map(str::to_owned).collect();
+    built_ins.sort();
+    Ok(BootedMemory { memory, boot_stack_top, inbox, built_ins })
 }
 
 /// A guest that has no host: what it logs is an error.

@@ -12,6 +12,9 @@
 #include "quickjs.h"
 static JSValue namespace_autoinit(JSContext *c, JSObject *object, JSAtom atom, void *number);
 static JSValue import_tools(JSContext *c, JSValueConst module);
+static int define_name(JSContext *c, JSObject *object, JSAtom atom);
+static int forget_name(JSContext *c, JSObject *object, JSAtom atom);
+static int complete_names(JSContext *c, JSObject *object);
 #include "engine.c" // quickjs.c with the changes that build.rs names
 #include "serialize.h"
 
@@ -23,14 +26,15 @@ IMPORT(log) extern void host_log(uint32_t level, const void *text, uint32_t len)
 IMPORT(report) extern void host_report(uint32_t kind, const void *json, uint32_t len);
 IMPORT(frame) extern void host_frame(int32_t line, int32_t column);
 IMPORT(ask) extern int32_t host_ask(uint32_t question, const void *text, uint32_t len);
+IMPORT(listed) extern int32_t host_listed(uint32_t list, const void *name, uint32_t len);
 IMPORT(read) extern void host_read(void *into);
 IMPORT(compare) extern int32_t host_compare(const void *a, uint32_t alen, const void *b, uint32_t blen, uint32_t options);
 
 enum { REPORT_RESULT, REPORT_ERROR, REPORT_UNHANDLED };
 enum { PENDING, WAITING_FOR_TIMER, FULFILLED, REJECTED };
 enum { ANSWER_JSON, ANSWER_JSON_WITH_BIG_INTEGERS, ANSWER_TEXT, ANSWER_ERROR };
-enum { ENTRY_NAMESPACE, ENTRY_FUNCTION, ENTRY_ALIAS, ENTRY_EXACT, ENTRY_UNKNOWN, ENTRY_GLOBAL, ENTRY_HABIT, ENTRY_PATH, ENTRY_OTHER_NAME };
-enum { ASK_MEANING = 4, ASK_MEMBERS, ASK_EXPRESSION, ASK_STORE = 8 };
+enum { ENTRY_LISTED, ENTRY_UNKNOWN, ENTRY_HABIT, ENTRY_PATH, ENTRY_OTHER_NAME };
+enum { ASK_MEANING = 4, ASK_NAMES, ASK_EXPRESSION, ASK_STORE = 8 };
 enum { MEANS_FUNCTION, MEANS_NAMESPACE, MEANS_PATH, MEANS_GLOBAL, MEANS_NOTHING };
 enum { IN_TOOLS, IN_NAMESPACE, IN_PATH, IN_MODULE };
 
@@ -310,6 +314,7 @@ static JSValue answer_value(Slot *slot, uint32_t kind, const char *text, uint32_
   return error;
 }
 
+#include "name_lists.h"
 #include "names.h"
 
 // ---- timers on the virtual clock ----
@@ -589,6 +594,8 @@ int EXPORT(boot)(uint8_t *prelude, uint32_t prelude_len, uint8_t *intl, uint32_t
   program_atom = JS_NewAtom(ctx, "program");
   JSContext *c;
   while (JS_ExecutePendingJob(rt, &c) > 0) {}
+  namespaces = JS_NewObjectProto(ctx, JS_NULL);
+  if (JS_IsException(namespaces) || boot_names()) return boot_failed();
   JS_SetHostPromiseRejectionTracker(rt, on_rejection, NULL);
   JS_RunGC(rt);
   return 0;
@@ -668,7 +675,7 @@ int EXPORT(start)(uint8_t *message) {
   JS_SetMaxStackSize(rt, header.stack_bytes);
   uint8_t *names = message + sizeof header;
   const char *code = (const char *)names + header.names_bytes;
-  if (install(ctx->global_obj, false, names, names + header.names_bytes)) main_promise = rejected_promise();
+  if (install(names, names + header.names_bytes)) main_promise = rejected_promise();
   else {
     main_promise = JS_Eval(ctx, code, header.code_bytes, "program", JS_EVAL_TYPE_GLOBAL);
     if (JS_IsException(main_promise)) main_promise = rejected_promise();

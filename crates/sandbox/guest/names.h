@@ -10,7 +10,6 @@ typedef struct {
   char text[];        // `a.b` for IN_PATH, the module for IN_MODULE
 } Place;
 
-static JSValue namespace_object(uint32_t number);
 static JSValue new_names(uint32_t kind, uint32_t namespace, const char *text, uint32_t len);
 
 #define NAME_BYTES_MAX 512
@@ -28,15 +27,13 @@ static int32_t ask_meaning(const Place *place, JSAtom atom) {
   return host_ask(ASK_MEANING, question, 12 + place->len + sent);
 }
 
-static JSValue new_tool_function(uint32_t tool, const char *name);
-
 // The function with this name in `tools` or in a namespace; a new one if the program has removed it there.
 static JSValue find_function(uint32_t tool, uint32_t namespace, const char *name, uint32_t len) {
   JSValue object = namespace ? namespace_object(namespace) : js_dup(tools_object);
   if (JS_IsException(object)) return object;
   JSAtom atom = JS_NewAtomLen(ctx, name, len);
-  JSProperty *there;
-  JSValue function = find_own_property(&there, JS_VALUE_GET_OBJ(object), atom) ? JS_GetProperty(ctx, object, atom) : new_tool_function(tool, name);
+  int there = JS_GetOwnPropertyInternal(ctx, NULL, JS_VALUE_GET_OBJ(object), atom);
+  JSValue function = there < 0 ? JS_EXCEPTION : there ? JS_GetProperty(ctx, object, atom) : new_tool_function(tool, name);
   JS_FreeAtom(ctx, atom); JS_FreeValue(ctx, object);
   return function;
 }
@@ -136,104 +133,75 @@ static JSValue js_unknown(JSContext *c, JSValueConst this_val, int argc, JSValue
   return throw_message(JS_ThrowReferenceError, data[0]);
 }
 
-// Made when they are first read: a program uses few of many.
-static JSValue *namespaces;
-static uint32_t namespace_count;
-
-static int add_namespace(JSValueConst global, JSAtom atom) {
-  JSValue *grown = js_realloc(ctx, namespaces, (namespace_count + 1) * sizeof(JSValue));
-  if (!grown) return -1;
-  namespaces = grown;
-  namespaces[namespace_count++] = JS_UNDEFINED;
-  const int flags = JS_PROP_WRITABLE | JS_PROP_CONFIGURABLE;
-  JSValueConst objects[2] = {global, tools_object};
-  for (int i = 0; i < 2; i++) {
-    int own_flags = i ? flags | JS_PROP_ENUMERABLE : flags;
-    JSProperty *there;
-    if (find_own_property(&there, JS_VALUE_GET_OBJ(objects[i]), atom))
-      JS_DefinePropertyValue(ctx, objects[i], atom, namespace_object(namespace_count), own_flags);
-    else
-      JS_DefineAutoInitProperty(ctx, objects[i], atom, JS_AUTOINIT_ID_MODULE_NS, (void *)(uintptr_t)namespace_count, own_flags);
-  }
-  return 0;
-}
-
-// Entries: kind u8, tool u32, name length u32, name, then for ENTRY_UNKNOWN message length u32 and message.
-// Functions go into the object, and outside of namespaces into `tools` too.
-static int install(JSValueConst target, bool is_namespace, const uint8_t *at, const uint8_t *end) {
-  JSValue function = JS_UNDEFINED;
-  const int flags = JS_PROP_WRITABLE | JS_PROP_CONFIGURABLE, listed = flags | JS_PROP_ENUMERABLE;
-  while (at < end) {
-    uint8_t kind = *at;
-    uint32_t tool, len;
-    memcpy(&tool, at + 1, 4); memcpy(&len, at + 5, 4);
-    const char *name = (const char *)at + 9;
-    at += 9 + len;
-    JSAtom atom = JS_NewAtomLen(ctx, name, len);
-    if (kind == ENTRY_NAMESPACE) {
-      add_namespace(target, atom);
-    } else if (kind == ENTRY_UNKNOWN) {
-      uint32_t message_len;
-      memcpy(&message_len, at, 4);
-      JSValue message = JS_NewStringLen(ctx, (const char *)at + 4, message_len);
-      at += 4 + message_len;
-      if (JS_HasProperty(ctx, target, atom) == 0) {
-        JSValue getter = JS_NewCFunctionData(ctx, js_unknown, 0, 0, 1, (JSValueConst *)&message);
-        JS_DefinePropertyGetSet(ctx, target, atom, getter, JS_UNDEFINED, JS_PROP_CONFIGURABLE);
-      }
-      JS_FreeValue(ctx, message);
-    } else if (kind == ENTRY_GLOBAL) {
-      const char *text = JS_AtomToCString(ctx, atom);
-      JSValue callable = JS_NewCFunctionMagic(ctx, js_call_global, text ? text : "", 1, JS_CFUNC_generic_magic, tool);
-      if (text) JS_FreeCString(ctx, text);
-      JS_DefinePropertyValue(ctx, target, atom, callable, flags);
-    } else if (kind == ENTRY_HABIT) {
-      JSValue key = JS_AtomToString(ctx, atom);
-      JSValue habit = JS_Call(ctx, hook_habit, JS_UNDEFINED, 1, (JSValueConst *)&key);
-      JS_FreeValue(ctx, key);
-      JS_DefinePropertyValue(ctx, target, atom, habit, flags);
-    } else if (kind == ENTRY_PATH) {
-      JS_DefinePropertyValue(ctx, target, atom, tool ? js_dup(tools_object) : new_names(IN_PATH, 0, name, len), flags);
-    } else if (kind == ENTRY_OTHER_NAME) {
-      const char *text = JS_AtomToCString(ctx, atom);
-      JS_DefinePropertyValue(ctx, target, atom, new_tool_function(tool, text ? text : ""), flags);
-      if (text) JS_FreeCString(ctx, text);
-    } else {
-      if (kind == ENTRY_FUNCTION) {
-        JS_FreeValue(ctx, function);
-        const char *text = JS_AtomToCString(ctx, atom);
-        function = new_tool_function(tool, text ? text : "");
-        if (text) JS_FreeCString(ctx, text);
-      }
-      // What is no identifier is reached through an object, and cannot be a global.
-      if (is_namespace) JS_DefinePropertyValue(ctx, target, atom, js_dup(function), listed);
-      else if (kind != ENTRY_EXACT) JS_DefinePropertyValue(ctx, target, atom, js_dup(function), flags);
-      // Tools of servers are reached as tools.server.name; only the client's own stand in `tools` itself.
-      if (!is_namespace) JS_DefinePropertyValue(ctx, tools_object, atom, js_dup(function), listed);
-    }
-    JS_FreeAtom(ctx, atom);
-  }
-  JS_FreeValue(ctx, function);
-  return JS_HasException(ctx) ? -1 : 0;
-}
+static JSValue namespaces; // by number: made when they are first read, since a program uses few of many
 
 static JSValue namespace_object(uint32_t number) {
-  JSValue made = namespaces[number - 1];
-  if (!JS_IsUndefined(made)) return js_dup(made);
-  int32_t len = host_ask(ASK_MEMBERS, &number, 4);
-  uint8_t *members = js_malloc(ctx, len > 0 ? len : 1);
-  if (!members) return JS_EXCEPTION;
-  if (len > 0) host_read(members);
+  JSAtom key = __JS_AtomFromUInt32(number);
+  JSValue made = remembered(namespaces, key);
+  if (!JS_IsUndefined(made)) return made;
   made = new_names(IN_NAMESPACE, number, "", 0);
-  if (!JS_IsException(made) && install(made, true, members, members + (len > 0 ? len : 0))) {
-    JS_FreeValue(ctx, made);
-    made = JS_EXCEPTION;
-  }
-  js_free(ctx, members);
-  if (!JS_IsException(made)) namespaces[number - 1] = js_dup(made);
-  return made;
+  if (JS_IsException(made)) return made;
+  if (!list_names(made, LIST_NAMESPACES + number - 1) && !remember(namespaces, key, js_dup(made))) return made;
+  JS_FreeValue(ctx, made);
+  return JS_EXCEPTION;
 }
 
 static JSValue namespace_autoinit(JSContext *c, JSObject *object, JSAtom atom, void *number) {
   return namespace_object((uint32_t)(uintptr_t)number);
+}
+
+// Whether a program finds something under a name that is in no list.
+static bool is_global(JSAtom atom) {
+  JSObject *global = JS_VALUE_GET_OBJ(ctx->global_obj);
+  return find_own_property1(global, atom) || JS_HasProperty(ctx, JS_MKPTR(JS_TAG_OBJECT, global->shape->proto), atom);
+}
+
+static JSValue unknown_getter(const uint8_t *message, uint32_t len) {
+  JSValue text = JS_NewStringLen(ctx, (const char *)message, len);
+  JSValue getter = JS_NewCFunctionData(ctx, js_unknown, 0, 0, 1, (JSValueConst *)&text);
+  JS_FreeValue(ctx, text);
+  return getter;
+}
+
+static JSValue habit_of(JSAtom atom) {
+  JSValue name = JS_AtomToString(ctx, atom);
+  JSValue habit = JS_Call(ctx, hook_habit, JS_UNDEFINED, 1, (JSValueConst *)&name);
+  JS_FreeValue(ctx, name);
+  return habit;
+}
+
+static JSValue function_called(uint32_t tool, JSAtom atom) {
+  const char *name = JS_AtomToCString(ctx, atom);
+  JSValue function = name ? new_tool_function(tool, name) : JS_EXCEPTION;
+  JS_FreeCString(ctx, name);
+  return function;
+}
+
+// Defines globals for one program. Entries: kind u8, tool u32, name length u32, name, then for ENTRY_UNKNOWN message length
+// u32 and message.
+static int install(const uint8_t *at, const uint8_t *end) {
+  const int flags = JS_PROP_WRITABLE | JS_PROP_CONFIGURABLE | JS_PROP_NO_EXOTIC;
+  JSValueConst global = ctx->global_obj;
+  while (at < end) {
+    uint8_t kind = *at;
+    uint32_t tool, len, message_len;
+    memcpy(&tool, at + 1, 4); memcpy(&len, at + 5, 4);
+    const char *name = (const char *)at + 9;
+    at += 9 + len;
+    JSAtom atom = JS_NewAtomLen(ctx, name, len);
+    switch (kind) {
+    case ENTRY_LISTED: define_name(ctx, JS_VALUE_GET_OBJ(global), atom); break;
+    case ENTRY_UNKNOWN:
+      memcpy(&message_len, at, 4);
+      if (!is_global(atom))
+        JS_DefinePropertyGetSet(ctx, global, atom, unknown_getter(at + 4, message_len), JS_UNDEFINED, JS_PROP_CONFIGURABLE | JS_PROP_NO_EXOTIC);
+      at += 4 + message_len;
+      break;
+    case ENTRY_HABIT: JS_DefinePropertyValue(ctx, global, atom, habit_of(atom), flags); break;
+    case ENTRY_PATH: JS_DefinePropertyValue(ctx, global, atom, tool ? js_dup(tools_object) : new_names(IN_PATH, 0, name, len), flags); break;
+    default: JS_DefinePropertyValue(ctx, global, atom, function_called(tool, atom), flags); // ENTRY_OTHER_NAME
+    }
+    JS_FreeAtom(ctx, atom);
+  }
+  return JS_HasException(ctx) ? -1 : 0;
 }

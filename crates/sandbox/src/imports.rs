@@ -10,6 +10,7 @@ use serde_json::Value;
 use wasmtime::{Caller, Linker, Memory, ResourceLimiter, Trap};
 
 use crate::builtins::{self, Collation};
+use crate::names::Names;
 use crate::vm::{FUEL_PER_CHECK, JsPosition};
 
 /// The host's side of a program: takes its calls and its logs.
@@ -41,9 +42,9 @@ pub trait Host: Send + 'static {
     fn load(&self, _name: &str) -> Option<&str> {
         None
     }
-    /// The functions of a namespace: [`Names::members`](crate::Names::members).
-    fn members(&self, _namespace: u32) -> &[u8] {
-        &[]
+    /// The names of the tools; the same ones as long as the program runs.
+    fn names(&self) -> Option<&Names> {
+        None
     }
 }
 
@@ -334,6 +335,20 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<HostState<H>>) -> wasmtime::Re
             Box::new(async move { answer_question(&mut caller, question, at, length).await })
         },
     )?;
+    linker.func_wrap_async(
+        "host",
+        "listed",
+        |mut caller: Caller<'_, HostState<H>>, (list, at, length): (u32, u32, u32)| {
+            Box::new(async move {
+                charge(&mut caller, FUEL_PER_BYTE * u64::from(length)).await?;
+                let (bytes, state) = split(&mut caller)?;
+                // What is not UTF-8 is half of a surrogate pair, which no name has.
+                let name = std::str::from_utf8(slice(bytes, at, length)?).ok();
+                let listed = name.and_then(|name| state.host.names()?.listed(list, name));
+                Ok(listed.map_or(-1, |listed| state.reply_with(listed)))
+            })
+        },
+    )?;
     linker.func_wrap("host", "read", |mut caller: Caller<'_, HostState<H>>, into: u32| {
         let (bytes, state) = split(&mut caller)?;
         let reply = std::mem::take(&mut state.reply);
@@ -369,12 +384,13 @@ async fn answer_question<H: Host>(
 ) -> wasmtime::Result<i32> {
     let effort = builtins::url_effort(guest_bytes(caller, at, length)?);
     let mut meter = charge(caller, FUEL_PER_BYTE * u64::from(length) + effort).await?;
-    if question == builtins::MEMBERS {
-        let namespace = guest_bytes(caller, at, length)?.first_chunk().ok_or_else(misused)?;
-        let namespace = u32::from_le_bytes(*namespace);
-        let members = caller.data().host.members(namespace).to_vec();
-        charge(caller, members.len() as u64).await?;
-        return Ok(caller.data_mut().reply_with(members));
+    if question == builtins::NAMES {
+        let list = guest_bytes(caller, at, length)?.first_chunk().ok_or_else(misused)?;
+        let list = u32::from_le_bytes(*list);
+        let none = Names::default();
+        let names = caller.data().host.names().unwrap_or(&none).all_listed(list);
+        charge(caller, names.len() as u64).await?;
+        return Ok(caller.data_mut().reply_with(names));
     }
     let (bytes, state) = split(caller)?;
     let answer = match question {

@@ -23,6 +23,6 @@ mod vm;
 pub use imports::{
     CallArguments, CallDecision, Freshness, FuelMeter, Host, LogLevel, NameMeaning, NamePlace, OutOfFuel, Refusal,
 };
-pub use names::Names;
+pub use names::{Names, ProgramNames};
 pub use sandbox::{MEMORY_BYTES_CAP, QUICK_PLACES, Sandbox, SandboxError, Shortage};
 pub use vm::{AnswerKind, FinalReport, IdleState, JsPosition, ShouldContinue, Stop, Vm, VmConfig};

@@ -1,95 +1,231 @@
 //! The names of tools as functions, in the binary form that the guest reads.
 
-/// Names that are defined before a program starts. The functions of a namespace are defined when the program first reads
-/// it. See `install` in names.h for the binary form.
+use std::collections::BTreeMap;
+
+/// The names of all tools. The guest asks for them when a program uses them: starting a program costs the same with any
+/// number of tools. See `name_lists.h` for the binary form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
-    globals: Vec<u8>,
-    /// By namespace.
-    members: Vec<Vec<u8>>,
+    functions: Vec<ToolFunction>,
+    of_client: BTreeMap<Box<str>, ClientName>,
+    namespaces: Vec<BTreeMap<Box<str>, ListedName>>,
+    /// How many names were defined.
+    defined: u32,
+    /// Globals that replace built-in ones, which the guest would find before it asks.
+    replacing: Vec<u8>,
 }
 
-#[derive(Clone, Copy)]
-enum NameKind {
-    Namespace,
-    Function,
-    Alias,
-    Exact,
-    Unknown,
-    Global,
-    Habit,
-    Path,
-    OtherName,
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ToolFunction {
+    tool: u16,
+    identifier: Box<str>,
 }
+
+/// What a name means as a global, and in `tools`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct ClientName {
+    global: Option<ListedName>,
+    in_tools: Option<ListedName>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ListedName {
+    /// Among all names, in the order of their definition.
+    position: u32,
+    meaning: ListedMeaning,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ListedMeaning {
+    /// By its position among the functions.
+    Function(u32),
+    Global(u16),
+    Namespace(u32),
+}
+
+const BUILT_INS: &[&str] = &include!(concat!(env!("OUT_DIR"), "/built_ins.in"));
 
 impl Names {
     /// Functions that follow belong to this namespace. Those of no namespace come first.
     pub fn namespace(&mut self, name: &str) {
-        entry(&mut self.globals, NameKind::Namespace, 0, name);
-        self.members.push(Vec::new());
+        self.namespaces.push(BTreeMap::new());
+        let namespace = self.next(ListedMeaning::Namespace(self.namespaces.len() as u32));
+        self.define_global(name, namespace);
+        self.define_in_tools(name, namespace);
     }
 
     /// A function for tool number `tool`. Aliases and the exact name that follow are the same function.
     pub fn function(&mut self, tool: u16, identifier: &str) {
-        entry(self.current(), NameKind::Function, tool, identifier);
+        self.functions.push(ToolFunction { tool, identifier: identifier.into() });
+        self.alias(identifier);
     }
 
     /// Another name of the last function.
     pub fn alias(&mut self, identifier: &str) {
-        entry(self.current(), NameKind::Alias, 0, identifier);
+        let Some(function) = self.last_function() else { return };
+        if self.namespaces.is_empty() {
+            self.define_global(identifier, function);
+        }
+        self.exact(identifier);
     }
 
     /// A name of the last function that is no identifier, so that it is reached as `tools["name"]` only.
     pub fn exact(&mut self, name: &str) {
-        entry(self.current(), NameKind::Exact, 0, name);
-    }
-
-    /// A global name that throws a `ReferenceError` with this message when it is read.
-    pub fn unknown(&mut self, name: &str, message: &str) {
-        entry(&mut self.globals, NameKind::Unknown, 0, name);
-        text(&mut self.globals, message);
+        let Some(function) = self.last_function() else { return };
+        // Tools of servers are reached as tools.server.name; only the client's own stand in `tools` itself.
+        match self.namespaces.last_mut() {
+            Some(members) => {
+                members.entry(name.into()).and_modify(|listed| listed.meaning = function.meaning).or_insert(function);
+            }
+            None => self.define_in_tools(name, function),
+        }
     }
 
     /// A global function that is no tool: it is not a property of `tools`, and the arguments of its call are an array of
     /// its first two arguments.
     pub fn global(&mut self, tool: u16, identifier: &str) {
-        entry(&mut self.globals, NameKind::Global, tool, identifier);
+        let global = self.next(ListedMeaning::Global(tool));
+        self.define_global(identifier, global);
     }
 
-    /// A global that programs of other systems use, by its name in prelude.js.
+    /// Whether a global has this name.
+    pub fn has_global(&self, name: &str) -> bool {
+        self.of_client.get(name).is_some_and(|names| names.global.is_some())
+    }
+
+    /// The entry of a name in a list; `None` if there is none.
+    pub(crate) fn listed(&self, list: u32, name: &str) -> Option<Vec<u8>> {
+        let listed = match list {
+            GLOBALS => self.of_client.get(name)?.global?,
+            TOOLS => self.of_client.get(name)?.in_tools?,
+            _ => *self.members(list)?.get(name)?,
+        };
+        let mut bytes = Vec::new();
+        self.write(name, listed, &mut bytes);
+        Some(bytes)
+    }
+
+    /// All entries of a list in their order, after their number.
+    pub(crate) fn all_listed(&self, list: u32) -> Vec<u8> {
+        let of_client = |listed: fn(&ClientName) -> Option<ListedName>| {
+            self.of_client.iter().filter_map(|(name, names)| Some((name, listed(names)?))).collect()
+        };
+        let mut all: Vec<(&Box<str>, ListedName)> = match list {
+            GLOBALS => of_client(|names| names.global),
+            TOOLS => of_client(|names| names.in_tools),
+            _ => self.members(list).into_iter().flatten().map(|(name, listed)| (name, *listed)).collect(),
+        };
+        all.sort_unstable_by_key(|(_, listed)| listed.position);
+        let mut bytes = (all.len() as u32).to_le_bytes().to_vec();
+        for (name, listed) in all {
+            self.write(name, listed, &mut bytes);
+        }
+        bytes
+    }
+
+    /// What the guest is to define before a program starts.
+    pub(crate) fn replacing(&self) -> &[u8] {
+        &self.replacing
+    }
+
+    fn members(&self, list: u32) -> Option<&BTreeMap<Box<str>, ListedName>> {
+        list.checked_sub(NAMESPACES).and_then(|at| self.namespaces.get(at as usize))
+    }
+
+    fn last_function(&mut self) -> Option<ListedName> {
+        let last = self.functions.len().checked_sub(1)?;
+        Some(self.next(ListedMeaning::Function(last as u32)))
+    }
+
+    fn next(&mut self, meaning: ListedMeaning) -> ListedName {
+        self.defined += 1;
+        ListedName { position: self.defined, meaning }
+    }
+
+    fn define_global(&mut self, name: &str, listed: ListedName) {
+        if BUILT_INS.binary_search(&name).is_ok() && !self.has_global(name) {
+            entry(&mut self.replacing, NameKind::Listed, 0, name);
+        }
+        define(&mut self.of_client.entry(name.into()).or_default().global, listed);
+    }
+
+    fn define_in_tools(&mut self, name: &str, listed: ListedName) {
+        define(&mut self.of_client.entry(name.into()).or_default().in_tools, listed);
+    }
+
+    fn write(&self, name: &str, listed: ListedName, into: &mut Vec<u8>) {
+        let (kind, number, function_name): (u8, u32, &str) = match listed.meaning {
+            ListedMeaning::Function(at) => {
+                let ToolFunction { tool, identifier } = &self.functions[at as usize];
+                (0, u32::from(*tool), if **identifier == *name { "" } else { identifier })
+            }
+            ListedMeaning::Global(tool) => (1, u32::from(tool), ""),
+            ListedMeaning::Namespace(number) => (2, number, ""),
+        };
+        into.push(kind);
+        into.extend(number.to_le_bytes());
+        text(into, name);
+        text(into, function_name);
+    }
+}
+
+// The numbers of lists. The namespaces follow in their order.
+const GLOBALS: u32 = 0;
+const TOOLS: u32 = 1;
+const NAMESPACES: u32 = 2;
+
+/// A name that is defined again keeps its position, as a property does.
+fn define(slot: &mut Option<ListedName>, listed: ListedName) {
+    match slot {
+        Some(defined) => defined.meaning = listed.meaning,
+        None => *slot = Some(listed),
+    }
+}
+
+/// Globals of one program that are no names of tools. They are defined before it starts, so there should be few of them. See
+/// `install` in names.h for the binary form.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProgramNames(Vec<u8>);
+
+#[derive(Clone, Copy)]
+enum NameKind {
+    Listed,
+    Unknown,
+    Habit,
+    Path,
+    OtherName,
+}
+
+impl ProgramNames {
+    /// A name that throws a `ReferenceError` with this message when it is read.
+    pub fn unknown(&mut self, name: &str, message: &str) {
+        entry(&mut self.0, NameKind::Unknown, 0, name);
+        text(&mut self.0, message);
+    }
+
+    /// What programs of other systems use, by its name in prelude.js.
     pub fn habit(&mut self, name: &str) {
-        entry(&mut self.globals, NameKind::Habit, 0, name);
+        entry(&mut self.0, NameKind::Habit, 0, name);
     }
 
-    /// A global object under which the program expects tools: `github` of `github.issues.create(…)`. The host says what
-    /// its properties mean.
+    /// An object under which the program expects tools: `github` of `github.issues.create(…)`. The host says what its
+    /// properties mean.
     pub fn path(&mut self, name: &str) {
-        entry(&mut self.globals, NameKind::Path, 0, name);
+        entry(&mut self.0, NameKind::Path, 0, name);
     }
 
     /// Another name of `tools`.
     pub fn tools(&mut self, name: &str) {
-        entry(&mut self.globals, NameKind::Path, 1, name);
+        entry(&mut self.0, NameKind::Path, 1, name);
     }
 
-    /// A global name of tool number `tool`, besides those of its function.
+    /// A name of tool number `tool`, besides those of its function.
     pub fn other_name(&mut self, tool: u16, name: &str) {
-        entry(&mut self.globals, NameKind::OtherName, tool, name);
+        entry(&mut self.0, NameKind::OtherName, tool, name);
     }
 
-    /// The functions of a namespace, for [`Host::members`](crate::Host::members). Namespaces count from 1.
-    pub fn members(&self, namespace: u32) -> &[u8] {
-        let at = namespace.checked_sub(1).map(|at| at as usize);
-        at.and_then(|at| self.members.get(at)).map_or(&[], Vec::as_slice)
-    }
-
-    pub(crate) fn globals(&self) -> &[u8] {
-        &self.globals
-    }
-
-    /// Where functions are added now.
-    fn current(&mut self) -> &mut Vec<u8> {
-        self.members.last_mut().unwrap_or(&mut self.globals)
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 }
 

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use wasmtime::{Instance, InstancePre, Memory, Store, Trap, TypedFunc, WasmParams, WasmResults};
 
 use crate::imports::{Host, HostState};
-use crate::names::Names;
+use crate::names::{Names, ProgramNames};
 use crate::sandbox::{Sandbox, SandboxError};
 
 /// Everything that a program's run depends on besides its code, its tools and their answers.
@@ -108,11 +108,11 @@ pub type ShouldContinue<'a> = &'a dyn Fn() -> bool;
 /// One program in its own memory. Between two methods its job queue is empty.
 ///
 /// ```
-/// use dacapo_sandbox::{Sandbox, VmConfig};
+/// use dacapo_sandbox::{ProgramNames, Sandbox, VmConfig};
 /// # let config = VmConfig { entropy: [7; 40], started_at_ms: 0.0, fuel: 1 << 30, memory_bytes: 16 << 20, stack_bytes: 256 << 10 };
 /// let sandbox = Sandbox::new(1)?;
 /// let mut vm = sandbox.new_vm(&config, ())?;
-/// vm.start(&config, &[], "(async () => 6 * 7)()", &|| true).unwrap();
+/// vm.start(&config, &ProgramNames::default(), "(async () => 6 * 7)()", &|| true).unwrap();
 /// assert_eq!(vm.finish(&|| true).unwrap().outcome.as_deref(), Ok("42"));
 /// # Ok::<(), dacapo_sandbox::SandboxError>(())
 /// ```
@@ -210,16 +210,15 @@ impl Exports {
 
 impl<H: Host> Vm<H> {
     /// Runs `javascript`, whose value must be a promise, until the job queue is empty. To be called once.
-    ///
-    /// Of several `names`, only one may have namespaces.
     pub fn start(
         &mut self,
         config: &VmConfig,
-        names: &[&Names],
+        names: &ProgramNames,
         javascript: &str,
         should_continue: ShouldContinue<'_>,
     ) -> Result<IdleState, Stop> {
-        let names_bytes: usize = names.iter().map(|names| names.globals().len()).sum();
+        let replacing = self.host().names().map_or(&[][..], Names::replacing);
+        let names_bytes = replacing.len() + names.as_bytes().len();
         let mut message = Vec::with_capacity(HEADER_BYTES + names_bytes + javascript.len() + 1);
         message.extend(config.started_at_ms.to_le_bytes());
         message.extend(config.entropy);
@@ -227,9 +226,8 @@ impl<H: Host> Vm<H> {
         message.extend((names_bytes as u32).to_le_bytes());
         message.extend((javascript.len() as u32).to_le_bytes());
         message.resize(HEADER_BYTES, 0);
-        for names in names {
-            message.extend_from_slice(names.globals());
-        }
+        message.extend_from_slice(replacing);
+        message.extend_from_slice(names.as_bytes());
         message.extend_from_slice(javascript.as_bytes());
         message.push(0);
         let at = self.write_message(&message, should_continue)?;
@@ -428,7 +426,7 @@ mod tests {
         for recursion in RECURSIONS {
             let mut vm = sandbox.new_vm(&config, ()).expect("a memory");
             let code = format!("(async () => {{ try {{ {recursion} }} catch (error) {{ return error.name }} }})()");
-            let started = vm.start(&config, &[], &code, &|| true);
+            let started = vm.start(&config, &ProgramNames::default(), &code, &|| true);
             started.unwrap_or_else(|stop| panic!("{recursion}: {stop:?}"));
             let report = vm.finish(&|| true).expect("it has ended");
             let error = report.outcome.expect("the name of the error");

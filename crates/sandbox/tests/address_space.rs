@@ -38,7 +38,8 @@ fn start_with_little(starts: bool) {
             let fewer = format!("room for {programs_max} programs instead of 1000, and programs start more slowly");
             assert!(message.contains(&fewer) && message.contains("`ulimit -v unlimited`"), "{message}");
             let mut vm = sandbox.new_vm(&config, ()).expect("room for a program");
-            vm.start(&config, &[], "(async () => 6 * 7)()", &|| true).expect("it runs");
+            vm.start(&config, &dacapo_sandbox::ProgramNames::default(), "(async () => 6 * 7)()", &|| true)
+                .expect("it runs");
             assert_eq!(vm.finish(&|| true).expect("a report").outcome.as_deref(), Ok("42"));
         }
         (Err(error), false) => assert!(error.to_string().contains("`ulimit -v unlimited`"), "{error}"),

@@ -2,11 +2,12 @@
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
 
 use dacapo_sandbox::{
     AnswerKind, CallArguments, CallDecision, FinalReport, Freshness, FuelMeter, Host, IdleState, JsPosition, LogLevel,
-    NameMeaning, NamePlace, Names, OutOfFuel, QUICK_PLACES, Refusal, Sandbox, SandboxError, ShouldContinue, Stop, Vm,
-    VmConfig,
+    NameMeaning, NamePlace, Names, OutOfFuel, ProgramNames, QUICK_PLACES, Refusal, Sandbox, SandboxError,
+    ShouldContinue, Stop, Vm, VmConfig,
 };
 use serde_json::{Value, json};
 
@@ -21,6 +22,13 @@ struct Recorder {
 
 const PRICE: u16 = 0;
 const FORBIDDEN: u16 = 1;
+
+static NAMES: LazyLock<Names> = LazyLock::new(|| {
+    let mut names = Names::default();
+    names.function(PRICE, "price");
+    names.function(FORBIDDEN, "forbidden");
+    names
+});
 
 impl Host for Recorder {
     fn call(&mut self, tool: u32, args: CallArguments<'_>, _: Freshness, _: &mut FuelMeter) -> CallDecision {
@@ -41,6 +49,10 @@ impl Host for Recorder {
     fn meaning(&self, _: NamePlace<'_>, name: &str, _: &mut FuelMeter) -> Result<NameMeaning, OutOfFuel> {
         Ok(NameMeaning::Nothing(format!("there is no tool {name}")))
     }
+
+    fn names(&self) -> Option<&Names> {
+        Some(&NAMES)
+    }
 }
 
 fn config() -> VmConfig {
@@ -59,10 +71,7 @@ fn sandbox(programs_max: u32) -> Sandbox<Recorder> {
 
 /// Starts the body of an async function; its first line is line 2.
 fn start(vm: &mut Vm<Recorder>, config: &VmConfig, body: &str) -> Result<IdleState, Stop> {
-    let mut names = Names::default();
-    names.function(PRICE, "price");
-    names.function(FORBIDDEN, "forbidden");
-    vm.start(config, &[&names], &format!("(async () => {{\n{body}\n}})()"), NEVER_INTERRUPT)
+    vm.start(config, &ProgramNames::default(), &format!("(async () => {{\n{body}\n}})()"), NEVER_INTERRUPT)
 }
 
 /// Runs a program that makes no calls.
@@ -190,7 +199,12 @@ fn the_caller_can_interrupt_a_program_that_still_has_fuel() {
             checks.get() < 3
         };
 
-        let stopped = vm.start(&config, &[], &format!("(async () => {{ while (true) {{ {work} }} }})()"), &three_times);
+        let stopped = vm.start(
+            &config,
+            &ProgramNames::default(),
+            &format!("(async () => {{ while (true) {{ {work} }} }})()"),
+            &three_times,
+        );
 
         assert_eq!((stopped, checks.get()), (Err(Stop::Interrupted), 3), "{work}");
     }

@@ -201,6 +201,69 @@ fn with_word(code: &str, word: &str, by: &str) -> String {
     replaced
 }
 
+/// Tools of a client, or of one server.
+fn many(count: usize, server: Option<&str>) -> Value {
+    (0..count).map(|n| json!({ "name": format!("tool_{n}"), "server": server })).collect()
+}
+
+#[test]
+fn starting_a_program_costs_the_same_with_any_number_of_tools() {
+    let programs = [
+        (None, "return 1"),
+        (None, "return await tool_1({ n: 1 })"),
+        (
+            None,
+            "return [typeof nope, tools.tool_1 === tool_1, 'tool_0' in tools, delete tools.tool_0, globalThis.mine = 1]",
+        ),
+        (Some("office"), "return [typeof office, office.tool_1.name, tools.office === office]"),
+        (Some("office"), "return await office.tool1()"),
+    ];
+    for (server, code) in programs {
+        let used = |count| ProgramStory::new(code).with("tools", many(count, server)).step()["usage"].clone();
+        assert_eq!(used(2), used(2_000), "{code}");
+    }
+}
+
+#[test]
+fn a_program_pays_for_each_name_that_it_asks_for() {
+    let names = "for (let i = 0; ; i++) tools[`mine_${i}`] = i";
+    let absent = "for (let i = 0; ; i++) if (`nope_${i}` in globalThis) return i";
+    for code in [names, absent] {
+        let story = ProgramStory::new(code).with("limits", json!({ "fuel": 20_000_000, "memory_bytes": 64 << 20 }));
+        assert_eq!(story.error()["limit"], "fuel", "{code}");
+    }
+}
+
+#[test]
+fn names_that_there_is_no_memory_for_are_missed_by_nobody_once_there_is() {
+    let code = "
+        const all = [], room = [];
+        const reserve = [new Uint8Array(1 << 21)];
+        for (let bytes = 1 << 20; bytes >= 64; bytes >>= 1) {
+          try { for (;;) all.push(new Uint8Array(bytes)) } catch {}
+        }
+        const said = [];
+        for (const use of [() => Object.keys(tools), () => office.tool_7, () => tool_7, () => tools.tool_8, () => Object.keys(office), () => Reflect.ownKeys(globalThis), () => delete tools.tool_9]) {
+          try { use() } catch (error) { said.push(error.name) }
+        }
+        reserve.length = all.length = 0;
+        return [said.length > 0 && said.every((name) => name === 'InternalError'), Object.keys(tools).length, Object.keys(office).length,
+          Reflect.ownKeys(globalThis).filter((name) => typeof name === 'string' && name.startsWith('tool_')).length, tools.tool_1999 === tool_1999, typeof office.tool_1999]";
+    let mut tools = many(2_000, None);
+    tools.as_array_mut().expect("a list").extend(many(2_000, Some("office")).as_array().expect("a list").clone());
+    let story = ProgramStory::new(code).with("tools", tools).with("limits", json!({ "memory_bytes": 16 << 20 }));
+    // Each tool has two names. One of them is deleted, if there was memory to remember it.
+    let data = story.data();
+    let names = data[1].as_u64().expect("a number");
+    assert!(names == 4_001 || names == 4_000, "{data}");
+    assert_eq!(
+        data.as_array().expect("a list")[2..],
+        [json!(4_000), json!(2_000), json!(true), json!("function")],
+        "{data}"
+    );
+    assert_eq!(data[0], true);
+}
+
 /// Runs operations on an object with tools and on an ordinary object with the same properties. Returns where they differ.
 const COMPARE: &str = r"
 const { ownKeys, set, get, has, defineProperty, deleteProperty, getOwnPropertyDescriptor, preventExtensions, isExtensible } = Reflect;
