@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::canonical::canonical;
-use crate::json_text::json_text;
+use crate::json_text::{json_text, write_json_string};
 use crate::step::Call;
 
 /// Position of a call in issue order, starting at zero.
@@ -34,13 +34,21 @@ impl fmt::Display for CallIndex {
 /// assert_eq!(JsonText::parse("[1,"), None);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JsonText(Arc<str>);
+pub struct JsonText(Arc<String>);
 
 impl JsonText {
     /// `None` if the text is not one JSON value.
     pub fn parse(text: impl Into<String>) -> Option<JsonText> {
         let text = text.into();
-        serde_json::from_str::<&RawValue>(&text).is_ok().then(|| JsonText(text.into()))
+        serde_json::from_str::<&RawValue>(&text).is_ok().then(|| JsonText(Arc::new(text)))
+    }
+
+    /// A text as a JSON string.
+    pub fn of_text(text: &str) -> JsonText {
+        // Few texts have so many characters to escape that it has to grow.
+        let mut json = String::with_capacity(text.len() + text.len() / 16 + 2);
+        write_json_string(&mut json, text);
+        JsonText(Arc::new(json))
     }
 
     /// The JSON as it was given.
@@ -51,7 +59,7 @@ impl JsonText {
 
 impl From<&Value> for JsonText {
     fn from(value: &Value) -> JsonText {
-        JsonText(json_text(value).into())
+        JsonText(Arc::new(json_text(value)))
     }
 }
 
@@ -63,7 +71,7 @@ impl From<Value> for JsonText {
 
 impl From<&RawValue> for JsonText {
     fn from(raw: &RawValue) -> JsonText {
-        JsonText(raw.get().into())
+        JsonText(Arc::new(raw.get().to_owned()))
     }
 }
 

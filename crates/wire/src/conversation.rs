@@ -394,5 +394,5 @@ fn has_user_words(result: &Value) -> bool {
     let content = result.get("content").or_else(|| result.get("output"));
     let last = content.and_then(Value::as_array).and_then(|parts| parts.last()).and_then(|part| part.get("text"));
     let text = last.or(content).and_then(Value::as_str).unwrap_or_default();
-    remarks::take_reminders(&mut text.to_owned()).is_some_and(|reminders| remarks::are_user_words(&reminders))
+    remarks::split_reminders(text).1.is_some_and(|reminders| remarks::are_user_words(&reminders))
 }

@@ -31,19 +31,17 @@ const ATTACHMENT_TITLES: [&str; 6] = [
 
 const REMINDER: (&str, &str) = ("<system-reminder>", "</system-reminder>");
 
-/// Takes the reminders off the end of a tool's result: agents append them, and the result itself may be JSON.
-pub(crate) fn take_reminders(result: &mut String) -> Option<String> {
+/// A tool's result without the reminders at its end, and those: agents append them, and the result itself may be JSON.
+pub(crate) fn split_reminders(result: &str) -> (&str, Option<String>) {
     let mut end = result.len();
     while let Some(body) = result[..end].trim_end().strip_suffix(REMINDER.1) {
         let Some(start) = body.rfind(REMINDER.0) else { break };
         end = start;
     }
     if end == result.len() {
-        return None;
+        return (result, None);
     }
-    let reminders = result[end..].trim().to_owned();
-    result.truncate(result[..end].trim_end().len());
-    Some(reminders)
+    (result[..end].trim_end(), Some(result[end..].trim().to_owned()))
 }
 
 /// Whether the reminders at the end of a tool's result hold words of the user.
@@ -119,18 +117,13 @@ mod tests {
 
     #[test]
     fn reminders_at_the_end_of_a_result_are_not_part_of_it() {
-        let split = |text: &str| {
-            let mut result = text.to_owned();
-            let reminders = take_reminders(&mut result);
-            (result, reminders)
-        };
         let one = "<system-reminder>Be brief.</system-reminder>";
-        let of = |text: &str| (text.to_owned(), Some(one.to_owned()));
-        assert_eq!(split(&format!("{{\"a\": 1}}\n\n{one}\n")), of("{\"a\": 1}"));
-        assert_eq!(split(&format!("text {one} {one}")), ("text".to_owned(), Some(format!("{one} {one}"))));
-        assert_eq!(split(one), of(""));
+        let of = |text: &'static str| (text, Some(one.to_owned()));
+        assert_eq!(split_reminders(&format!("{{\"a\": 1}}\n\n{one}\n")), of("{\"a\": 1}"));
+        assert_eq!(split_reminders(&format!("text {one} {one}")), ("text", Some(format!("{one} {one}"))));
+        assert_eq!(split_reminders(one), of(""));
         for text in ["", " a ", "<system-reminder>never closed", "a</system-reminder>", &format!("{one} and more")] {
-            assert_eq!(split(text), (text.to_owned(), None));
+            assert_eq!(split_reminders(text), (text, None));
         }
     }
 

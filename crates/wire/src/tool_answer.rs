@@ -1,5 +1,7 @@
 //! What a client's tool answered, as a program gets it: text, or JSON with a handle for each image and file.
 
+use std::borrow::Cow;
+
 use dacapo_replay::{Answer, Attachment, JsonText};
 use serde_json::{Map, Value, json};
 
@@ -41,7 +43,10 @@ impl ToolAnswer {
             Some(Value::Array(blocks)) if blocks.iter().any(|block| kind(block).is_some()) => {
                 let mut parts: Vec<Value> = blocks.iter().map(|block| attachments.part(block, format)).collect();
                 if let Some(Value::String(text)) = parts.last_mut().and_then(|part| part.get_mut("text")) {
-                    appended = remarks::take_reminders(text);
+                    let (rest, reminders) = remarks::split_reminders(text);
+                    let length = rest.len();
+                    text.truncate(length);
+                    appended = reminders;
                     if appended.is_some() && text.is_empty() {
                         parts.pop();
                     }
@@ -49,9 +54,14 @@ impl ToolAnswer {
                 answer_of_parts(parts, status)
             }
             other => {
-                let mut text = text_or_json(other);
-                appended = remarks::take_reminders(&mut text);
-                match parts_in_text(&text).filter(|_| status == ToolStatus::Ok) {
+                let text = match other {
+                    // A large result is copied once, as what the program gets of it.
+                    Some(Value::String(text)) => Cow::Borrowed(text.as_str()),
+                    other => Cow::Owned(text_or_json(other)),
+                };
+                let (text, reminders) = remarks::split_reminders(&text);
+                appended = reminders;
+                match parts_in_text(text).filter(|_| status == ToolStatus::Ok) {
                     Some(written) => Answer::Ok(JsonText::from(&attachments.written(written, format))),
                     None => answer(text, status),
                 }
@@ -205,10 +215,10 @@ fn is_base64(data: &str) -> bool {
 }
 
 /// The answer of a tool whose result is text.
-fn answer(text: String, status: ToolStatus) -> Answer {
+fn answer(text: &str, status: ToolStatus) -> Answer {
     match status {
-        ToolStatus::Failed => Answer::Error { message: text, data: None },
-        ToolStatus::Ok => Answer::Ok(JsonText::from(&Value::String(text))),
+        ToolStatus::Failed => Answer::Error { message: text.to_owned(), data: None },
+        ToolStatus::Ok => Answer::Ok(JsonText::of_text(text)),
     }
 }
 
