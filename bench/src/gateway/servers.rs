@@ -83,8 +83,8 @@ impl Servers {
         let by_wire = Wire::ALL.into_iter().map(start).collect::<Result<_, _>>()?;
         let proxies = Builder::new_multi_thread().thread_name(PROXY_THREADS).enable_all().build()?;
         let empty_proxy = start_empty_proxy(&proxies, model)?;
-        let _runtimes = [gateways, proxies];
-        Ok(Servers { model, gateway, cold, observing, by_wire, empty_proxy, _model: server, _runtimes })
+        let runtimes = [gateways, proxies];
+        Ok(Servers { model, gateway, cold, observing, by_wire, empty_proxy, _model: server, _runtimes: runtimes })
     }
 }
 
