@@ -9,8 +9,12 @@ const CHANGES: &[(&str, &str)] = &[
     // of a function only at calls, and has lines for few kinds of expressions.
     ("switch (opcode = *pc++)", "sf->cur_pc = pc + 1; switch (opcode = *pc++)"),
     ("/* specific label handling */", "emit_source_loc(s);"),
-    // There are no modules here; namespaces of tools are made when they are first read.
-    ("js_module_ns_autoinit, /* JS_AUTOINIT_ID_MODULE_NS */", "namespace_autoinit,"),
+    // A name that is not ASCII is not looked up by its bytes: they may be those of another name in Latin-1.
+    (
+        "if (len == 0 || !is_digit(*str)) {\n        // TODO(chqrlie)",
+        "size_t chars;\n    if ((len == 0 || !is_digit(*str)) && utf8_scan(str, len, &chars) == UTF8_PLAIN_ASCII) {\n        // TODO(chqrlie)",
+    ),
+    // There are no modules here: programs import tools.
     ("js_dynamic_import(ctx, sp[-2], sp[-1]);", "import_tools(ctx, sp[-2]);"),
     // Functions of tools are defined when they are first used, see name_lists.h. Where the engine finds no property, it asks the
     // class of the object. Here it looks at all properties, forbids new ones, deletes one, or declares a global variable.

@@ -10,7 +10,6 @@
 // functions that keep all locals in wasm registers would exhaust the host's stack first, at a depth that depends on the CPU.
 #define __builtin_frame_address(level) ({ volatile char here; (void *)&here; })
 #include "quickjs.h"
-static JSValue namespace_autoinit(JSContext *c, JSObject *object, JSAtom atom, void *number);
 static JSValue import_tools(JSContext *c, JSValueConst module);
 static int define_name(JSContext *c, JSObject *object, JSAtom atom);
 static int forget_name(JSContext *c, JSObject *object, JSAtom atom);
@@ -39,6 +38,7 @@ enum { MEANS_FUNCTION, MEANS_NAMESPACE, MEANS_PATH, MEANS_GLOBAL, MEANS_NOTHING 
 enum { IN_TOOLS, IN_NAMESPACE, IN_PATH, IN_MODULE };
 
 #define INBOX_BYTES 65536
+#define NAME_BYTES_MAX 512 // longer names are names of nothing, and are cut where they are told
 #define UNHANDLED_MAX 100
 #define GLOBAL_ARGS_MAX 2
 

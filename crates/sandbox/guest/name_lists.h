@@ -1,4 +1,4 @@
-// Objects whose functions come into being when a program first uses them: the global object, `tools` and the namespaces.
+// Objects whose functions are made when a program first uses them: the global object, `tools` and the namespaces.
 //
 // The host has a list of names for each of them. Such an object is an ordinary one, some of whose properties are missing. The
 // engine asks here where it finds no property, and before it needs all names or their order; then the missing ones are defined,
@@ -6,14 +6,14 @@
 
 enum { LIST_GLOBALS, LIST_TOOLS, LIST_NAMESPACES }; // the namespace with number 1 has the list LIST_NAMESPACES, and so on
 enum { LISTED_FUNCTION, LISTED_GLOBAL, LISTED_NAMESPACE };
-enum { NAME_DEFINED = 1, NAME_DELETED };
+enum { NAME_UNUSED, NAME_DEFINED, NAME_DELETED };
 
 typedef struct {
   uint32_t number;
-  JSValue used; // an object with a property for each name that was defined or deleted
+  JSValue used; // an object with a property for each name that was, or was to be, defined or deleted
 } NameList;
 
-static JSValue tool_functions; // by number: a function is the same under all its names
+static JSValue tool_functions; // by number: a function is the same under all its names, and is kept when they are deleted
 static JSAtom built_ins_end;   // a property that programs cannot see, behind the built-in ones of the global object
 
 static JSValue namespace_object(uint32_t number);
@@ -34,6 +34,15 @@ static int list_names(JSValueConst object, uint32_t number) {
   return 0;
 }
 
+// From then on the object is like any other.
+static void drop_list(JSObject *object) {
+  NameList *list = list_of(object);
+  object->is_exotic = false;
+  object->u.opaque = NULL;
+  JS_FreeValue(ctx, list->used);
+  js_free(ctx, list);
+}
+
 // Tables are objects that no program sees.
 static JSValue remembered(JSValueConst table, JSAtom key) {
   JSProperty *found;
@@ -44,21 +53,22 @@ static int remember(JSValueConst table, JSAtom key, JSValue value) {
 }
 static int use_of(const NameList *list, JSAtom atom) {
   JSValue use = remembered(list->used, atom);
-  return JS_IsUndefined(use) ? 0 : JS_VALUE_GET_INT(use);
+  return JS_IsUndefined(use) ? NAME_UNUSED : JS_VALUE_GET_INT(use);
 }
 
-// Kind u8, number u32, length u32 and text of the name, then of the name that the function was given, if that is another one.
 typedef struct {
   uint8_t kind;
   uint32_t number;
   JSAtom name, function_name;
 } ListedName;
 
-static const uint8_t *read_listed(ListedName *into, const uint8_t *at) {
+// Kind u8, number u32, length u32 and text of the name, then those of the name that the function was given; no text if it is
+// the same. What follows is returned. The name of the property is `name`, unless that is JS_ATOM_NULL.
+static const uint8_t *read_listed(ListedName *into, const uint8_t *at, JSAtom name) {
   uint32_t len, function_len;
   into->kind = *at;
   memcpy(&into->number, at + 1, 4); memcpy(&len, at + 5, 4);
-  into->name = JS_NewAtomLen(ctx, (const char *)at + 9, len);
+  into->name = name == JS_ATOM_NULL ? JS_NewAtomLen(ctx, (const char *)at + 9, len) : JS_DupAtom(ctx, name);
   at += 9 + len;
   memcpy(&function_len, at, 4);
   into->function_name = function_len ? JS_NewAtomLen(ctx, (const char *)at + 4, function_len) : JS_DupAtom(ctx, into->name);
@@ -82,6 +92,10 @@ static JSValue listed_function(const ListedName *listed) {
   return JS_EXCEPTION;
 }
 
+static JSValue listed_value(const ListedName *listed) {
+  return listed->kind == LISTED_NAMESPACE ? namespace_object(listed->number) : listed_function(listed);
+}
+
 static int flags_in(const NameList *list) {
   return JS_PROP_WRITABLE | JS_PROP_CONFIGURABLE | (list->number == LIST_GLOBALS ? 0 : JS_PROP_ENUMERABLE);
 }
@@ -90,22 +104,23 @@ static int flags_in(const NameList *list) {
 static int define_listed(JSObject *object, const ListedName *listed) {
   if (!is_read(listed)) return -1;
   NameList *list = list_of(object);
-  JSValueConst target = JS_MKPTR(JS_TAG_OBJECT, object);
-  int defined;
-  if (listed->kind == LISTED_NAMESPACE && !find_own_property1(object, listed->name)) {
-    defined = JS_DefineAutoInitProperty(ctx, target, listed->name, JS_AUTOINIT_ID_MODULE_NS, (void *)(uintptr_t)listed->number, flags_in(list));
-  } else {
-    JSValue value = listed->kind == LISTED_NAMESPACE ? namespace_object(listed->number) : listed_function(listed);
-    defined = JS_IsException(value) ? -1 : JS_DefinePropertyValue(ctx, target, listed->name, value, flags_in(list) | JS_PROP_NO_EXOTIC);
-  }
-  return defined < 0 || remember(list->used, listed->name, JS_NewInt32(ctx, NAME_DEFINED)) ? -1 : 1;
+  // There is a place for the remark before there is a property: where memory is short, there are both or none.
+  if (remember(list->used, listed->name, JS_NewInt32(ctx, NAME_UNUSED))) return -1;
+  JSValue value = listed_value(listed);
+  if (JS_IsException(value)) return -1;
+  if (JS_DefinePropertyValue(ctx, JS_MKPTR(JS_TAG_OBJECT, object), listed->name, value, flags_in(list) | JS_PROP_NO_EXOTIC) < 0) return -1;
+  JSProperty *use;
+  find_own_property(&use, JS_VALUE_GET_OBJ(list->used), listed->name);
+  use->u.value = JS_NewInt32(ctx, NAME_DEFINED);
+  return 1;
 }
 
-// The last name that was found in no list. The engine asks up to three times before it adds a property.
+// The last name that was found in no list. The engine asks up to three times before it adds a property. A long one is not
+// kept: it would take memory after the program has dropped it.
 static NameList *absent_in;
 static JSAtom absent_name = JS_ATOM_NULL;
 
-// 1 if the name is in the list and was never used; it is to be freed. -1 with an exception.
+// 1 if the name is in the list and was never used; `found` is to be freed. -1 with an exception.
 static int find_listed(NameList *list, JSAtom atom, ListedName *found) {
   if ((absent_in == list && absent_name == atom) || is_symbol(atom) || use_of(list, atom)) return 0;
   size_t len;
@@ -113,16 +128,16 @@ static int find_listed(NameList *list, JSAtom atom, ListedName *found) {
   if (!name) return -1;
   int32_t answer = host_listed(list->number, name, len);
   JS_FreeCString(ctx, name);
-  if (answer < 0) {
+  if (answer < 0 && len <= NAME_BYTES_MAX) {
     JS_FreeAtom(ctx, absent_name);
     absent_name = JS_DupAtom(ctx, atom);
     absent_in = list;
-    return 0;
   }
+  if (answer < 0) return 0;
   uint8_t *reply = js_malloc(ctx, answer);
   if (!reply) return -1;
   host_read(reply);
-  read_listed(found, reply);
+  read_listed(found, reply, atom);
   js_free(ctx, reply);
   return 1;
 }
@@ -150,13 +165,15 @@ static int forget_name(JSContext *c, JSObject *object, JSAtom atom) {
     if (found <= 0) return found;
     free_listed(&listed);
   }
+  // The deletion that follows then needs no memory, and does what is remembered here.
+  if (js_shape_prepare_update(ctx, object, NULL)) return -1;
   return remember(list->used, atom, JS_NewInt32(ctx, NAME_DELETED));
 }
 
 // All names of a list, in the order of the properties, with the values of those that are missing.
 typedef struct {
   ListedName *names;
-  JSValue *values; // JS_UNDEFINED for a namespace, and for a name that is not missing
+  JSValue *values; // JS_UNDEFINED for a name that is not missing
   uint32_t count;
 } AllListed;
 
@@ -179,9 +196,9 @@ static int read_all(const NameList *list, AllListed *all) {
   bool failed = !all->names || !all->values;
   for (const uint8_t *at = reply + 4; !failed && at < reply + len; all->count++) {
     ListedName *name = &all->names[all->count];
-    at = read_listed(name, at);
-    bool is_missing = is_read(name) && name->kind != LISTED_NAMESPACE && !use_of(list, name->name);
-    all->values[all->count] = is_missing ? listed_function(name) : JS_UNDEFINED;
+    at = read_listed(name, at, JS_ATOM_NULL);
+    bool is_missing = is_read(name) && use_of(list, name->name) == NAME_UNUSED;
+    all->values[all->count] = is_missing ? listed_value(name) : JS_UNDEFINED;
     failed = !is_read(name) || JS_IsException(all->values[all->count]);
   }
   js_free(ctx, reply);
@@ -206,12 +223,6 @@ static void place_own(Arranged *into, JSObject *object, uint32_t i) {
   into->is_placed[i] = true;
 }
 
-// As JS_DefineAutoInitProperty makes it.
-static JSProperty namespace_property(uint32_t number) {
-  uintptr_t realm_and_id = (uintptr_t)JS_DupContext(ctx) | JS_AUTOINIT_ID_MODULE_NS;
-  return (JSProperty){.u.init = {realm_and_id, (void *)(uintptr_t)number}};
-}
-
 // Defines what is missing, in the order in which all would be if they had been there from the start: behind what is built in,
 // before what the program has added.
 static int arrange(JSObject *object, AllListed *all) {
@@ -230,8 +241,7 @@ static int arrange(JSObject *object, AllListed *all) {
     int use = use_of(list, name->name);
     JSShapeProperty *own = use == NAME_DEFINED ? find_own_property1(object, name->name) : NULL;
     if (own) place_own(&into, object, own - get_shape_prop(object->shape));
-    else if (!use && name->kind == LISTED_NAMESPACE) place(&into, name->name, flags | JS_PROP_AUTOINIT, namespace_property(name->number));
-    else if (!use) place(&into, name->name, flags, (JSProperty){.u.value = js_dup(all->values[i])});
+    else if (use == NAME_UNUSED) place(&into, name->name, flags, (JSProperty){.u.value = js_dup(all->values[i])});
   }
   for (uint32_t i = 0; i < own_count; i++) place_own(&into, object, i);
   js_free_shape(ctx->rt, object->shape);
@@ -241,7 +251,7 @@ static int arrange(JSObject *object, AllListed *all) {
   return 0;
 }
 
-// Defines all that is missing. From then on the object is like any other.
+// Defines all that is missing.
 static int complete_names(JSContext *c, JSObject *object) {
   NameList *list = list_of(object);
   AllListed all;
@@ -250,11 +260,8 @@ static int complete_names(JSContext *c, JSObject *object) {
   int failed = arrange(object, &all);
   free_all(&all);
   if (failed) return -1;
-  object->is_exotic = false;
-  object->u.opaque = NULL;
   absent_in = NULL;
-  JS_FreeValue(ctx, list->used);
-  js_free(ctx, list);
+  drop_list(object);
   return 0;
 }
 

@@ -12,8 +12,6 @@ typedef struct {
 
 static JSValue new_names(uint32_t kind, uint32_t namespace, const char *text, uint32_t len);
 
-#define NAME_BYTES_MAX 512
-
 // Asks what a name means there. The length of the reply, which is to be read; -1 with an exception.
 static int32_t ask_meaning(const Place *place, JSAtom atom) {
   size_t len;
@@ -32,6 +30,7 @@ static JSValue find_function(uint32_t tool, uint32_t namespace, const char *name
   JSValue object = namespace ? namespace_object(namespace) : js_dup(tools_object);
   if (JS_IsException(object)) return object;
   JSAtom atom = JS_NewAtomLen(ctx, name, len);
+  if (atom == JS_ATOM_NULL) { JS_FreeValue(ctx, object); return JS_EXCEPTION; }
   int there = JS_GetOwnPropertyInternal(ctx, NULL, JS_VALUE_GET_OBJ(object), atom);
   JSValue function = there < 0 ? JS_EXCEPTION : there ? JS_GetProperty(ctx, object, atom) : new_tool_function(tool, name);
   JS_FreeAtom(ctx, atom); JS_FreeValue(ctx, object);
@@ -91,7 +90,7 @@ static void names_free(JSRuntime *r, JSValueConst object) { js_free_rt(r, JS_Get
 static const JSClassExoticMethods names_exotic = {.get_property = names_get, .has_property = names_has};
 static const JSClassDef names_def = {"Tools", .finalizer = names_free, .exotic = (JSClassExoticMethods *)&names_exotic};
 
-// An object whose own properties are functions and whose prototype answers for every other name.
+// An object whose prototype answers for every name that is no own property.
 static JSValue new_names(uint32_t kind, uint32_t namespace, const char *text, uint32_t len) {
   if (len > NAME_BYTES_MAX) len = NAME_BYTES_MAX;
   JSValue proto = JS_NewObjectProtoClass(ctx, JS_NULL, names_class);
@@ -141,13 +140,12 @@ static JSValue namespace_object(uint32_t number) {
   if (!JS_IsUndefined(made)) return made;
   made = new_names(IN_NAMESPACE, number, "", 0);
   if (JS_IsException(made)) return made;
-  if (!list_names(made, LIST_NAMESPACES + number - 1) && !remember(namespaces, key, js_dup(made))) return made;
+  if (!list_names(made, LIST_NAMESPACES + number - 1)) {
+    if (!remember(namespaces, key, js_dup(made))) return made;
+    drop_list(JS_VALUE_GET_OBJ(made));
+  }
   JS_FreeValue(ctx, made);
   return JS_EXCEPTION;
-}
-
-static JSValue namespace_autoinit(JSContext *c, JSObject *object, JSAtom atom, void *number) {
-  return namespace_object((uint32_t)(uintptr_t)number);
 }
 
 // Whether a program finds something under a name that is in no list.
@@ -189,6 +187,7 @@ static int install(const uint8_t *at, const uint8_t *end) {
     const char *name = (const char *)at + 9;
     at += 9 + len;
     JSAtom atom = JS_NewAtomLen(ctx, name, len);
+    if (atom == JS_ATOM_NULL) return -1;
     switch (kind) {
     case ENTRY_LISTED: define_name(ctx, JS_VALUE_GET_OBJ(global), atom); break;
     case ENTRY_UNKNOWN:

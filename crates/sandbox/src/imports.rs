@@ -64,7 +64,7 @@ impl Host for () {
 pub enum NamePlace<'a> {
     /// `tools`
     Tools,
-    /// A namespace, counted from 1 in the order in which they were installed.
+    /// A namespace, counted from 1 in the order of [`Names::namespace`].
     Namespace(u32),
     /// What the program wrote before the name, where it is neither `tools` nor a namespace: `a.b` of `a.b.c`.
     Path(&'a str),
@@ -375,6 +375,10 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<HostState<H>>) -> wasmtime::Re
     Ok(())
 }
 
+fn all_listed(host: &impl Host, list: u32) -> &[u8] {
+    host.names().map_or(&[0; 4], |names| names.all_listed(list))
+}
+
 /// The length of the reply, or -1 if there is none.
 async fn answer_question<H: Host>(
     caller: &mut Caller<'_, HostState<H>>,
@@ -387,9 +391,8 @@ async fn answer_question<H: Host>(
     if question == builtins::NAMES {
         let list = guest_bytes(caller, at, length)?.first_chunk().ok_or_else(misused)?;
         let list = u32::from_le_bytes(*list);
-        let none = Names::default();
-        let names = caller.data().host.names().unwrap_or(&none).all_listed(list);
-        charge(caller, names.len() as u64).await?;
+        charge(caller, all_listed(&caller.data().host, list).len() as u64).await?;
+        let names = all_listed(&caller.data().host, list).to_vec();
         return Ok(caller.data_mut().reply_with(names));
     }
     let (bytes, state) = split(caller)?;

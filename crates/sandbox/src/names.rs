@@ -1,14 +1,16 @@
 //! The names of tools as functions, in the binary form that the guest reads.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// The names of all tools. The guest asks for them when a program uses them: starting a program costs the same with any
 /// number of tools. See `name_lists.h` for the binary form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
     functions: Vec<ToolFunction>,
-    of_client: BTreeMap<Box<str>, ClientName>,
-    namespaces: Vec<BTreeMap<Box<str>, ListedName>>,
+    globals: NameList,
+    in_tools: NameList,
+    namespaces: Vec<NameList>,
     /// How many names were defined.
     defined: u32,
     /// Globals that replace built-in ones, which the guest would find before it asks.
@@ -21,11 +23,12 @@ struct ToolFunction {
     identifier: Box<str>,
 }
 
-/// What a name means as a global, and in `tools`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct ClientName {
-    global: Option<ListedName>,
-    in_tools: Option<ListedName>,
+/// The names in one object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct NameList {
+    names: BTreeMap<Box<str>, ListedName>,
+    /// Made once, so that giving it to a program costs what a copy costs.
+    encoded: OnceLock<Box<[u8]>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,10 +51,10 @@ const BUILT_INS: &[&str] = &include!(concat!(env!("OUT_DIR"), "/built_ins.in"));
 impl Names {
     /// Functions that follow belong to this namespace. Those of no namespace come first.
     pub fn namespace(&mut self, name: &str) {
-        self.namespaces.push(BTreeMap::new());
+        self.namespaces.push(NameList::default());
         let namespace = self.next(ListedMeaning::Namespace(self.namespaces.len() as u32));
         self.define_global(name, namespace);
-        self.define_in_tools(name, namespace);
+        self.in_tools.define(name, namespace);
     }
 
     /// A function for tool number `tool`. Aliases and the exact name that follow are the same function.
@@ -66,19 +69,14 @@ impl Names {
         if self.namespaces.is_empty() {
             self.define_global(identifier, function);
         }
-        self.exact(identifier);
+        self.define_member(identifier, function);
     }
 
-    /// A name of the last function that is no identifier, so that it is reached as `tools["name"]` only.
+    /// A name of the last function that is no identifier, so that it is no global: it is reached as `tools["name"]`, or in its
+    /// namespace.
     pub fn exact(&mut self, name: &str) {
         let Some(function) = self.last_function() else { return };
-        // Tools of servers are reached as tools.server.name; only the client's own stand in `tools` itself.
-        match self.namespaces.last_mut() {
-            Some(members) => {
-                members.entry(name.into()).and_modify(|listed| listed.meaning = function.meaning).or_insert(function);
-            }
-            None => self.define_in_tools(name, function),
-        }
+        self.define_member(name, function);
     }
 
     /// A global function that is no tool: it is not a property of `tools`, and the arguments of its call are an array of
@@ -90,37 +88,29 @@ impl Names {
 
     /// Whether a global has this name.
     pub fn has_global(&self, name: &str) -> bool {
-        self.of_client.get(name).is_some_and(|names| names.global.is_some())
+        self.globals.names.contains_key(name)
     }
 
     /// The entry of a name in a list; `None` if there is none.
     pub(crate) fn listed(&self, list: u32, name: &str) -> Option<Vec<u8>> {
-        let listed = match list {
-            GLOBALS => self.of_client.get(name)?.global?,
-            TOOLS => self.of_client.get(name)?.in_tools?,
-            _ => *self.members(list)?.get(name)?,
-        };
+        let listed = self.list(list)?.names.get(name)?;
         let mut bytes = Vec::new();
-        self.write(name, listed, &mut bytes);
+        self.write(name, *listed, &mut bytes);
         Some(bytes)
     }
 
     /// All entries of a list in their order, after their number.
-    pub(crate) fn all_listed(&self, list: u32) -> Vec<u8> {
-        let of_client = |listed: fn(&ClientName) -> Option<ListedName>| {
-            self.of_client.iter().filter_map(|(name, names)| Some((name, listed(names)?))).collect()
-        };
-        let mut all: Vec<(&Box<str>, ListedName)> = match list {
-            GLOBALS => of_client(|names| names.global),
-            TOOLS => of_client(|names| names.in_tools),
-            _ => self.members(list).into_iter().flatten().map(|(name, listed)| (name, *listed)).collect(),
-        };
-        all.sort_unstable_by_key(|(_, listed)| listed.position);
-        let mut bytes = (all.len() as u32).to_le_bytes().to_vec();
-        for (name, listed) in all {
-            self.write(name, listed, &mut bytes);
-        }
-        bytes
+    pub(crate) fn all_listed(&self, list: u32) -> &[u8] {
+        let Some(list) = self.list(list) else { return &[0; 4] };
+        list.encoded.get_or_init(|| {
+            let mut all: Vec<(&Box<str>, &ListedName)> = list.names.iter().collect();
+            all.sort_unstable_by_key(|(_, listed)| listed.position);
+            let mut bytes = (all.len() as u32).to_le_bytes().to_vec();
+            for (name, listed) in all {
+                self.write(name, *listed, &mut bytes);
+            }
+            bytes.into_boxed_slice()
+        })
     }
 
     /// What the guest is to define before a program starts.
@@ -128,8 +118,13 @@ impl Names {
         &self.replacing
     }
 
-    fn members(&self, list: u32) -> Option<&BTreeMap<Box<str>, ListedName>> {
-        list.checked_sub(NAMESPACES).and_then(|at| self.namespaces.get(at as usize))
+    /// By its number; the namespaces follow in their order.
+    fn list(&self, number: u32) -> Option<&NameList> {
+        match number {
+            0 => Some(&self.globals),
+            1 => Some(&self.in_tools),
+            _ => self.namespaces.get(number as usize - 2),
+        }
     }
 
     fn last_function(&mut self) -> Option<ListedName> {
@@ -146,40 +141,44 @@ impl Names {
         if BUILT_INS.binary_search(&name).is_ok() && !self.has_global(name) {
             entry(&mut self.replacing, NameKind::Listed, 0, name);
         }
-        define(&mut self.of_client.entry(name.into()).or_default().global, listed);
+        self.globals.define(name, listed);
     }
 
-    fn define_in_tools(&mut self, name: &str, listed: ListedName) {
-        define(&mut self.of_client.entry(name.into()).or_default().in_tools, listed);
+    /// Tools of servers are reached as `tools.server.name`; only the client's own are in `tools` itself.
+    fn define_member(&mut self, name: &str, listed: ListedName) {
+        self.namespaces.last_mut().unwrap_or(&mut self.in_tools).define(name, listed);
     }
 
     fn write(&self, name: &str, listed: ListedName, into: &mut Vec<u8>) {
-        let (kind, number, function_name): (u8, u32, &str) = match listed.meaning {
+        let (kind, number, function_name): (ListedKind, u32, &str) = match listed.meaning {
             ListedMeaning::Function(at) => {
                 let ToolFunction { tool, identifier } = &self.functions[at as usize];
-                (0, u32::from(*tool), if **identifier == *name { "" } else { identifier })
+                (ListedKind::Function, u32::from(*tool), if **identifier == *name { "" } else { identifier })
             }
-            ListedMeaning::Global(tool) => (1, u32::from(tool), ""),
-            ListedMeaning::Namespace(number) => (2, number, ""),
+            ListedMeaning::Global(tool) => (ListedKind::Global, u32::from(tool), ""),
+            ListedMeaning::Namespace(number) => (ListedKind::Namespace, number, ""),
         };
-        into.push(kind);
+        into.push(kind as u8);
         into.extend(number.to_le_bytes());
         text(into, name);
         text(into, function_name);
     }
 }
 
-// The numbers of lists. The namespaces follow in their order.
-const GLOBALS: u32 = 0;
-const TOOLS: u32 = 1;
-const NAMESPACES: u32 = 2;
-
-/// A name that is defined again keeps its position, as a property does.
-fn define(slot: &mut Option<ListedName>, listed: ListedName) {
-    match slot {
-        Some(defined) => defined.meaning = listed.meaning,
-        None => *slot = Some(listed),
+impl NameList {
+    /// A name that is defined again keeps its position, as a property does.
+    fn define(&mut self, name: &str, listed: ListedName) {
+        self.encoded.take();
+        self.names.entry(name.into()).and_modify(|known| known.meaning = listed.meaning).or_insert(listed);
     }
+}
+
+/// `LISTED_FUNCTION` and so on in `name_lists.h`.
+#[derive(Clone, Copy)]
+enum ListedKind {
+    Function,
+    Global,
+    Namespace,
 }
 
 /// Globals of one program that are no names of tools. They are defined before it starts, so there should be few of them. See

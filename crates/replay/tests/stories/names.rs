@@ -1,5 +1,5 @@
-//! The names of tools are ordinary properties, whatever a program does with them: they come into being when they are first
-//! used, and no program can tell.
+//! The names of tools are ordinary properties, whatever a program does with them: they are made when they are first used, which
+//! only `WeakRef` and the memory of the program can tell.
 
 use std::fmt::Write as _;
 
@@ -262,6 +262,88 @@ fn names_that_there_is_no_memory_for_are_missed_by_nobody_once_there_is() {
         "{data}"
     );
     assert_eq!(data[0], true);
+}
+
+/// Fills the memory, and then frees it piece by piece until each name could be used.
+const USE_EACH: &str = "
+    const all = [];
+    for (let bytes = 1 << 20; bytes >= 64; bytes >>= 1) {
+      try { for (;;) all.push(new Uint8Array(bytes)) } catch {}
+    }
+    let errors = 0;
+    const each = (count, use) => { for (let i = 0; i < count && all.length;) { try { use(i); i++ } catch { errors++; all.pop() } } };";
+
+#[test]
+fn a_name_is_there_once_however_often_there_was_no_memory_for_it() {
+    let code = "
+        each(1500, (i) => tools[`tool_${i}`]);
+        each(1500, (i) => delete tools[`tool_${i}`]);
+        all.length = 0;
+        const keys = Object.keys(tools), wrong = [];
+        for (let i = 0; i < 2000; i++) if (Object.hasOwn(tools, `tool_${i}`) !== i >= 1500) wrong.push(i);
+        return [errors > 1, keys.length, new Set(keys).size, wrong, typeof tools.tool_1999]";
+    let limits = json!({ "memory_bytes": 8 << 20 });
+    let story = ProgramStory::new(&format!("{USE_EACH}{code}")).with("tools", many(2_000, None)).with("limits", limits);
+    // Each tool has two names, `tools` also has `search` and `describe`.
+    assert_eq!(story.data(), json!([true, 2_500, 2_500, [], "function"]));
+}
+
+#[test]
+fn a_namespace_is_found_however_often_there_was_no_memory_for_it() {
+    let code = "
+        each(300, (i) => tools[`s${i}`]);
+        all.length = 0;
+        const missing = [];
+        for (let i = 0; i < 300; i++) if (typeof tools[`s${i}`]?.f !== 'function' || tools[`s${i}`] !== globalThis[`s${i}`]) missing.push(i);
+        return [errors > 1, missing, Object.keys(tools).length]";
+    let tools: Value = (0..300).map(|n| json!({ "name": "f", "server": format!("s{n}") })).collect();
+    let limits = json!({ "memory_bytes": 8 << 20 });
+    let story = ProgramStory::new(&format!("{USE_EACH}{code}")).with("tools", tools).with("limits", limits);
+    assert_eq!(story.data(), json!([true, [], 300]));
+}
+
+#[test]
+fn a_name_that_is_not_ascii_is_not_taken_for_another_one() {
+    let tools = json!([{ "name": "é" }, { "name": "b" }, { "name": "名前", "server": "büro" }]);
+    // The bytes of `é` in UTF-8, read as Latin-1, are `Ã©`.
+    let code = r#"
+        const other = { "Ã©": 1, "å\u0090\u008då\u0089\u008d": 2, "bÃ¼ro": 3 };
+        const parsed = JSON.parse('{"Ã©": 1, "é": 2}');
+        return [typeof tools["é"], tools["é"].name, "é" in tools, "Ã©" in tools, Object.keys(tools), other.é, other["é"],
+          parsed["é"], Object.keys(parsed), Object.keys(tools.büro), typeof büro["名前"], await tools["é"]({ n: 1 }), await büro["名前"]()]"#;
+    let transcript = ProgramStory::new(code).with("tools", tools).play_with_names();
+    assert_eq!(
+        transcript.result["data"],
+        json!([
+            "function",
+            "é",
+            true,
+            false,
+            ["é", "b", "büro"],
+            null,
+            null,
+            2,
+            ["Ã©", "é"],
+            ["名前"],
+            "function",
+            "é",
+            "büro.名前"
+        ])
+    );
+}
+
+#[test]
+fn a_name_that_was_looked_for_takes_no_memory() {
+    let room = |object: &str| {
+        let code = format!(
+            "let big = 'x'.repeat(9 << 20); big in {object}; big = null; const all = [];
+             try {{ for (;;) all.push(new Uint8Array(1 << 20)) }} catch {{}} return all.length"
+        );
+        let story =
+            ProgramStory::new(&code).with("limits", json!({ "memory_bytes": 32 << 20, "fuel": 4_000_000_000_u64 }));
+        story.data()
+    };
+    assert_eq!(room("tools"), room("({})"));
 }
 
 /// Runs operations on an object with tools and on an ordinary object with the same properties. Returns where they differ.
