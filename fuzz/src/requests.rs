@@ -95,8 +95,8 @@ fn check_turn(turn: &Turn) {
         }
     }
     for choice_override in [ToolChoiceOverride::Keep, ToolChoiceOverride::Auto, ToolChoiceOverride::NoCalls] {
-        let asked = turn.model_request(&history, choice_override).to_string();
-        check_ids(turn.provider.wire(), &serde_json::from_str(&asked).expect("JSON"));
+        let asked = turn.model_request(&history, choice_override).to_bytes();
+        check_ids(turn.provider.wire(), &serde_json::from_slice(&asked).expect("JSON"));
     }
 }
 
