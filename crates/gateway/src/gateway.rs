@@ -304,6 +304,7 @@ impl Gateway {
             MemoryVerdict::LetIn => {
                 // Where there is no address space to do so, the next time is soon.
                 drop(self.process.stepper.release_memory());
+                self.config.secrets.release_memory();
                 Ok(())
             }
             MemoryVerdict::Short { resident_bytes, bytes_max } => Err(TurnError::Refused {

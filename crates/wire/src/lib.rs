@@ -30,6 +30,7 @@ mod model_message;
 mod model_request;
 mod near_json;
 mod neutral;
+mod opened_states;
 mod owned_answers;
 mod placeholder;
 mod plain_mode;

@@ -1,17 +1,16 @@
 //! Tool-call ids that carry a program's state. They are encrypted and authenticated: only the gateway can read or make them.
 
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use dacapo_lru::{CacheKey, LruCache};
 use dacapo_replay::{ArgsDigest, CallIndex};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
-use sha2::{Digest, Sha256};
 
 use crate::call_digests::CallDigests;
 use crate::ids::RunId;
+use crate::opened_states::OpenedStates;
 use crate::owned_answers::OwnedAnswers;
 use crate::sealing_key::{self, SealPurpose, SealingKey, UnsealError};
 use crate::state::{CallRef, RunState};
@@ -51,7 +50,8 @@ const RESERVED: &str = "__thought__";
 pub struct Sealer {
     /// The first one seals; all of them open.
     keys: Arc<[SealingKey]>,
-    states: Arc<ReadStates>,
+    tenant: Arc<str>,
+    states: Arc<OpenedStates>,
 }
 
 impl std::fmt::Debug for Sealer {
@@ -119,6 +119,17 @@ impl PackedState {
         PackedState { run: RunId::of(&bytes), compressed: deflate(&bytes) }
     }
 
+    /// A state that was compressed, and its bytes.
+    pub(crate) fn inflated(compressed: &[u8]) -> Option<(PackedState, Vec<u8>)> {
+        let bytes = inflate(compressed)?;
+        Some((PackedState { run: RunId::of(&bytes), compressed: compressed.to_vec() }, bytes))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn compressed(&self) -> &[u8] {
+        &self.compressed
+    }
+
     /// The id of the run, a hash of the state.
     pub fn run(&self) -> RunId {
         self.run
@@ -128,12 +139,12 @@ impl PackedState {
 impl Sealer {
     /// Seals and opens with one secret. [`SealingSecrets::sealer`](crate::SealingSecrets::sealer) makes one that opens with several.
     pub fn new(secret: &[u8], tenant: &str) -> Sealer {
-        Sealer::with_keys(std::iter::once(SealingKey::new(secret, tenant)), Arc::default())
+        Sealer::with_keys(std::iter::once(SealingKey::new(secret, tenant)), tenant, Arc::default())
     }
 
     /// The first key seals, and there has to be one; all of them open.
-    pub(crate) fn with_keys(keys: impl Iterator<Item = SealingKey>, states: Arc<ReadStates>) -> Sealer {
-        Sealer { keys: keys.collect(), states }
+    pub(crate) fn with_keys(keys: impl Iterator<Item = SealingKey>, tenant: &str, states: Arc<OpenedStates>) -> Sealer {
+        Sealer { keys: keys.collect(), tenant: tenant.into(), states }
     }
 
     /// Whether an id has the prefix of the gateway's ids. Only [`Sealer::unseal`] tells whether it is genuine.
@@ -192,7 +203,7 @@ impl Sealer {
         let sealed = decode(id.strip_prefix(PREFIX).ok_or(UnsealError::Damaged)?)?;
         let content = sealing_key::open(&self.keys, SealPurpose::CallId, &sealed)?;
         // Only a release with another format of the content, or a defect of ours, can have sealed what is not read here.
-        round(&content, &self.states).ok_or(UnsealError::Foreign)
+        self.round(&content).ok_or(UnsealError::Foreign)
     }
 
     /// Seals a text that is stored under this name. It can be opened under the same name only.
@@ -204,6 +215,38 @@ impl Sealer {
     pub fn unseal_text(&self, name: &str, sealed: &str) -> Result<String, UnsealError> {
         let text = sealing_key::open(&self.keys, SealPurpose::StoredText { name }, &decode(sealed)?)?;
         String::from_utf8(text).map_err(|_not_a_text| UnsealError::Foreign)
+    }
+
+    /// Reads what [`content`] wrote.
+    fn round(&self, mut rest: &[u8]) -> Option<Unsealed> {
+        let number = take(&mut rest)?;
+        let (&answered, after) = rest.split_first_chunk()?;
+        rest = after;
+        let before = CallDigests::take_from(&mut rest)?;
+        let mut count = take(&mut rest)?;
+        let mut owned = OwnedAnswers::default();
+        if count == OWNED_ANSWERS {
+            let bytes = take(&mut rest)? as usize;
+            let (compressed, after) = rest.split_at_checked(bytes)?;
+            owned = OwnedAnswers::from_text(&String::from_utf8(inflate(compressed)?).ok()?)?;
+            rest = after;
+            count = take(&mut rest)?;
+        }
+        if count as usize > CALLS_MAX {
+            return None;
+        }
+        let mut calls = Vec::new();
+        let mut next = 0_u32;
+        for _ in 0..count {
+            let call = next.checked_add(take(&mut rest)?)?;
+            next = call.checked_add(1)?;
+            let (args, after) = rest.split_first_chunk()?;
+            rest = after;
+            calls.push(CallRef { call: CallIndex(call), args: ArgsDigest(*args) });
+        }
+        let (packed, state) = self.states.read(&self.tenant, rest)?;
+        let header = RoundHeader { number, answered, before, owned };
+        Some(Unsealed::Round { state, packed, header, calls })
     }
 
     fn key(&self) -> &SealingKey {
@@ -244,72 +287,6 @@ fn content(round: &RoundHeader, calls: &[CallRef], compressed: &[u8]) -> Vec<u8>
     }
     content.extend_from_slice(compressed);
     content
-}
-
-/// Reads what [`content`] wrote.
-fn round(mut rest: &[u8], states: &ReadStates) -> Option<Unsealed> {
-    let number = take(&mut rest)?;
-    let (&answered, after) = rest.split_first_chunk()?;
-    rest = after;
-    let before = CallDigests::take_from(&mut rest)?;
-    let mut count = take(&mut rest)?;
-    let mut owned = OwnedAnswers::default();
-    if count == OWNED_ANSWERS {
-        let bytes = take(&mut rest)? as usize;
-        let (compressed, after) = rest.split_at_checked(bytes)?;
-        owned = OwnedAnswers::from_text(&String::from_utf8(inflate(compressed)?).ok()?)?;
-        rest = after;
-        count = take(&mut rest)?;
-    }
-    if count as usize > CALLS_MAX {
-        return None;
-    }
-    let mut calls = Vec::new();
-    let mut next = 0_u32;
-    for _ in 0..count {
-        let call = next.checked_add(take(&mut rest)?)?;
-        next = call.checked_add(1)?;
-        let (args, after) = rest.split_first_chunk()?;
-        rest = after;
-        calls.push(CallRef { call: CallIndex(call), args: ArgsDigest(*args) });
-    }
-    let (packed, state) = states.read(rest)?;
-    let header = RoundHeader { number, answered, before, owned };
-    Some(Unsealed::Round { state, packed, header, calls })
-}
-
-/// States that were read before: every round of a program carries the same one, and comes back with every request. They
-/// are found by their own bytes, which only those get to who have opened an id, so that all tenants can share them.
-pub(crate) struct ReadStates(Mutex<LruCache<ReadState>>);
-
-type ReadState = (Arc<PackedState>, Arc<RunState>);
-
-const READ_STATES_MAX: usize = 1_024;
-const READ_STATES_BYTES_MAX: usize = 4 << 20;
-
-impl Default for ReadStates {
-    fn default() -> ReadStates {
-        ReadStates(Mutex::new(LruCache::new(READ_STATES_MAX, READ_STATES_BYTES_MAX)))
-    }
-}
-
-impl ReadStates {
-    fn read(&self, compressed: &[u8]) -> Option<ReadState> {
-        let key: CacheKey = Sha256::digest(compressed).into();
-        if let Some(known) = self.cache().get(&key) {
-            return Some(known.clone());
-        }
-        let bytes = inflate(compressed)?;
-        let packed = PackedState { run: RunId::of(&bytes), compressed: compressed.to_vec() };
-        let read = (Arc::new(packed), Arc::new(RunState::from_bytes(&bytes)?));
-        // The parsed state takes about as much as its text once more.
-        let _evicted = self.cache().put(key, read.clone(), compressed.len() + 2 * bytes.len());
-        Some(read)
-    }
-
-    fn cache(&self) -> MutexGuard<'_, LruCache<ReadState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 fn sibling_id(run: RunId, round: u32, call: CallIndex) -> String {

@@ -10,7 +10,8 @@ use aes_gcm_siv::{AeadInOut, Aes256GcmSiv, KeyInit as _, Nonce, Tag};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use crate::seal::{ReadStates, Sealer};
+use crate::opened_states::OpenedStates;
+use crate::seal::Sealer;
 
 /// Of what is sealed. Version 1 was authenticated, but not encrypted.
 const VERSION: u8 = 2;
@@ -23,7 +24,7 @@ const TAG_BYTES: usize = 16;
 pub struct SealingSecrets {
     secrets: Vec<Box<[u8]>>,
     /// What was opened with them.
-    states: Arc<ReadStates>,
+    states: Arc<OpenedStates>,
 }
 
 impl SealingSecrets {
@@ -36,7 +37,12 @@ impl SealingSecrets {
     /// Seals and opens for a tenant. What was sealed for another one, or with none of the secrets, is refused.
     pub fn sealer(&self, tenant: &str) -> Sealer {
         let keys = self.secrets.iter().map(|secret| SealingKey::new(secret, tenant));
-        Sealer::with_keys(keys, Arc::clone(&self.states))
+        Sealer::with_keys(keys, tenant, Arc::clone(&self.states))
+    }
+
+    /// Gives up what was opened with them and is only kept to save time.
+    pub fn release_memory(&self) {
+        self.states.release();
     }
 }
 
