@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::canonical::canonical;
-use crate::json_text::{json_text, write_json_string};
+use crate::json_text::{json_string_size, json_text, write_json_string};
 use crate::step::Call;
 
 /// Position of a call in issue order, starting at zero.
@@ -45,8 +45,7 @@ impl JsonText {
 
     /// A text as a JSON string.
     pub fn of_text(text: &str) -> JsonText {
-        // Few texts have so many characters to escape that it has to grow.
-        let mut json = String::with_capacity(text.len() + text.len() / 16 + 2);
+        let mut json = String::with_capacity(json_string_size(text));
         write_json_string(&mut json, text);
         JsonText(Arc::new(json))
     }

@@ -19,14 +19,20 @@ pub fn json_text(value: &Value) -> String {
     json
 }
 
-/// About as many bytes as the JSON of a value has; texts with escapes have more.
+/// About as many bytes as the JSON of a value has.
 pub fn json_size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
-        Value::String(text) => text.len() + 3,
+        Value::String(text) => json_string_size(text) + 1,
         Value::Array(values) => values.iter().map(json_size).sum::<usize>() + 2,
         Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + 4 + json_size(value)).sum::<usize>() + 2,
     }
+}
+
+/// As many bytes as a text has as JSON, unless it holds rare control characters, which take more.
+pub(crate) fn json_string_size(text: &str) -> usize {
+    let escapes = text.as_bytes().chunks(CHUNK_BYTES).map(|chunk| usize::from(escapes_in(chunk))).sum::<usize>();
+    text.len() + escapes + 2
 }
 
 /// Appends the JSON of a value.
@@ -65,33 +71,44 @@ pub fn write_json(json: &mut String, value: &Value) {
 /// Appends a text as JSON, in quotation marks.
 pub fn write_json_string(json: &mut String, text: &str) {
     json.push('"');
-    let mut rest = text;
-    while let Some(at) = escaped_at(rest.as_bytes()) {
-        json.push_str(&rest[..at]);
-        match rest.as_bytes()[at] {
-            b'"' => json.push_str("\\\""),
-            b'\\' => json.push_str("\\\\"),
-            b'\n' => json.push_str("\\n"),
-            b'\r' => json.push_str("\\r"),
-            b'\t' => json.push_str("\\t"),
-            0x08 => json.push_str("\\b"),
-            0x0c => json.push_str("\\f"),
-            control => write!(json, "\\u{control:04x}").expect("a string takes everything"),
+    let mut written = 0;
+    let (chunks, rest) = text.as_bytes().as_chunks::<CHUNK_BYTES>();
+    let chunks = chunks.iter().map(<[u8; CHUNK_BYTES]>::as_slice).chain(std::iter::once(rest));
+    for (at, chunk) in (0..).step_by(CHUNK_BYTES).zip(chunks) {
+        if escapes_in(chunk) == 0 {
+            continue;
         }
-        rest = &rest[at + 1..];
+        for (at, byte) in (at..).zip(chunk).filter(|(_, byte)| is_escaped(**byte)) {
+            json.push_str(&text[written..at]);
+            write_escape(json, *byte);
+            written = at + 1;
+        }
     }
-    json.push_str(rest);
+    json.push_str(&text[written..]);
     json.push('"');
 }
 
-/// Where the first byte is that has to be escaped.
-fn escaped_at(text: &[u8]) -> Option<usize> {
-    let is_escaped = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-    // Without an early return in it, the inner loop looks at many bytes with one instruction.
-    let has_escaped = |chunk: &[u8]| chunk.iter().fold(false, |found, byte| found | is_escaped(byte));
-    let (chunks, _) = text.as_chunks::<CHUNK_BYTES>();
-    let clean = chunks.iter().take_while(|chunk| !has_escaped(chunk.as_slice())).count() * CHUNK_BYTES;
-    text[clean..].iter().position(is_escaped).map(|at| clean + at)
+fn write_escape(json: &mut String, byte: u8) {
+    match byte {
+        b'"' => json.push_str("\\\""),
+        b'\\' => json.push_str("\\\\"),
+        b'\n' => json.push_str("\\n"),
+        b'\r' => json.push_str("\\r"),
+        b'\t' => json.push_str("\\t"),
+        0x08 => json.push_str("\\b"),
+        0x0c => json.push_str("\\f"),
+        control => write!(json, "\\u{control:04x}").expect("a string takes everything"),
+    }
+}
+
+fn is_escaped(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
+}
+
+/// How many bytes of a chunk have to be escaped. Without an early return in it, the loop looks at many bytes with one
+/// instruction.
+fn escapes_in(chunk: &[u8]) -> u8 {
+    chunk.iter().map(|byte| u8::from(is_escaped(*byte))).sum()
 }
 
 #[cfg(test)]
@@ -129,15 +146,23 @@ mod tests {
 
     #[test]
     fn an_escape_is_found_wherever_it_stands() {
-        for length in [0, 1, 31, 32, 33, 64, 100] {
+        let escaped: Vec<char> = (0..0x80_u8).filter(|byte| is_escaped(*byte)).map(char::from).collect();
+        for length in [0, 1, 31, 32, 33, 63, 64, 100] {
             for at in 0..=length {
-                let text = format!("{}\"{}", "é".repeat(at), "x".repeat(length - at));
-                assert_eq!(json_text(&json!(text)), serde_json::to_string(&text).unwrap());
+                for escape in &escaped {
+                    let text = format!("{}{escape}{}", "x".repeat(at), "x".repeat(length - at));
+                    assert_eq!(json_text(&json!(text)), serde_json::to_string(&text).unwrap());
+                }
+                let among_others = format!("{}\"{}\n", "é".repeat(at), "\u{7f}😀".repeat(length - at));
+                assert_eq!(json_text(&json!(among_others)), serde_json::to_string(&among_others).unwrap());
             }
         }
-        for control in 0..0x80_u8 {
-            let text = char::from(control).to_string();
-            assert_eq!(json_text(&json!(text)), serde_json::to_string(&text).unwrap());
+    }
+
+    #[test]
+    fn the_size_of_a_text_is_known_before_it_is_written() {
+        for text in ["", "x", "a \"quoted\" text\n", &"{\"id\": 1}\n".repeat(1_000), &"é\\".repeat(99)] {
+            assert_eq!(json_string_size(text), json_text(&json!(text)).len());
         }
     }
 }
