@@ -28,27 +28,43 @@ pub(crate) enum OutlinedTools {
 }
 
 /// Text of which some is in every body that the gateway has to read. Where it means something else, a body is read in vain.
-const MARKS: [&str; 9] = [
+const MARKS: [&str; 5] = [
     // Ids and reasoning that the gateway made.
     "dc1_",
     "dcr1_",
     "_dc",
     "srvtoolu_",
-    // Fields that it understands.
+    // A field that it understands.
     "allowed_callers",
-    "\"thread\"",
+];
+
+/// Marks only where a JSON string begins: inside of one, as in the answers of tools, the quotation mark is escaped.
+const FIRST_WORDS: [&str; 3] = [
     // Programs in a history, or declared, and the field `code_mode`.
     "\"code",
     "\"program",
-    // Escapes may spell all of that in another way.
-    "\\u",
+    // Another field that it understands.
+    "\"thread\"",
 ];
 
-/// Whether a text has one of the marks.
+/// Whether a text has one of the marks, in whatever way it is spelled.
 pub(crate) fn is_marked(text: &[u8]) -> bool {
     // One search for each is faster than one for all: most of the bytes they begin with are frequent.
-    static FINDERS: LazyLock<[Finder<'static>; MARKS.len()]> = LazyLock::new(|| MARKS.map(Finder::new));
-    FINDERS.iter().any(|finder| finder.find(text).is_some())
+    static MARK_FINDERS: LazyLock<[Finder<'static>; MARKS.len()]> = LazyLock::new(|| MARKS.map(Finder::new));
+    static WORD_FINDERS: LazyLock<[Finder<'static>; FIRST_WORDS.len()]> =
+        LazyLock::new(|| FIRST_WORDS.map(Finder::new));
+    static ESCAPES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u00"));
+    let is_first = |at: usize| at.checked_sub(1).is_none_or(|before| text[before] != b'\\');
+    MARK_FINDERS.iter().any(|finder| finder.find(text).is_some())
+        || WORD_FINDERS.iter().any(|finder| finder.find_iter(text).any(is_first))
+        || ESCAPES.find_iter(text).any(|at| spells_marks(&text[at + 4..]))
+}
+
+/// Whether the last two digits of an escape `\u00xx` are those of a character that marks are made of. Most escapes are of
+/// other characters: some clients escape all that is not ASCII, or what means something in HTML.
+fn spells_marks(digits: &[u8]) -> bool {
+    let code = digits.get(..2).and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+    code.is_none_or(|code| matches!(code, b'"' | b'_' | b'0'..=b'9' | b'a'..=b'z'))
 }
 
 impl BodyOutline {
@@ -145,6 +161,7 @@ mod tests {
             json!({"messages": [{"role": "tool", "tool_call_id": "call_dc1_x"}]}),
             json!({"messages": [{"role": "code", "content": "f()"}]}),
             json!({"messages": entries, "code_mode": false}),
+            json!({"messages": entries, "thread": {"type": "new"}}),
             json!({"messages": entries, "tools": [{"type": "function", "allowed_callers": ["direct"]}]}),
             json!({"messages": [1]}),
             json!({"messages": "text"}),
@@ -154,8 +171,11 @@ mod tests {
         ] {
             assert!(chat(body.clone()).is_none(), "{body}");
         }
-        let texts: [&[u8]; 4] = [
+        let texts: [&[u8]; 7] = [
             br#"{"messages": [], "\u0063ode_mode": false}"#,
+            br#"{"messages": [{"tool_call_id": "call_dc\u0031\u005fx"}]}"#,
+            br#"{"messages": [], "a\u006Clowed_callers": []}"#,
+            br#"{"messages": [], "\u00"#,
             br#"{"messages": [{"content": "\xff"}]}"#,
             b"{\"messages\": [{\"content\": \"\xff\"}]}",
             b"{\"messages\": [}",
@@ -163,5 +183,18 @@ mod tests {
         for text in texts {
             assert!(read(text).is_none(), "{}", String::from_utf8_lossy(text));
         }
+    }
+    #[test]
+    fn answers_of_tools_and_escapes_of_other_characters_are_not_marks() {
+        let lists = Arc::new(ToolLists::default());
+        let read = |text: &str| BodyOutline::of(ClientSide::CHAT, &lists, "", text.as_bytes());
+        let answer = json!({"code": 200, "program": "x", "thread": 1, "text": "\u{e9}"}).to_string();
+        let body = json!({"messages": [{"role": "tool", "tool_call_id": "call_1", "content": answer}]});
+        assert!(read(&body.to_string()).is_some());
+        assert!(
+            read(r#"{"messages": [{"content": "\u00e9 \u2019 \u003cb\u003e \u001b[0m \u0026 \ud83d\ude00"}]}"#)
+                .is_some()
+        );
+        assert!(read(&body.to_string().replace("call_1", "call_dc1_x")).is_none());
     }
 }
