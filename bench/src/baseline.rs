@@ -19,7 +19,7 @@ impl Measured {
         self.0.insert(name.to_owned(), (figure * 100.0).round() / 100.0);
     }
 
-    /// Prints what got worse, and what got better.
+    /// Prints what got worse, what got better, and what is not in the table.
     pub(crate) fn compare(&self) -> anyhow::Result<()> {
         let text = std::fs::read_to_string(FILE).with_context(|| FILE.to_owned())?;
         let before: BTreeMap<String, f64> = serde_json::from_str(&text).with_context(|| FILE.to_owned())?;
@@ -32,8 +32,11 @@ impl Measured {
             println!("{word} {name:60} {before:>10.2} → {now:>10.2}  {:.2} ×", now / before);
             is_same = false;
         }
+        for (name, now) in self.0.iter().filter(|(name, _)| !before.contains_key(*name)) {
+            println!("new    {name:60} {:>10} → {now:>10.2}", "");
+        }
         if is_same {
-            println!("nothing changed by more than {:.0} %", (WORSE - 1.0) * 100.0);
+            println!("no figure of the table changed by more than {:.0} %", (WORSE - 1.0) * 100.0);
         }
         Ok(())
     }

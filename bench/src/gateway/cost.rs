@@ -175,7 +175,7 @@ impl Cost {
                 ensure!(response.calls.is_empty() == (number == REQUESTS - 1), "{} calls", response.calls.len());
                 for call in &response.calls {
                     let answer = tool_answer(&call.name, &call.args)?;
-                    conversation.answer(call, &with_notes(&answer, way.answer_bytes), false);
+                    conversation.answer(call, &with_records(&answer, way.answer_bytes), false);
                 }
             }
             bodies.extend(requests.into_iter().last());
@@ -221,7 +221,7 @@ fn conversation(way: &Way) -> ClientConversation {
     let mut conversation = ClientConversation::declared(way.wire, &way.tools);
     for number in 0..way.history {
         let role = if number % 2 == 0 { "user" } else { "assistant" };
-        let text = format!("{number}: {}", "what was said before, in so many words. ".repeat(25));
+        let text = format!("{number}: {}", "what was \"said\" before,\nin so many words. ".repeat(25));
         conversation.history.push(json!({"role": role, "content": text}));
     }
     conversation.user(QUESTION);
@@ -231,13 +231,21 @@ fn conversation(way: &Way) -> ClientConversation {
     conversation
 }
 
-/// An answer that is so many bytes longer.
-fn with_notes(answer: &str, bytes: usize) -> String {
+/// An answer with a list of records that takes so many bytes.
+fn with_records(answer: &str, bytes: usize) -> String {
     if bytes == 0 {
         return answer.to_owned();
     }
-    let notes = "what else is known of it, in so many words. ".repeat(bytes.div_ceil(44));
-    answer.replacen('{', &format!("{{\"notes\":\"{notes}\","), 1)
+    let record = |number: usize| json!({"id": number, "state": "open", "note": "what else is known of it"}).to_string();
+    let mut records = String::new();
+    for number in 0.. {
+        if records.len() >= bytes {
+            break;
+        }
+        records += &record(number);
+        records.push(',');
+    }
+    answer.replacen('{', &format!("{{\"records\":[{}],", records.trim_end_matches(',')), 1)
 }
 
 fn headers(way: &Way, answer: &str) -> String {

@@ -11,7 +11,7 @@ use anyhow::Context;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::DefaultBodyLimit;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::routing::{MethodRouter, post};
 use axum::serve::ListenerExt;
@@ -64,7 +64,7 @@ pub(crate) struct Servers {
     pub observing: SocketAddr,
     /// The same, asking the model on this wire.
     pub by_wire: Vec<(Wire, SocketAddr)>,
-    /// Made of the HTTP libraries that the gateway is made of, and forwards everything: no gateway can take less.
+    /// Made of the HTTP libraries that the gateway is made of, and forwards everything, for comparison.
     pub empty_proxy: SocketAddr,
     /// They run until it is dropped.
     _model: Model,
@@ -172,9 +172,10 @@ fn start_empty_proxy(runtime: &Runtime, model: SocketAddr) -> anyhow::Result<Soc
     let forward = move |uri: Uri, headers: HeaderMap, body: Bytes| async move {
         let sent = client.post(format!("http://{model}{uri}")).headers(headers).body(body).send();
         let response = sent.await.map_err(|_error| StatusCode::BAD_GATEWAY)?;
-        let content_type = response.headers().get(CONTENT_TYPE).cloned();
-        let content_type = content_type.map(|value| (CONTENT_TYPE, value));
-        Ok::<_, StatusCode>((HeaderMap::from_iter(content_type), Body::from_stream(response.bytes_stream())))
+        let returned = [CONTENT_TYPE, CONTENT_LENGTH].into_iter();
+        let returned = returned.filter_map(|name| Some((name.clone(), response.headers().get(name)?.clone())));
+        let (status, headers) = (response.status(), HeaderMap::from_iter(returned));
+        Ok::<_, StatusCode>((status, headers, Body::from_stream(response.bytes_stream())))
     };
     let routes = Router::new().fallback(post(forward)).layer(DefaultBodyLimit::disable());
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
