@@ -306,12 +306,13 @@ impl ProgramBlock {
         self.sent_calls_of(given, replaced_before)
     }
 
-    /// The same for a program whose [journal](Self::journal) is in order. Large answers are not hashed once more.
-    pub fn sent_calls_in_order(&self) -> Vec<SentCall<'_>> {
+    /// The same for a program whose [journal](Self::journal) has been made, so that no answer can have been replaced. Large
+    /// answers are not hashed once more.
+    pub fn sent_calls_of_journal(&self) -> Vec<SentCall<'_>> {
         self.sent_calls_of(self.given_answers(), 0)
     }
 
-    /// `given` are the answers by round; those before round number `replaced_before` are not what they were.
+    /// `given` are the answers by round; those before the round at `replaced_before` are not what they were.
     fn sent_calls_of<'a>(
         &'a self,
         given: Vec<Vec<(&'a IssuedCall, &'a Answer)>>,

@@ -17,9 +17,13 @@ pub struct ModelRequestBody<'a> {
 }
 
 impl<'a> ModelRequestBody<'a> {
-    /// `fields` has the field of the history, whatever its value.
-    pub(crate) fn new(fields: Body, history_field: &'static str, history: Vec<Cow<'a, Value>>) -> ModelRequestBody<'a> {
-        debug_assert!(fields.contains_key(history_field), "the history has no place");
+    /// The history stands where its field is in `fields`, whatever its value, or else at the end.
+    pub(crate) fn new(
+        mut fields: Body,
+        history_field: &'static str,
+        history: Vec<Cow<'a, Value>>,
+    ) -> ModelRequestBody<'a> {
+        fields.entry(history_field).or_insert(Value::Null);
         ModelRequestBody { fields, history_field, history }
     }
 
@@ -77,7 +81,9 @@ mod tests {
     fn a_body_is_the_same_as_text_and_as_a_value() {
         let entries = [json!({"role": "user", "content": "Rain in \"Oslo\"?"}), json!({"role": "assistant"})];
         for length in 0..=entries.len() {
-            for fields in [json!({"messages": null}), json!({"model": "m", "messages": null, "stream": true})] {
+            for fields in
+                [json!({}), json!({"messages": null}), json!({"model": "m", "messages": null, "stream": true})]
+            {
                 let Value::Object(fields) = fields else { panic!("an object") };
                 let history = entries[..length].iter().map(Cow::Borrowed).collect();
                 let body = ModelRequestBody::new(fields, "messages", history);

@@ -115,14 +115,18 @@ pub(crate) fn content(content: Option<&Value>, part: fn(&Value) -> MessagePart) 
 }
 
 /// The text of a message or a tool result. Content that is not only text is rendered as JSON.
-pub(crate) fn text_or_json(content: Option<&Value>) -> String {
-    if let Some(Value::Array(parts)) = content {
-        let texts: Option<Vec<&str>> = parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect();
-        if let Some(texts) = texts {
-            return texts.concat();
-        }
+pub(crate) fn text_or_json(content: Option<&Value>) -> Cow<'_, str> {
+    let texts: Option<Vec<&str>> = match content {
+        Some(Value::String(text)) => Some(vec![text]),
+        Some(Value::Array(parts)) => parts.iter().map(|part| part.get("text").and_then(Value::as_str)).collect(),
+        _ => None,
+    };
+    match texts.as_deref() {
+        // It may be large.
+        Some([text]) => Cow::Borrowed(text),
+        Some(texts) => Cow::Owned(texts.concat()),
+        None => Cow::Owned(string_or_json(content)),
     }
-    string_or_json(content)
 }
 
 /// A string as it is, any other value as JSON; nothing for a value that is missing or null.
@@ -147,6 +151,14 @@ pub(crate) fn with_field(fields: &Map<String, Value>, key: &str, mut value: Valu
         (known.clone(), copied)
     };
     fields.iter().map(copy).collect()
+}
+
+/// A value after a change that copies only what it changes. `None` if it is left out.
+pub(crate) fn changed(value: Value, change: impl FnOnce(&Value) -> Option<Cow<'_, Value>>) -> Option<Value> {
+    if let Cow::Owned(changed) = change(&value)? {
+        return Some(changed);
+    }
+    Some(value)
 }
 
 /// A field of an object. Where there are few, as in a history, it takes less time to look at each than to hash the name.

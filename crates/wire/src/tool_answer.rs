@@ -1,7 +1,5 @@
 //! What a client's tool answered, as a program gets it: text, or JSON with a handle for each image and file.
 
-use std::borrow::Cow;
-
 use dacapo_replay::{Answer, Attachment, JsonText};
 use serde_json::{Map, Value, json};
 
@@ -54,11 +52,7 @@ impl ToolAnswer {
                 answer_of_parts(parts, status)
             }
             other => {
-                let text = match other {
-                    // A large result is copied once, as what the program gets of it.
-                    Some(Value::String(text)) => Cow::Borrowed(text.as_str()),
-                    other => Cow::Owned(text_or_json(other)),
-                };
+                let text = text_or_json(other);
                 let (text, reminders) = remarks::split_reminders(&text);
                 appended = reminders;
                 match parts_in_text(text).filter(|_| status == ToolStatus::Ok) {

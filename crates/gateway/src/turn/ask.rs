@@ -47,11 +47,13 @@ impl TurnRunner {
 
     async fn ask_target(&mut self, choice_override: ToolChoiceOverride) -> Result<ModelResponse, TurnError> {
         let RouteTarget { model, .. } = self.route.target();
-        let mut request = self.turn.model_request(&self.history, choice_override);
-        if model != self.turn.model() {
-            request.set_model(model);
-        }
-        let body = Bytes::from(request.to_bytes());
+        let body = {
+            let mut request = self.turn.model_request(&self.history, choice_override);
+            if model != self.turn.model() {
+                request.set_model(model);
+            }
+            Bytes::from(request.to_bytes())
+        };
         self.request_tokens = super::estimated_tokens(body.len());
         let endpoint = Endpoint::completion(self.turn.provider, model, self.turn.prefs.delivery);
         let sent = self.gateway.upstreams.send(&self.route, &endpoint, &self.context, &body, &self.observer);

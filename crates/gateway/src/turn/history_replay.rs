@@ -244,7 +244,7 @@ impl HistoryReplay<'_> {
                             stored = kept;
                             self.abandoned(block, given, reason)
                         } else {
-                            let sent = block.sent_calls_in_order();
+                            let sent = block.sent_calls_of_journal();
                             let record = self.record_of_abandoned(block, &sent, Vec::new());
                             let before = CallDigests::of(&record, self.catalog());
                             let (number, answered) = (block.next_round(), request.journal.fingerprint());

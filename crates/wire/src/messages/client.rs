@@ -1,6 +1,5 @@
 //! The client side of Messages: reads requests, encodes responses.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use dacapo_replay::Toolbox;
@@ -16,7 +15,7 @@ use crate::client_wire::{
 use crate::conversation::{Conversation, LostCalls, WireCall};
 use crate::encoder::{ApiError, EncoderOptions, ResponseEncoder};
 use crate::model_message::ModelCall;
-use crate::neutral::{Media, MessagePart, NeutralMessage, RequestParams, ToolDeclaration, ToolResult};
+use crate::neutral::{Media, MessagePart, NeutralMessage, RequestParams, ToolDeclaration, ToolResult, changed};
 use crate::request::{BadRequest, entries};
 use crate::request_servers::{self, RequestServer};
 use crate::seal::Sealer;
@@ -132,7 +131,8 @@ impl ClientWire for Messages {
         tools::without_code_mode(&mut body);
         body.shift_remove("thread");
         if let Some(history) = history {
-            let history = history.iter().filter_map(history::without_carriers).map(Cow::into_owned).collect();
+            let history = history.into_iter();
+            let history = history.filter_map(|message| changed(message, history::without_carriers)).collect();
             body.insert("messages".to_owned(), Value::Array(history));
         }
         Value::Object(body)

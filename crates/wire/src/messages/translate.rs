@@ -65,7 +65,7 @@ fn media(block: &Value) -> MessagePart {
             .map(|data| MediaSource::Data { mime: text("/source/media_type").unwrap_or_default(), data }),
         Some("url") => text("/source/url").map(MediaSource::Url),
         Some("text") => return MessagePart::Text(text("/source/data").unwrap_or_default()),
-        Some("content") => return MessagePart::Text(text_or_json(block.pointer("/source/content"))),
+        Some("content") => return MessagePart::Text(text_or_json(block.pointer("/source/content")).into_owned()),
         _ => None,
     };
     match source {

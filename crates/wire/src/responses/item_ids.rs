@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::fields;
 use crate::ids::{RunId, short_id};
 use crate::model_message::ModelCall;
+use crate::neutral::changed;
 use crate::reasoning::Reasoning;
 use crate::seal::Sealer;
 
@@ -250,7 +251,7 @@ pub(super) fn without_programs(mut item: Value) -> Option<Value> {
     {
         fields.shift_remove("caller");
     }
-    cleaned(&item).map(Cow::into_owned)
+    changed(item, cleaned)
 }
 
 /// Namespace and name of a tool that a program calls.
