@@ -174,7 +174,7 @@ fn start_empty_proxy(runtime: &Runtime, model: SocketAddr) -> anyhow::Result<Soc
         let response = sent.await.map_err(|_error| StatusCode::BAD_GATEWAY)?;
         let returned = [CONTENT_TYPE, CONTENT_LENGTH].into_iter();
         let returned = returned.filter_map(|name| Some((name.clone(), response.headers().get(name)?.clone())));
-        let (status, headers) = (response.status(), HeaderMap::from_iter(returned));
+        let (status, headers): (_, HeaderMap) = (response.status(), returned.collect());
         Ok::<_, StatusCode>((status, headers, Body::from_stream(response.bytes_stream())))
     };
     let routes = Router::new().fallback(post(forward)).layer(DefaultBodyLimit::disable());
