@@ -8,21 +8,21 @@ use crate::schema::{CompiledSchema, is_whole};
 use crate::work::{OutOfBudget, WorkBudget};
 
 /// What an answer that came as text is for the program.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decoded {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decoded<'a> {
     /// A value, as the JSON text that was found: nothing in it was rounded or reordered.
-    Json(String),
+    Json(&'a str),
     /// The text itself.
     Text,
 }
 
 /// Without a schema, numbers count as JSON only as JavaScript would write them: `007` and `1e5` may be codes. A number that
 /// is taken for text adds up to text in silence; text that is taken for a number fails loudly.
-pub(crate) fn decode(text: &str) -> Decoded {
+pub(crate) fn decode(text: &str) -> Decoded<'_> {
     let trimmed = text.trim();
     match json_kind(trimmed) {
         Some(JsonType::Integer | JsonType::Number) if !is_as_javascript_writes(trimmed) => Decoded::Text,
-        Some(_) => Decoded::Json(trimmed.to_owned()),
+        Some(_) => Decoded::Json(trimmed),
         None => Decoded::Text,
     }
 }
@@ -38,7 +38,11 @@ fn is_as_javascript_writes(number: &str) -> bool {
     is_plain && number != "-0" && value.to_string() == number
 }
 
-pub(crate) fn decode_as(schema: &CompiledSchema, text: &str, budget: &mut WorkBudget) -> Result<Decoded, OutOfBudget> {
+pub(crate) fn decode_as<'a>(
+    schema: &CompiledSchema,
+    text: &'a str,
+    budget: &mut WorkBudget,
+) -> Result<Decoded<'a>, OutOfBudget> {
     let kinds = schema.kinds();
     if kinds == JsonTypeSet::all() {
         return Ok(decode(text));
@@ -50,7 +54,7 @@ pub(crate) fn decode_as(schema: &CompiledSchema, text: &str, budget: &mut WorkBu
     let kind = json_kind(trimmed);
     if !kinds.contains(JsonType::String) {
         return Ok(match kind {
-            Some(kind) if kinds.contains(kind) => Decoded::Json(trimmed.to_owned()),
+            Some(kind) if kinds.contains(kind) => Decoded::Json(trimmed),
             _ => decode(text),
         });
     }
@@ -58,7 +62,7 @@ pub(crate) fn decode_as(schema: &CompiledSchema, text: &str, budget: &mut WorkBu
         && let Ok(value) = serde_json::from_str(trimmed)
         && schema.is_valid(&value, budget)?
     {
-        return Ok(Decoded::Json(trimmed.to_owned()));
+        return Ok(Decoded::Json(trimmed));
     }
     if schema.is_valid(&Value::String(text.to_owned()), budget)? {
         return Ok(Decoded::Text);

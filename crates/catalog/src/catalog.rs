@@ -159,15 +159,20 @@ impl Catalog {
     /// use serde_json::json;
     /// let tools = json!([{"name": "count"}, {"name": "zip_code", "outputSchema": {"type": "string"}}]);
     /// let catalog = Catalog::new(read_tools(&tools).unwrap());
-    /// assert_eq!(catalog.decode(ToolIndex(0), "10115"), Decoded::Json("10115".to_owned()));
+    /// assert_eq!(catalog.decode(ToolIndex(0), "10115"), Decoded::Json("10115"));
     /// assert_eq!(catalog.decode(ToolIndex(1), "10115"), Decoded::Text);
     /// ```
-    pub fn decode(&self, tool: ToolIndex, text: &str) -> Decoded {
+    pub fn decode<'a>(&self, tool: ToolIndex, text: &'a str) -> Decoded<'a> {
         self.decode_within(tool, text, &mut WorkBudget::UNLIMITED.clone()).expect("the budget has no end")
     }
 
     /// Like [`decode`](Self::decode), for a caller who pays for the work.
-    pub fn decode_within(&self, tool: ToolIndex, text: &str, budget: &mut WorkBudget) -> Result<Decoded, OutOfBudget> {
+    pub fn decode_within<'a>(
+        &self,
+        tool: ToolIndex,
+        text: &'a str,
+        budget: &mut WorkBudget,
+    ) -> Result<Decoded<'a>, OutOfBudget> {
         let index = tool.0 as usize;
         let Some(json) = &self.tools[index].output_schema else {
             return Ok(answer::decode(text));

@@ -3,7 +3,7 @@
 use dacapo_catalog::{Catalog, Decoded, Tool, ToolIndex, ToolSchema};
 use serde_json::{Value, json};
 
-fn decode(output_schema: Option<Value>, text: &str) -> Decoded {
+fn decode(output_schema: Option<Value>, text: &str) -> Decoded<'_> {
     let tool = Tool {
         name: "a".to_owned(),
         description: None,
@@ -16,8 +16,8 @@ fn decode(output_schema: Option<Value>, text: &str) -> Decoded {
     Catalog::new(vec![tool]).decode(ToolIndex(0), text)
 }
 
-fn value(json: &str) -> Decoded {
-    Decoded::Json(json.to_owned())
+fn value(json: &str) -> Decoded<'_> {
+    Decoded::Json(json)
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_schema_that_says_nothing_or_is_broken_changes_nothing() {
 #[test]
 fn deeply_nested_text_is_scanned_without_recursion() {
     let deep = "[".repeat(1_000_000) + &"]".repeat(1_000_000);
-    assert_eq!(decode(None, &deep), Decoded::Json(deep.clone()));
+    assert_eq!(decode(None, &deep), Decoded::Json(&deep));
     assert_eq!(decode(None, &"[".repeat(1_000_000)), Decoded::Text);
     assert_eq!(decode(Some(json!({"type": ["array", "string"]})), &deep), Decoded::Text);
 }

@@ -13,7 +13,8 @@ use dacapo_sandbox::{
 use serde_json::{Value, json};
 
 use crate::canonical::canonical;
-use crate::journal::{Answer, ArgsDigest, CallIndex, JsonText};
+use crate::journal::{Answer, ArgsDigest, CallIndex};
+use crate::json_text::JsonText;
 use crate::limits::{Limit, Limits};
 use crate::lookup::Lookup;
 use crate::record::{CompletedCall, RecordedOutcome};

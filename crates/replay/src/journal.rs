@@ -1,14 +1,12 @@
 //! The record of the calls a program made and the answers it got.
 
 use std::fmt;
-use std::sync::Arc;
 
 use serde_json::Value;
-use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::canonical::canonical;
-use crate::json_text::{json_string_size, json_text, write_json_string};
+use crate::json_text::JsonText;
 use crate::step::Call;
 
 /// Position of a call in issue order, starting at zero.
@@ -22,95 +20,6 @@ impl fmt::Display for CallIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "call {}", self.0)
     }
-}
-
-/// One JSON value, kept as text. The program parses the text itself, so that large integers and the order of keys
-/// survive: nothing is read into numbers or maps on the way. Clones share the text, which may be large.
-///
-/// ```
-/// use dacapo_replay::JsonText;
-/// assert_eq!(JsonText::parse("[1, 18446744073709551616]").unwrap().as_str(), "[1, 18446744073709551616]");
-/// assert_eq!(JsonText::from(serde_json::json!({"a": 1})).as_str(), r#"{"a":1}"#);
-/// assert_eq!(JsonText::parse("[1,"), None);
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JsonText(Arc<String>);
-
-impl JsonText {
-    /// `None` if the text is not one JSON value.
-    pub fn parse(text: impl Into<String>) -> Option<JsonText> {
-        let text = text.into();
-        serde_json::from_str::<&RawValue>(&text).is_ok().then(|| JsonText(Arc::new(text)))
-    }
-
-    /// A text as a JSON string.
-    pub fn of_text(text: &str) -> JsonText {
-        let mut json = String::with_capacity(json_string_size(text));
-        write_json_string(&mut json, text);
-        JsonText(Arc::new(json))
-    }
-
-    /// The JSON as it was given.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<&Value> for JsonText {
-    fn from(value: &Value) -> JsonText {
-        JsonText(Arc::new(json_text(value)))
-    }
-}
-
-impl From<Value> for JsonText {
-    fn from(value: Value) -> JsonText {
-        JsonText::from(&value)
-    }
-}
-
-impl From<&RawValue> for JsonText {
-    fn from(raw: &RawValue) -> JsonText {
-        JsonText(Arc::new(raw.get().to_owned()))
-    }
-}
-
-/// Does some integer in valid JSON have more digits than a double can hold?
-pub(crate) fn holds_big_integers(json: &str) -> bool {
-    const DIGITS_MIN: usize = 16;
-    const SAFE_INTEGER_MAX: u128 = (1 << 53) - 1;
-    let mut rest = json.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| *byte == b'"' || byte.is_ascii_digit()) {
-        rest = &rest[at..];
-        let length = if rest[0] == b'"' {
-            string_length(rest)
-        } else {
-            let number =
-                rest.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')).count();
-            let digits = std::str::from_utf8(&rest[..number]).unwrap_or_default();
-            // What does not even fit into 128 bits does not fit into a double.
-            if number >= DIGITS_MIN
-                && digits.bytes().all(|byte| byte.is_ascii_digit())
-                && !digits.parse().is_ok_and(|integer: u128| integer <= SAFE_INTEGER_MAX)
-            {
-                return true;
-            }
-            number
-        };
-        rest = &rest[length..];
-    }
-    false
-}
-
-/// Bytes of the string that begins here, quotes included.
-fn string_length(text: &[u8]) -> usize {
-    let mut at = 1;
-    while let Some(next) = text.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
-        if text[at + next] == b'"' {
-            return at + next + 1;
-        }
-        at += next + 2;
-    }
-    text.len()
 }
 
 /// What a tool answered to a call.
@@ -150,15 +59,16 @@ impl Answer {
     /// The handles of images and files in it.
     pub fn handles(&self) -> Vec<&str> {
         match self {
-            Answer::Ok(json) => crate::handles_in(&json.0),
+            Answer::Ok(json) => json.handles(),
             Answer::Error { .. } => Vec::new(),
         }
     }
 
-    fn bytes(&self) -> usize {
+    /// Bytes of its text.
+    pub fn size(&self) -> usize {
         match self {
-            Answer::Ok(json) => json.0.len(),
-            Answer::Error { message, data } => message.len() + data.as_ref().map_or(0, |data| data.0.len()),
+            Answer::Ok(json) => json.size(),
+            Answer::Error { message, data } => message.len() + data.as_ref().map_or(0, JsonText::size),
         }
     }
 }
@@ -298,7 +208,7 @@ impl Journal {
         match &entry.answer {
             Answer::Ok(json) => {
                 hash.update([0]);
-                absorb(&mut hash, Some(&json.0));
+                json.absorb_into(&mut hash);
             }
             Answer::Error { message, data } => {
                 hash.update([1]);
@@ -306,7 +216,7 @@ impl Journal {
                 absorb(&mut hash, data.as_ref().map(JsonText::as_str));
             }
         }
-        self.bytes += entry.answer.bytes();
+        self.bytes += entry.answer.size();
         self.digests.push(hash.finalize().into());
         self.entries.push(entry);
     }
@@ -350,25 +260,4 @@ pub(crate) fn absorb(hash: &mut Sha256, text: Option<&str>) {
     let length = text.map_or(u64::MAX, |text| text.len() as u64);
     hash.update(length.to_le_bytes());
     hash.update(text.unwrap_or_default().as_bytes());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_integers_beyond_a_double_are_big() {
-        let big =
-            ["9007199254740993", "[1, -12345678901234567890]", r#"{"a\\": 99999999999999999999999999999999999999999}"#];
-        let small = [
-            "9007199254740991",
-            "0.12345678901234567",
-            "1e400",
-            "12345678901234567.5",
-            r#""12345678901234567890""#,
-            r#"["\"12345678901234567890"]"#,
-        ];
-        assert!(big.into_iter().all(holds_big_integers));
-        assert!(!small.into_iter().any(holds_big_integers));
-    }
 }

@@ -10,7 +10,8 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::journal::{Answer, ArgsDigest, Journal, JournalEntry, JsonText, RecordedArgs};
+use crate::journal::{Answer, ArgsDigest, Journal, JournalEntry, RecordedArgs};
+use crate::json_text::JsonText;
 use crate::request::{ObjectFields, RequestError, read_journal};
 
 /// The version that is written.

@@ -29,10 +29,14 @@ pub fn json_size(value: &Value) -> usize {
     }
 }
 
-/// As many bytes as a text has as JSON, unless it holds rare control characters, which take more.
+/// As many bytes as a text has as JSON.
 pub(crate) fn json_string_size(text: &str) -> usize {
-    let escapes = text.as_bytes().chunks(CHUNK_BYTES).map(|chunk| usize::from(escapes_in(chunk))).sum::<usize>();
-    text.len() + escapes + 2
+    // Most escapes have two bytes, and those of rare control characters six.
+    let more = |chunk: &[u8]| match escapes_in(chunk) {
+        0 => 0,
+        escapes => usize::from(escapes) + chunk.iter().filter(|byte| is_rare_control(**byte)).count() * 4,
+    };
+    text.len() + text.as_bytes().chunks(CHUNK_BYTES).map(more).sum::<usize>() + 2
 }
 
 /// Appends the JSON of a value.
@@ -71,6 +75,12 @@ pub fn write_json(json: &mut String, value: &Value) {
 /// Appends a text as JSON, in quotation marks.
 pub fn write_json_string(json: &mut String, text: &str) {
     json.push('"');
+    write_escaped(json, text);
+    json.push('"');
+}
+
+/// Appends a text as JSON, without quotation marks.
+pub(crate) fn write_escaped(json: &mut String, text: &str) {
     let mut written = 0;
     let (chunks, rest) = text.as_bytes().as_chunks::<CHUNK_BYTES>();
     let chunks = chunks.iter().map(<[u8; CHUNK_BYTES]>::as_slice).chain(std::iter::once(rest));
@@ -85,7 +95,6 @@ pub fn write_json_string(json: &mut String, text: &str) {
         }
     }
     json.push_str(&text[written..]);
-    json.push('"');
 }
 
 fn write_escape(json: &mut String, byte: u8) {
@@ -99,6 +108,10 @@ fn write_escape(json: &mut String, byte: u8) {
         0x0c => json.push_str("\\f"),
         control => write!(json, "\\u{control:04x}").expect("a string takes everything"),
     }
+}
+
+fn is_rare_control(byte: u8) -> bool {
+    byte < 0x20 && !matches!(byte, b'\n' | b'\r' | b'\t' | 0x08 | 0x0c)
 }
 
 fn is_escaped(byte: u8) -> bool {
@@ -161,7 +174,14 @@ mod tests {
 
     #[test]
     fn the_size_of_a_text_is_known_before_it_is_written() {
-        for text in ["", "x", "a \"quoted\" text\n", &"{\"id\": 1}\n".repeat(1_000), &"é\\".repeat(99)] {
+        for text in [
+            "",
+            "x",
+            "a \"quoted\" text\n",
+            &"{\"id\": 1}\n".repeat(1_000),
+            &"é\\".repeat(99),
+            "\u{0}\u{8}\t\n\u{b}\u{c}\r\u{1f} ",
+        ] {
             assert_eq!(json_string_size(text), json_text(&json!(text)).len());
         }
     }

@@ -7,7 +7,7 @@ use dacapo_catalog::{Catalog, SearchText, ToolIndex, read_tools};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::journal::JsonText;
+use crate::json_text::JsonText;
 use crate::toolbox::Toolbox;
 
 const LIMIT_DEFAULT: u64 = 5;

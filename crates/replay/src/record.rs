@@ -4,7 +4,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::canonical::canonical;
-use crate::journal::{Answer, ArgsDigest, JsonText, absorb};
+use crate::journal::{Answer, ArgsDigest, absorb};
+use crate::json_text::JsonText;
 
 /// A call that an earlier program sent. It may answer the same call of a later program, so that a tool with effects is
 /// not executed again. The same call is one of the same tool whose canonical arguments are equal.

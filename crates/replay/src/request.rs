@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::journal::{Answer, ArgsDigest, CallIndex, Journal, JournalEntry, JsonText};
+use crate::journal::{Answer, ArgsDigest, CallIndex, Journal, JournalEntry};
+use crate::json_text::JsonText;
 use crate::limits::{Limit, Limits};
 use crate::program::Program;
 use crate::record::CompletedCall;

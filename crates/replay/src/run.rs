@@ -7,7 +7,8 @@ use dacapo_sandbox::{AnswerKind, FinalReport, IdleState, LogLevel, ShouldContinu
 use serde_json::json;
 
 use crate::call_recorder::{CallRecorder, Callee, FUEL_PER_CHECK_STEP, Issued};
-use crate::journal::{Answer, CallIndex, Journal, JournalEntry, JsonText, holds_big_integers};
+use crate::journal::{Answer, CallIndex, Journal, JournalEntry};
+use crate::json_text::{JsonText, holds_big_integers};
 use crate::limits::{Limit, Limits};
 use crate::program::Program;
 use crate::report;
@@ -172,16 +173,21 @@ impl ReplayRun {
         self.vm.host_mut().close(call);
         let recorder = self.vm.host();
         let issued = &recorder.calls[call.0 as usize];
+        let (string, error);
         let (kind, text) = match answer {
-            Answer::Ok(json) => match (&issued.callee, serde_json::from_str::<String>(json.as_str())) {
-                (&Callee::Tool(tool), Ok(text)) => match self.decode(tool, &text, inputs)? {
-                    Decoded::Json(json) => (json_kind(&json), json),
-                    Decoded::Text => (AnswerKind::Text, text),
-                },
-                _ => (json_kind(json.as_str()), json.as_str().to_owned()),
-            },
+            Answer::Ok(json) => {
+                string = json.as_string();
+                match (&issued.callee, string.as_deref()) {
+                    (&Callee::Tool(tool), Some(text)) => match self.decode(tool, text, inputs)? {
+                        Decoded::Json(json) => (json_kind(json), json),
+                        Decoded::Text => (AnswerKind::Text, text),
+                    },
+                    _ => (json_kind(json.as_str()), json.as_str()),
+                }
+            }
             Answer::Error { message, data } => {
-                (AnswerKind::Error, error_json(recorder.name(issued), message, data.as_ref()))
+                error = error_json(recorder.name(issued), message, data.as_ref());
+                (AnswerKind::Error, error.as_str())
             }
         };
         let observed = match self.vm.host().calls[call.0 as usize].callee {
@@ -190,12 +196,12 @@ impl ReplayRun {
         };
         if let Some(tool) = observed.filter(|tool| self.vm.host().is_observed(*tool)) {
             self.vm.charge(text.len() as u64 * FUEL_PER_OBSERVED_BYTE, inputs.should_continue)?;
-            self.vm.host_mut().observe(tool, &text);
+            self.vm.host_mut().observe(tool, text);
         }
-        Ok(self.vm.settle(call.0, kind, &text, inputs.should_continue)?)
+        Ok(self.vm.settle(call.0, kind, text, inputs.should_continue)?)
     }
 
-    fn decode(&mut self, tool: ToolIndex, text: &str, inputs: &RunInputs<'_>) -> Result<Decoded, Stop> {
+    fn decode<'a>(&mut self, tool: ToolIndex, text: &'a str, inputs: &RunInputs<'_>) -> Result<Decoded<'a>, Stop> {
         let mut budget = WorkBudget::new(self.vm.fuel_left() / FUEL_PER_CHECK_STEP);
         let decoded = self.vm.host().toolbox().catalog().decode_within(tool, text, &mut budget);
         self.vm.charge(budget.spent() * FUEL_PER_CHECK_STEP, inputs.should_continue)?;

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::journal::JsonText;
+use crate::json_text::JsonText;
 
 /// What programs have kept with `store(name, value)`, by name. The step function takes it and gives it back; nothing else
 /// keeps it.

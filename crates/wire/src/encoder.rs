@@ -185,7 +185,7 @@ impl ServerCallEnd<'_> {
     pub(crate) fn text(&self) -> Cow<'_, str> {
         match self {
             ServerCallEnd::Answered(Answer::Ok(json)) => {
-                serde_json::from_str(json.as_str()).map_or(Cow::Borrowed(json.as_str()), Cow::Owned)
+                json.as_string().unwrap_or_else(|| Cow::Borrowed(json.as_str()))
             }
             ServerCallEnd::Answered(Answer::Error { message, .. }) => Cow::Borrowed(message),
             ServerCallEnd::Cancelled => Cow::Borrowed("the program ended before the call was answered"),

@@ -59,9 +59,9 @@ impl ErrorTexts {
     fn apply_to(&self, tool: &str, answer: &mut Answer) {
         let Answer::Ok(json) = &*answer else { return };
         // Only text can match; JSON of any other kind is data.
-        let Ok(text) = serde_json::from_str::<String>(json.as_str()) else { return };
+        let Some(text) = json.as_string() else { return };
         if self.0.iter().any(|rule| matches_pattern(&rule.tools, tool) && rule.text.is_match(&text)) {
-            *answer = Answer::Error { message: text, data: None };
+            *answer = Answer::error(text.into_owned());
         }
     }
 }

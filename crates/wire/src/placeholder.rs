@@ -14,11 +14,7 @@ const WORDS: [&str; 9] =
 /// Whether an answer stands for one that the client has thrown away.
 pub(crate) fn is_placeholder(answer: &Answer) -> bool {
     let Answer::Ok(json) = answer else { return false };
-    if json.as_str().len() > BYTES_MAX {
-        return false;
-    }
-    let text: Result<String, _> = serde_json::from_str(json.as_str());
-    text.is_ok_and(|text| is_placeholder_text(text.trim()))
+    json.size() <= BYTES_MAX && json.as_string().is_some_and(|text| is_placeholder_text(text.trim()))
 }
 
 fn is_placeholder_text(text: &str) -> bool {

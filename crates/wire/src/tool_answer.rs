@@ -212,7 +212,7 @@ fn is_base64(data: &str) -> bool {
 fn answer(text: &str, status: ToolStatus) -> Answer {
     match status {
         ToolStatus::Failed => Answer::Error { message: text.to_owned(), data: None },
-        ToolStatus::Ok => Answer::Ok(JsonText::of_text(text)),
+        ToolStatus::Ok => Answer::Ok(JsonText::string(text)),
     }
 }
 

@@ -116,7 +116,7 @@ impl ClientSide {
         match (answer, self.0.capabilities().failures) {
             (Answer::Error { .. }, _) => false,
             (Answer::Ok(_), FailureMark::Field) => true,
-            (Answer::Ok(json), FailureMark::Text) => !json.as_str().starts_with("\"Error"),
+            (Answer::Ok(json), FailureMark::Text) => !json.as_string().is_some_and(|text| text.starts_with("Error")),
         }
     }
 

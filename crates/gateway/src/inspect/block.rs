@@ -228,13 +228,13 @@ fn reused_call(call: &CompletedCall) -> Option<Value> {
 pub(super) fn answered_with(answer: &Answer) -> (AnsweredWith, usize) {
     let raw =
         |json: &JsonText| RawValue::from_string(json.as_str().to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned());
-    match answer {
-        Answer::Ok(json) => (AnsweredWith::Ok(raw(json)), json.as_str().len()),
+    let answered = match answer {
+        Answer::Ok(json) => AnsweredWith::Ok(raw(json)),
         Answer::Error { message, data } => {
-            let bytes = message.len() + data.as_ref().map_or(0, |data| data.as_str().len());
-            (AnsweredWith::Error { message: message.clone(), data: data.as_ref().map(raw) }, bytes)
+            AnsweredWith::Error { message: message.clone(), data: data.as_ref().map(raw) }
         }
-    }
+    };
+    (answered, answer.size())
 }
 
 pub(super) fn is_diverged(failure: &ProgramFailure) -> bool {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::http::{HeaderValue, StatusCode};
-use dacapo_replay::{Answer, Call, CallIndex, JournalEntry, StepRequest};
+use dacapo_replay::{Call, CallIndex, JournalEntry, StepRequest};
 use dacapo_runner::{Approval, BoxFuture, StoreError, ToolOutput, gather_answers};
 use dacapo_wire::{
     ModelResponse, OwnedAnswers, ProgramMode, ProgramProgress, ResponseMeta, RoundHeader, RunState, ServerCallEnd,
@@ -408,7 +408,7 @@ impl TurnRunner {
     /// How the id of the next call has these answers.
     fn carried(&self, entries: &[JournalEntry], bytes_max: usize) -> OwnedAnswers {
         let bytes = |entry: &JournalEntry| entry.tool.len() + entry.args().map_or(0, |args| args.to_string().len());
-        let size: usize = entries.iter().map(|entry| bytes(entry) + answer_bytes(&entry.answer)).sum();
+        let size: usize = entries.iter().map(|entry| bytes(entry) + entry.answer.size()).sum();
         let has_room = self.turn.mode == ProgramMode::Plain || entries.is_empty();
         if has_room && size <= bytes_max { OwnedAnswers::Carried(entries.to_vec()) } else { OwnedAnswers::Stored }
     }
@@ -425,11 +425,4 @@ impl TurnRunner {
 fn answered_already() -> TurnError {
     let (kind, message) = ("server_error", "the same request is being answered already; try again".to_owned());
     TurnError::Refused { status: StatusCode::SERVICE_UNAVAILABLE, kind, message, retry_after_s: Some(1) }
-}
-
-pub(super) fn answer_bytes(answer: &Answer) -> usize {
-    match answer {
-        Answer::Ok(json) => json.as_str().len(),
-        Answer::Error { message, data } => message.len() + data.as_ref().map_or(0, |data| data.as_str().len()),
-    }
 }

@@ -11,7 +11,7 @@ use dacapo_wire::{
 use serde_json::json;
 
 use super::history_replay::HistoryReplay;
-use super::owned_calls::{DrivenProgram, NewProgram, ProgramOrigin, answer_bytes};
+use super::owned_calls::{DrivenProgram, NewProgram, ProgramOrigin};
 use super::program_run::{ProgramRun, note_attachments_in, show_shapes};
 use super::{TurnEnd, TurnRunner, estimated_tokens};
 use crate::http::TurnError;
@@ -101,7 +101,7 @@ impl TurnRunner {
                 return Ok(NextStep::Client);
             }
             ProgramRun::Finished { mut shown, end, record, stored, shapes } => {
-                let bytes: usize = answered.iter().map(|entry| answer_bytes(&entry.answer)).sum();
+                let bytes: usize = answered.iter().map(|entry| entry.answer.size()).sum();
                 self.usage.tokens_kept_out += estimated_tokens(bytes.saturating_sub(shown.to_string().len()));
                 let progress = &mut self.progress;
                 if !is_explicit && !answered.is_empty() {

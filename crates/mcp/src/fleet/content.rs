@@ -157,12 +157,8 @@ fn has_bytes(block: &Value) -> bool {
 
 /// Bytes of an output, attachments included.
 pub(super) fn bytes(output: &ToolOutput) -> usize {
-    let answer = match &output.answer {
-        Answer::Ok(json) => json.as_str().len(),
-        Answer::Error { message, data } => message.len() + data.as_ref().map_or(0, |data| data.as_str().len()),
-    };
     let attached = output.attachments.iter().map(|attachment| string_bytes(&attachment.block));
-    answer + attached.sum::<usize>()
+    output.answer.size() + attached.sum::<usize>()
 }
 
 fn string_bytes(value: &Value) -> usize {
