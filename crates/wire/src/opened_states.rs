@@ -13,8 +13,8 @@ use crate::state::RunState;
 /// A state as ids carry it, and what it says.
 pub(crate) type OpenedState = (Arc<PackedState>, Arc<RunState>);
 
-const STATES_MAX: usize = 1_024;
-const BYTES_MAX: usize = 8 << 20;
+const STATES_MAX: usize = 512;
+const BYTES_MAX: usize = 2 << 20;
 
 /// The states, of all tenants. What one tenant has opened does not hasten a request of another.
 pub(crate) struct OpenedStates(Mutex<LruCache<OpenedState>>);
