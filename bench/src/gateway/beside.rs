@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::client::Connection;
 use super::conversation::{Conversation, KINDS};
-use super::cost::{Cost, Way};
+use super::cost::{self, Cost, Way};
 use super::load;
 use super::servers::Model;
 use crate::sample::{Sample, Threads};
@@ -65,12 +65,13 @@ fn starts(builds: [&Path; 2], times: usize) -> anyhow::Result<()> {
 fn cpu(builds: &[Build; 2], batches: usize) -> anyhow::Result<()> {
     println!("\nCPU of the gateway per request in µs, one request at a time, least of {batches} batches");
     println!("{:30} {:>9} {:>9} {:>9} {:>9} {:>9}", "", "program", "middle", "result", "mean", "mode off");
-    let mut pairs = Vec::new();
-    for wire in Wire::ALL {
-        pairs.push(builds.each_ref().map(|build| build.warm.way(wire, wire.name())));
-    }
-    pairs.push(builds.each_ref().map(|build| build.cold.way(Wire::Chat, "chat, cold")));
-    for pair in &pairs {
+    let ways = builds.each_ref().map(|build| {
+        let mut ways = vec![build.cold.way(Wire::Chat, "chat, cold")];
+        ways.extend(Wire::ALL.into_iter().map(|wire| build.warm.way(wire, wire.name())));
+        ways.extend(cost::larger(|name| build.warm.way(Wire::Chat, name)));
+        ways
+    });
+    for pair in ways[0].iter().zip(&ways[1]).map(|(before, after)| [before, after]) {
         let mut least: [Option<Cost>; 2] = [None, None];
         for number in 0..=batches {
             for (way, least) in pair.iter().zip(&mut least) {

@@ -78,18 +78,7 @@ pub(crate) fn run(
     for (wire, gateway) in &servers.by_wire {
         ways.push(way(wire.name(), *gateway, *wire));
     }
-    for count in [200, 2_000] {
-        let way = way(&format!("chat, {count} tools"), servers.gateway, Wire::Chat);
-        ways.push(Way { tools: many_tools(&way.tools, count), ..way });
-    }
-    for history in [10, 100, 1_000] {
-        let way = way(&format!("chat, {history} messages of 1 KB"), servers.gateway, Wire::Chat);
-        ways.push(Way { history, ..way });
-    }
-    for kilobytes in [10, 100] {
-        let way = way(&format!("chat, answers of {kilobytes} KB"), servers.gateway, Wire::Chat);
-        ways.push(Way { answer_bytes: kilobytes * 1_000, ..way });
-    }
+    ways.extend(larger(|name| way(name, servers.gateway, Wire::Chat)));
     let names: Vec<String> = ways.iter().map(|way| way.name.clone()).collect();
     ways.retain(|way| only.is_none_or(|only| way.name == only));
     ensure!(!ways.is_empty(), "there is no such row; there are: {}", names.join("; "));
@@ -122,6 +111,22 @@ pub(crate) fn run(
         "proxy: the requests of mode off through a proxy of the same libraries that does nothing but forward them"
     );
     Ok(())
+}
+
+/// Chat with more tools, a longer history, and larger answers.
+pub(crate) fn larger(way: impl Fn(&str) -> Way) -> Vec<Way> {
+    let mut ways = Vec::new();
+    for count in [200, 2_000] {
+        let way = way(&format!("chat, {count} tools"));
+        ways.push(Way { tools: many_tools(&way.tools, count), ..way });
+    }
+    for history in [10, 100, 1_000] {
+        ways.push(Way { history, ..way(&format!("chat, {history} messages of 1 KB")) });
+    }
+    for kilobytes in [10, 100] {
+        ways.push(Way { answer_bytes: kilobytes * 1_000, ..way(&format!("chat, answers of {kilobytes} KB")) });
+    }
+    ways
 }
 
 impl Way {
