@@ -488,8 +488,11 @@ impl TurnRunner {
         input: I,
         work: impl Fn(&HistoryReplay<'_>, &I) -> Result<T, StepError> + Send + 'static,
     ) -> Result<(I, T), TurnError> {
+        let (new_bytes, answer_bytes) = self.turn.conversation.answer_bytes();
         let is_large = self.turn.conversation.items.len() > AT_ONCE_ITEMS_MAX
-            || self.turn.toolbox().catalog().tools().len() > AT_ONCE_TOOLS_MAX;
+            || self.turn.toolbox().catalog().tools().len() > AT_ONCE_TOOLS_MAX
+            || new_bytes > AT_ONCE_NEW_BYTES_MAX
+            || answer_bytes > AT_ONCE_ANSWER_BYTES_MAX;
         // Searches wait for a model that makes embeddings.
         if is_large || self.gateway.embeddings.is_some() {
             let work = move |replay: &HistoryReplay<'_>| {
@@ -548,6 +551,10 @@ fn history_replay<'a>(
 /// Conversations and tool lists of more entries take time that cannot be interrupted: to copy, and to search.
 const AT_ONCE_ITEMS_MAX: usize = 256;
 const AT_ONCE_TOOLS_MAX: usize = 1_000;
+/// A program that gets more than this takes so long that it would be interrupted, and have to be replayed from its start.
+const AT_ONCE_NEW_BYTES_MAX: usize = 32 << 10;
+/// Answers that are read and compared again, although no program waits for them.
+const AT_ONCE_ANSWER_BYTES_MAX: usize = 512 << 10;
 
 /// How long the last event of a turn that failed waits for a slow client.
 const LAST_EVENT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::journal::absorb;
-use crate::json_writer::{json_string_size, json_text, write_escaped, write_json_string};
+use crate::json_writer::{json_string_size, json_text, write_json_string};
 
 /// One JSON value, kept as text. The program parses the text itself, so that large integers and the order of keys
 /// survive: nothing is read into numbers or maps on the way. Clones share the text, which may be large.
@@ -30,6 +30,8 @@ struct Stored {
     /// Of such a string it is written when it is first asked for. Most answers of tools are strings, and only read by
     /// programs, which need none.
     json: OnceLock<String>,
+    /// Bytes of the JSON, once they were counted.
+    size: OnceLock<usize>,
 }
 
 impl JsonText {
@@ -41,11 +43,11 @@ impl JsonText {
 
     /// A JSON string that says this text.
     pub fn string(text: &str) -> JsonText {
-        JsonText(Arc::new(Stored { string: Some(text.into()), json: OnceLock::new() }))
+        JsonText(Arc::new(Stored { string: Some(text.into()), json: OnceLock::new(), size: OnceLock::new() }))
     }
 
     fn written(json: String) -> JsonText {
-        JsonText(Arc::new(Stored { string: None, json: OnceLock::from(json) }))
+        JsonText(Arc::new(Stored { string: None, json: OnceLock::from(json), size: OnceLock::new() }))
     }
 
     /// The JSON as it was given.
@@ -69,7 +71,7 @@ impl JsonText {
     /// Bytes of the JSON.
     pub fn size(&self) -> usize {
         match (&self.0.string, self.0.json.get()) {
-            (Some(text), None) => json_string_size(text),
+            (Some(text), None) => *self.0.size.get_or_init(|| json_string_size(text)),
             _ => self.as_str().len(),
         }
     }
@@ -79,21 +81,12 @@ impl JsonText {
         crate::handles_in(self.0.string.as_deref().unwrap_or_else(|| self.as_str()))
     }
 
-    /// Hashes the JSON, as [`absorb`] does, without keeping it.
+    /// Hashes what it says: a string by its text, in whichever way it was given, so that large answers of tools need not be
+    /// escaped, and anything else by its JSON.
     pub(crate) fn absorb_into(&self, hash: &mut Sha256) {
-        const PIECE_BYTES: usize = 4 << 10;
-        let Some(mut rest) = self.0.string.as_deref() else { return absorb(hash, Some(self.as_str())) };
-        hash.update((json_string_size(rest) as u64).to_le_bytes());
-        hash.update(b"\"");
-        let mut piece = String::with_capacity(2 * PIECE_BYTES);
-        while !rest.is_empty() {
-            let (first, others) = rest.split_at(rest.floor_char_boundary(PIECE_BYTES));
-            piece.clear();
-            write_escaped(&mut piece, first);
-            hash.update(&piece);
-            rest = others;
-        }
-        hash.update(b"\"");
+        let text = self.as_string();
+        hash.update([u8::from(text.is_some())]);
+        absorb(hash, Some(text.as_deref().unwrap_or_else(|| self.as_str())));
     }
 }
 

@@ -114,6 +114,20 @@ impl Conversation {
         }
     }
 
+    /// Bytes of the answers that the program which continues now gets for the first time, and of all answers to programs.
+    pub fn answer_bytes(&self) -> (usize, usize) {
+        let bytes = |round: &CallRound| {
+            let answers = round.calls.iter().filter_map(|call| call.answer.as_ref());
+            answers.map(|(_, answer)| answer.size()).sum::<usize>()
+        };
+        let rounds = self.items.iter().filter_map(|item| match item {
+            ConversationItem::Program(block) => Some(&block.rounds),
+            _ => None,
+        });
+        let new = self.live().and_then(|block| block.rounds.last()).map_or(0, bytes);
+        (new, rounds.flatten().map(bytes).sum())
+    }
+
     /// Whether the client says of an image how closely it is looked at.
     pub(crate) fn has_image_detail(&self) -> bool {
         let is_detailed = |block: &Value| {

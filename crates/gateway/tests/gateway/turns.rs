@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use dacapo_wire::Wire;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use crate::common::{HttpResponse, Model, RunningGateway, ask, options, post_json, post_with, tool};
+use crate::client_conversation::ClientConversation;
+use crate::common::{HttpResponse, Model, RunningGateway, ask, options, post_json, post_to, post_with, tool};
 
 fn search() -> Value {
     tool("web_search", &["query"])
@@ -312,4 +314,36 @@ async fn a_response_names_its_request_and_that_of_the_upstream() {
             assert_eq!(of_upstream, id(&made, "x-dacapo-upstream-request-id"), "{request}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_goes_on_with_large_answers_where_it_was() {
+    let script = r#"
+        [[turn]]
+        when = { after = "user" }
+        program = "let bytes = 0; for (let page = 0; page < 3; page++) bytes += JSON.stringify(await web_search({ query: `${page}` })).length; return bytes"
+
+        [[turn]]
+        text = "{{result/data}}"
+    "#;
+    let model = Model::start(script).await;
+    let gateway = RunningGateway::start(options(&model)).await;
+    let mut conversation = ClientConversation::new(Wire::Chat, &[("web_search", &["query"])]);
+    conversation.user("How much is there?");
+    let page = Value::from(vec![json!({"title": "a page", "text": "what it says"}); 20_000]).to_string();
+    let text = loop {
+        let (path, body) = conversation.request();
+        let response = conversation.read_response(&post_to(&format!("{}{path}", gateway.url), &body).await.text);
+        let Some(call) = response.calls.first() else { break response.text };
+        conversation.answer(call, &page, false);
+    };
+    assert_eq!(text, (3 * page.len()).to_string());
+    let metrics = reqwest::get(gateway.url.replace("/v1", "/metrics")).await.unwrap().text().await.unwrap();
+    let steps = |start: &str| {
+        let line =
+            metrics.lines().find_map(|line| line.strip_prefix(&format!("dacapo_steps_total{{start=\"{start}\"}} ")));
+        line.map_or(0, |count| count.parse::<u64>().unwrap())
+    };
+    // Only the first step began at the program's start.
+    assert_eq!((steps("cold"), steps("warm")), (1, 3));
 }
