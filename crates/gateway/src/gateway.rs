@@ -319,6 +319,11 @@ impl Gateway {
         }
     }
 
+    /// Whether requests may have tools of MCP servers.
+    pub(crate) fn has_servers(&self) -> bool {
+        self.servers.is_some() || self.request_servers.is_some()
+    }
+
     /// Who calls the tools of a client that does not say it.
     pub(crate) fn caller_rules(&self, model: &str) -> CallerRules<'_> {
         let code_mode = &self.config.code_mode;

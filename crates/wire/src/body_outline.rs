@@ -49,15 +49,31 @@ const FIRST_WORDS: [&str; 3] = [
 
 /// Whether a text has one of the marks, in whatever way it is spelled.
 pub(crate) fn is_marked(text: &[u8]) -> bool {
+    first_mark(text) < text.len()
+}
+
+/// Where the first of the marks begins, in whatever way it is spelled, or another in the same string; the end of the text if
+/// it has none.
+pub(crate) fn first_mark(text: &[u8]) -> usize {
     // One search for each is faster than one for all: most of the bytes they begin with are frequent.
     static MARK_FINDERS: LazyLock<[Finder<'static>; MARKS.len()]> = LazyLock::new(|| MARKS.map(Finder::new));
     static WORD_FINDERS: LazyLock<[Finder<'static>; FIRST_WORDS.len()]> =
         LazyLock::new(|| FIRST_WORDS.map(Finder::new));
     static ESCAPES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u00"));
-    let is_first = |at: usize| at.checked_sub(1).is_none_or(|before| text[before] != b'\\');
-    MARK_FINDERS.iter().any(|finder| finder.find(text).is_some())
-        || WORD_FINDERS.iter().any(|finder| finder.find_iter(text).any(is_first))
-        || ESCAPES.find_iter(text).any(|at| spells_marks(&text[at + 4..]))
+    // Each is looked for only before what was found already. One that overlaps with it is in the same string.
+    let mut end = text.len();
+    for finder in &*MARK_FINDERS {
+        end = finder.find(&text[..end]).unwrap_or(end);
+    }
+    for finder in &*WORD_FINDERS {
+        end = first_word(&text[..end], finder).unwrap_or(end);
+    }
+    ESCAPES.find_iter(&text[..end]).find(|at| spells_marks(&text[at + 4..])).unwrap_or(end)
+}
+
+/// Where a text first has words that begin with a quotation mark. Inside of a string, the mark is escaped.
+pub(crate) fn first_word(text: &[u8], finder: &Finder<'_>) -> Option<usize> {
+    finder.find_iter(text).find(|at| at.checked_sub(1).is_none_or(|before| text[before] != b'\\'))
 }
 
 /// Whether the last two digits of an escape `\u00xx` are those of a character that marks are made of. Most escapes are of
@@ -113,7 +129,10 @@ impl BodyOutline {
 }
 
 /// An object that is not parsed.
-struct SkippedObject;
+pub(crate) struct SkippedObject {
+    /// Whether it has a field `role`, as messages do.
+    pub has_role: bool,
+}
 
 impl<'de> Deserialize<'de> for SkippedObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SkippedObject, D::Error> {
@@ -126,11 +145,35 @@ impl<'de> Deserialize<'de> for SkippedObject {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<SkippedObject, A::Error> {
-                while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(SkippedObject)
+                let mut has_role = false;
+                while let Some((IsRole(is_role), IgnoredAny)) = entries.next_entry()? {
+                    has_role |= is_role;
+                }
+                Ok(SkippedObject { has_role })
             }
         }
         deserializer.deserialize_map(Skip)
+    }
+}
+
+/// Whether a key is `role`.
+struct IsRole(bool);
+
+impl<'de> Deserialize<'de> for IsRole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<IsRole, D::Error> {
+        struct Compare;
+        impl Visitor<'_> for Compare {
+            type Value = IsRole;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+
+            fn visit_str<E>(self, key: &str) -> Result<IsRole, E> {
+                Ok(IsRole(key == "role"))
+            }
+        }
+        deserializer.deserialize_str(Compare)
     }
 }
 

@@ -114,6 +114,8 @@ pub(crate) struct ClientCapabilities {
     pub params: ParamNames,
     /// The field that holds the history.
     pub history: &'static str,
+    /// How strings begin, with their quotation marks, in entries of a history that are read together with others.
+    pub linking_words: &'static [&'static str],
 }
 
 /// Request fields that every wire has under another name.

@@ -13,10 +13,13 @@ use crate::placeholder;
 use crate::remarks;
 use crate::seal::PackedState;
 use crate::state::RunState;
+use crate::unread_entries::UnreadEntries;
 
 /// A client's history. Entries that are not part of a program stay in the format of the client's wire.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Conversation {
+    /// Entries before all items, which stay as they came.
+    pub unread: Option<UnreadEntries>,
     /// In the order of the history.
     pub items: Vec<ConversationItem>,
     /// The client's answers to questions whether calls may be made, by the names of the questions.
@@ -106,6 +109,16 @@ impl LostCalls {
 }
 
 impl Conversation {
+    /// Reads all of the history.
+    pub(crate) fn read_all(&mut self) -> serde_json::Result<()> {
+        if let Some(unread) = &self.unread {
+            let entries = unread.parse()?.into_iter().map(ConversationItem::Entry);
+            self.items.splice(0..0, entries);
+            self.unread = None;
+        }
+        Ok(())
+    }
+
     /// The program that continues with this request: the last item, if the client has not seen its end.
     pub fn live(&self) -> Option<&ProgramBlock> {
         match self.items.last() {

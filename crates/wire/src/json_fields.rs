@@ -8,6 +8,7 @@ use serde_json::Deserializer;
 pub(crate) struct NotAnObject;
 
 /// Reads an object from its text.
+#[derive(Clone)]
 pub(crate) struct JsonFields<'a> {
     json: &'a [u8],
     at: usize,
@@ -48,6 +49,29 @@ impl<'a> JsonFields<'a> {
     /// The text from the value that follows to the end.
     pub(crate) fn rest(&self) -> &'a [u8] {
         &self.json[self.at..]
+    }
+
+    /// Begins to read an array, whose elements are to be read one by one.
+    pub(crate) fn open_array(&mut self) -> Result<(), NotAnObject> {
+        self.expect(b'[')?;
+        self.is_first = true;
+        Ok(())
+    }
+
+    /// Whether the array has another element, which has to be read then.
+    pub(crate) fn next_element(&mut self) -> Result<bool, NotAnObject> {
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            // A field has been read.
+            self.is_first = false;
+            return Ok(false);
+        }
+        if !std::mem::replace(&mut self.is_first, false) {
+            self.expect(b',')?;
+        }
+        // The element begins at its first byte, not at a space.
+        self.peek();
+        Ok(true)
     }
 
     /// Goes over a value of so many bytes.
@@ -102,6 +126,36 @@ mod tests {
         ] {
             let parsed: Map<String, Value> = serde_json::from_str(json).unwrap();
             assert_eq!(read(json), Ok(parsed), "{json}");
+        }
+    }
+
+    #[test]
+    fn an_array_is_read_element_by_element() {
+        for (json, elements) in [("[]", 0), ("[ ]", 0), ("[1]", 1), ("[ 1 , [2] ,{\"b\":[]}\n]", 3)] {
+            let text = format!("{{\"a\": {json}, \"c\": true}}");
+            let mut fields = JsonFields::of(text.as_bytes()).unwrap();
+            assert_eq!(fields.next_name(), Ok(Some("a".to_owned())));
+            fields.open_array().unwrap();
+            let mut read: Vec<Value> = Vec::new();
+            while fields.next_element().unwrap() {
+                read.push(fields.value().unwrap());
+            }
+            assert_eq!((read.len(), Value::Array(read)), (elements, serde_json::from_str(json).unwrap()));
+            assert_eq!(fields.next_name(), Ok(Some("c".to_owned())), "{json}");
+            assert_eq!((fields.value(), fields.next_name()), (Ok(true), Ok(None)));
+        }
+        for json in ["[1", "[1 2]", "[1,]", "[,1]", "[", "{}", "1"] {
+            let text = format!("{{\"a\": {json}}}");
+            let mut fields = JsonFields::of(text.as_bytes()).unwrap();
+            let mut read = || {
+                fields.next_name()?;
+                fields.open_array()?;
+                while fields.next_element()? {
+                    fields.value::<Value>()?;
+                }
+                fields.next_name()
+            };
+            assert_eq!(read(), Err(NotAnObject), "{json}");
         }
     }
 

@@ -49,6 +49,7 @@ mod state;
 mod tool_answer;
 mod tool_lists;
 mod turn;
+mod unread_entries;
 mod usage;
 mod wire;
 
@@ -89,5 +90,6 @@ pub use tool_lists::{RequestBody, ToolLists};
 pub use turn::{
     CallsPerMessage, Delivery, ProgramMode, ResponsePrefs, StreamUsage, ToolChoice, ToolChoiceOverride, Turn,
 };
+pub use unread_entries::UnreadEntries;
 pub use usage::{ContextTokens, TurnUsage};
 pub use wire::{ClientSide, ProviderSide, Wire};

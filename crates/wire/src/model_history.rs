@@ -20,6 +20,8 @@ pub struct ModelHistory {
     client: ClientSide,
     provider: ProviderSide,
     tool_media: ToolMedia,
+    /// Entries of the client before those below, which nobody has read.
+    unread: usize,
     entries: Vec<HistoryEntry>,
     /// How many calls were written so far.
     calls: usize,
@@ -77,6 +79,7 @@ impl ModelHistory {
             client,
             provider,
             tool_media: ToolMedia::Taken,
+            unread: 0,
             entries: Vec::new(),
             calls: 0,
             last: None,
@@ -90,12 +93,19 @@ impl ModelHistory {
         self
     }
 
-    /// How many messages or items it has, on the provider's wire.
-    pub fn entry_count(&self) -> usize {
-        self.entries.len()
+    /// With so many entries of the client before all others.
+    #[must_use]
+    pub(crate) fn after_unread(mut self, count: usize) -> ModelHistory {
+        self.unread = count;
+        self
     }
 
-    /// Its entries; `conversation` is the one that it was written from.
+    /// How many messages or items it has, on the provider's wire.
+    pub fn entry_count(&self) -> usize {
+        self.unread + self.entries.len()
+    }
+
+    /// Its entries, without those that nobody has read; `conversation` is the one that it was written from.
     pub fn entries<'a>(&'a self, conversation: &'a Conversation) -> Vec<&'a Value> {
         let entry = |entry: &'a HistoryEntry| match entry {
             HistoryEntry::Written(entry) => entry,

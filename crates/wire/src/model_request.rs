@@ -6,6 +6,7 @@ use dacapo_replay::{json_size, write_json, write_json_string};
 use serde_json::Value;
 
 use crate::client_wire::Body;
+use crate::unread_entries::UnreadEntries;
 
 /// The body of a request for a model. Its history is most of it, and is borrowed until it is written.
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub struct ModelRequestBody<'a> {
     /// With a placeholder where the history stands.
     fields: Body,
     history_field: &'static str,
+    /// Stand before the history.
+    unread: Option<&'a UnreadEntries>,
     history: Vec<Cow<'a, Value>>,
 }
 
@@ -24,7 +27,13 @@ impl<'a> ModelRequestBody<'a> {
         history: Vec<Cow<'a, Value>>,
     ) -> ModelRequestBody<'a> {
         fields.entry(history_field).or_insert(Value::Null);
-        ModelRequestBody { fields, history_field, history }
+        ModelRequestBody { fields, history_field, unread: None, history }
+    }
+
+    /// With these entries before the history.
+    pub(crate) fn after_unread(mut self, unread: Option<&'a UnreadEntries>) -> ModelRequestBody<'a> {
+        self.unread = unread;
+        self
     }
 
     /// Asks for another model.
@@ -36,7 +45,8 @@ impl<'a> ModelRequestBody<'a> {
     pub fn to_bytes(&self) -> Vec<u8> {
         let fields: usize = self.fields.iter().map(|(key, value)| key.len() + 4 + json_size(value)).sum();
         let history: usize = self.history.iter().map(|entry| json_size(entry) + 1).sum();
-        let mut json = String::with_capacity(fields + history + 2);
+        let unread = self.unread.map_or(0, |unread| unread.text().len() + 1);
+        let mut json = String::with_capacity(fields + unread + history + 2);
         for (at, (key, value)) in self.fields.iter().enumerate() {
             json.push(if at == 0 { '{' } else { ',' });
             write_json_string(&mut json, key);
@@ -53,8 +63,11 @@ impl<'a> ModelRequestBody<'a> {
 
     fn write_history(&self, json: &mut String) {
         json.push('[');
+        if let Some(unread) = self.unread {
+            json.push_str(unread.text());
+        }
         for (at, entry) in self.history.iter().enumerate() {
-            if at > 0 {
+            if at > 0 || self.unread.is_some() {
                 json.push(',');
             }
             write_json(json, entry);
@@ -64,9 +77,11 @@ impl<'a> ModelRequestBody<'a> {
 
     /// As a value, for whoever looks into it.
     pub fn into_json(self) -> Value {
-        let ModelRequestBody { mut fields, history_field, history } = self;
-        let history = history.into_iter().map(Cow::into_owned).collect();
-        fields.insert(history_field.to_owned(), Value::Array(history));
+        let ModelRequestBody { mut fields, history_field, unread, history } = self;
+        // What cannot be parsed is for the provider to refuse.
+        let unread = unread.and_then(|unread| unread.parse().ok()).unwrap_or_default();
+        let history = unread.into_iter().chain(history.into_iter().map(Cow::into_owned));
+        fields.insert(history_field.to_owned(), history.collect());
         Value::Object(fields)
     }
 }

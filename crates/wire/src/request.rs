@@ -22,6 +22,7 @@ use crate::seal::Sealer;
 use crate::server_tools::ServerTools;
 use crate::tool_lists::{BorrowedTools, RequestBody};
 use crate::turn::{ProgramMode, ToolChoice, Turn};
+use crate::unread_entries::UnreadEntries;
 use crate::wire::{ClientSide, ProviderSide};
 
 /// A request that cannot be served, and where it is wrong.
@@ -196,13 +197,18 @@ impl RequestReader<'_> {
         self.read_body(client, RequestBody::from(body))
     }
 
-    /// Reads a request body whose tool list may be borrowed.
+    /// Reads a request body whose tool list may be borrowed. Where not all of its history was parsed, an error may name the
+    /// wrong entry: whoever reports it reads the whole body first.
     pub fn read_body(&self, client: ClientSide, body: RequestBody) -> Result<ReadRequest, BadRequest> {
-        let (body, borrowed) = body.into_parts();
+        let (body, borrowed, mut unread) = body.into_parts();
         let Value::Object(mut body) = body else {
             return Err(BadRequest::new("body", "must be a JSON object"));
         };
+        let history_field = client.0.capabilities().history;
         let origin = BodyOrigin::between(client, self.provider);
+        if origin == BodyOrigin::Translated {
+            UnreadEntries::put_back(unread.take(), &mut body, history_field)?;
+        }
         let mode = code_mode(&body, self.header, self.defaults.mode)?;
         let switch = body.shift_remove(CODE_MODE).map_or(Extensions::None, |_| Extensions::Found);
         if origin == BodyOrigin::Translated {
@@ -228,6 +234,7 @@ impl RequestReader<'_> {
             ));
         }
         if is_native {
+            UnreadEntries::put_back(unread, &mut body, history_field)?;
             let parsed = ParsedRequest::PassThrough((switch == Extensions::Found).then_some(Value::Object(body)));
             return Ok(ReadRequest { parsed, mode: AppliedMode::Native });
         }
@@ -248,6 +255,7 @@ impl RequestReader<'_> {
             // Several answers to one request pass through as they come.
             if has_only_history && !matches!(incompatible, Some("n" | "functions" | "function_call")) {
                 let other_tools = split.passed;
+                UnreadEntries::put_back(unread, &mut body, history_field)?;
                 let turn = self.reading_programs(client, body, other_tools)?;
                 let parsed = ParsedRequest::Turn(Box::new(Turn { borrowed_tools: borrowed, has_added_tools, ..turn }));
                 return Ok(ReadRequest { parsed, mode: AppliedMode::Off(reason) });
@@ -257,6 +265,7 @@ impl RequestReader<'_> {
                 Some(_) => client.0.split_tools(&body, survey.declaration)?.extensions,
                 None => split.extensions,
             };
+            UnreadEntries::put_back(unread, &mut body, history_field)?;
             let request = PlainRequest { body, survey, marked_tools, switch, borrowed };
             let parsed = self.without_code_mode(client, request)?;
             return Ok(ReadRequest { parsed, mode: AppliedMode::Off(reason) });
@@ -279,7 +288,11 @@ impl RequestReader<'_> {
         if let Some(taken) = taken {
             request_servers::remove(&mut body, taken);
         }
-        let turn = self.with_code_mode(client, body, mode, tools)?;
+        if mode == ProgramMode::Explicit {
+            UnreadEntries::put_back(unread.take(), &mut body, history_field)?;
+        }
+        let mut turn = self.with_code_mode(client, body, mode, tools)?;
+        turn.conversation.unread = unread;
         let parsed = ParsedRequest::Turn(Box::new(Turn { borrowed_tools: borrowed, has_added_tools, ..turn }));
         Ok(ReadRequest { parsed, mode: applied })
     }
@@ -494,6 +507,11 @@ impl Turn {
         let incompatible = incompatible_with_programs(self.client, provider, &self.body);
         if let Some(key) = incompatible.filter(|_| self.model_tools.is_on()) {
             return Err(BadRequest::new(key, "cannot be had together with programs on the wire of this model"));
+        }
+        // Last, because positions of entries change: whoever is told of an error goes on with the history as it was.
+        if BodyOrigin::between(self.client, provider) == BodyOrigin::Translated {
+            let not_json = |error| BadRequest::new("body", format!("is not JSON: {error}"));
+            self.conversation.read_all().map_err(not_json)?;
         }
         let fit =
             ProviderFit::of(self.client, provider, (&self.body, &self.conversation), &self.passed_tools, execute_input);

@@ -13,6 +13,8 @@ use sha2::{Digest, Sha256};
 use crate::body_outline::{OutlinedTools, is_marked};
 use crate::client_wire::Body;
 use crate::json_fields::{JsonFields, NotAnObject};
+use crate::unread_entries::{OutlinedHistory, UnreadEntries};
+use crate::wire::ClientSide;
 
 pub(crate) const TOOLS: &str = "tools";
 /// Lists are looked up by so many of their first bytes. Shorter ones are parsed as fast as they are found.
@@ -57,6 +59,7 @@ struct ListText {
 pub struct RequestBody {
     json: Value,
     pub(crate) borrowed: Option<BorrowedTools>,
+    unread: Option<UnreadEntries>,
 }
 
 /// The tool list of a body is to be given back.
@@ -83,14 +86,40 @@ impl ToolLists {
 
     /// Parses a body of a tenant. What one tenant sent does not hasten a request of another.
     pub fn parse(self: &Arc<Self>, tenant: &str, json: &[u8]) -> serde_json::Result<RequestBody> {
-        match self.parse_fields(tenant, json) {
-            Ok(body) => Ok(body),
-            // Whoever reads the value or the error sees what they would without the cache.
-            Err(NotAnObject) => serde_json::from_slice::<Value>(json).map(RequestBody::from),
+        self.parse_fields(tenant, json, |_, fields| fields.value()).or_else(|NotAnObject| parse_whole(json))
+    }
+
+    /// The same for a body of a client on this wire. The beginning of a long history is not parsed if nothing in it concerns
+    /// the gateway.
+    pub fn parse_outlined(
+        self: &Arc<Self>,
+        client: ClientSide,
+        tenant: &str,
+        json: &[u8],
+    ) -> serde_json::Result<RequestBody> {
+        let history = client.0.capabilities().history;
+        let mut unread = None;
+        let read = |name: &str, fields: &mut JsonFields<'_>| {
+            if name != history {
+                return fields.value();
+            }
+            let outlined = OutlinedHistory::of(client.0, fields)?;
+            unread = outlined.unread;
+            Ok(outlined.read)
+        };
+        match self.parse_fields(tenant, json, read) {
+            Ok(body) => Ok(RequestBody { unread, ..body }),
+            Err(NotAnObject) => parse_whole(json),
         }
     }
 
-    fn parse_fields(self: &Arc<Self>, tenant: &str, json: &[u8]) -> Result<RequestBody, NotAnObject> {
+    /// `read` reads fields other than the tools, by their names.
+    fn parse_fields(
+        self: &Arc<Self>,
+        tenant: &str,
+        json: &[u8],
+        mut read: impl FnMut(&str, &mut JsonFields<'_>) -> Result<Value, NotAnObject>,
+    ) -> Result<RequestBody, NotAnObject> {
         let (mut values, mut borrowed) = (Map::new(), None);
         let mut fields = JsonFields::of(json)?;
         while let Some(name) = fields.next_name()? {
@@ -99,11 +128,11 @@ impl ToolLists {
                 borrowed = list;
                 value
             } else {
-                fields.value()?
+                read(&name, &mut fields)?
             };
             values.insert(name, value);
         }
-        Ok(RequestBody { json: Value::Object(values), borrowed })
+        Ok(RequestBody { json: Value::Object(values), borrowed, unread: None })
     }
 
     /// The value that follows, from memory if it is there. One that is known is compared, and not parsed.
@@ -219,6 +248,11 @@ impl ListText {
     }
 }
 
+/// Whoever reads the value or the error sees what they would without the cache.
+fn parse_whole(json: &[u8]) -> serde_json::Result<RequestBody> {
+    serde_json::from_slice::<Value>(json).map(RequestBody::from)
+}
+
 /// Of JSON that lists were made from.
 fn bytes_of(lists: &[KnownList]) -> usize {
     lists.iter().map(|known| known.list.text.len() * (1 + known.copies.len())).sum()
@@ -232,14 +266,19 @@ impl KnownList {
 
 impl From<Value> for RequestBody {
     fn from(json: Value) -> RequestBody {
-        RequestBody { json, borrowed: None }
+        RequestBody { json, borrowed: None, unread: None }
     }
 }
 
 impl RequestBody {
-    /// The whole body, its tool list included.
+    /// The body, its tool list included, but without entries of its history that were not parsed.
     pub fn json(&self) -> &Value {
         &self.json
+    }
+
+    /// Bytes of entries of its history that were not parsed.
+    pub fn unread_bytes(&self) -> usize {
+        self.unread.as_ref().map_or(0, |unread| unread.text().len())
     }
 
     /// To change other fields than the tools.
@@ -247,8 +286,8 @@ impl RequestBody {
         &mut self.json
     }
 
-    pub(crate) fn into_parts(self) -> (Value, Option<BorrowedTools>) {
-        (self.json, self.borrowed)
+    pub(crate) fn into_parts(self) -> (Value, Option<BorrowedTools>, Option<UnreadEntries>) {
+        (self.json, self.borrowed, self.unread)
     }
 }
 
@@ -309,7 +348,7 @@ mod tests {
         let parsed: Value = serde_json::from_str(&text).unwrap();
         for expected in [0, 1, 1] {
             assert_eq!(copies(&lists, &tools), expected);
-            let (json, borrowed) = lists.parse("ann", text.as_bytes()).unwrap().into_parts();
+            let (json, borrowed, _) = lists.parse("ann", text.as_bytes()).unwrap().into_parts();
             assert_eq!(json.to_string(), parsed.to_string(), "in the same order");
             assert_eq!(copies(&lists, &tools), 0);
             let Value::Object(mut body) = json else { panic!("an object") };
@@ -329,7 +368,7 @@ mod tests {
             |number: usize| json!([{"name": "a", "description": "x".repeat(600)}, {"name": format!("b{number}")}]);
         for number in [1, 2, 11, 1, 2, 11].into_iter().chain(20..40).chain([1]) {
             let text = json!({"tools": list(number), "n": number}).to_string();
-            let (json, borrowed) = lists.parse("ann", text.as_bytes()).unwrap().into_parts();
+            let (json, borrowed, _) = lists.parse("ann", text.as_bytes()).unwrap().into_parts();
             assert_eq!(json.to_string(), text);
             let Value::Object(mut body) = json else { panic!("an object") };
             borrowed.unwrap().give_back(&mut body);
@@ -343,7 +382,7 @@ mod tests {
         let tools = json!([{"name": "a", "description": "x".repeat(ALIKE_BYTES_MAX / 3)}]);
         let text = json!({"tools": tools, "n": 1}).to_string();
         let parsed: Vec<_> = (0..8).map(|_| lists.parse("ann", text.as_bytes()).unwrap().into_parts()).collect();
-        for (json, borrowed) in parsed {
+        for (json, borrowed, _) in parsed {
             let Value::Object(mut body) = json else { panic!("an object") };
             borrowed.unwrap().give_back(&mut body);
         }
@@ -355,7 +394,7 @@ mod tests {
         let lists = Arc::new(ToolLists::default());
         let tool = |name: &str| json!({"name": name, "description": "x".repeat(600)});
         let text = json!({"tools": [tool("a"), tool("b")]}).to_string();
-        let (json, borrowed) = lists.parse("ann", text.as_bytes()).unwrap().into_parts();
+        let (json, borrowed, _) = lists.parse("ann", text.as_bytes()).unwrap().into_parts();
         let (Value::Object(body), Some(borrowed)) = (json, borrowed) else { panic!("an object with tools") };
         let entries = body["tools"].as_array().unwrap();
         let digest = |tools: &[Cow<'_, Value>]| borrowed.digest_of(&body, tools);

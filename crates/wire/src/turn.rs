@@ -19,6 +19,7 @@ use crate::provider_wire::{BodyOrigin, ModelRequest, TextTools};
 use crate::seal::RoundHeader;
 use crate::state::RunState;
 use crate::tool_lists::BorrowedTools;
+use crate::unread_entries::UnreadEntries;
 use crate::wire::{ClientSide, ProviderSide};
 
 /// What the client says about tool calls in the response.
@@ -173,7 +174,7 @@ impl Turn {
         if self.origin() == BodyOrigin::Translated {
             history.push_messages(&self.client.0.system_messages(&self.body));
         }
-        history
+        history.after_unread(self.conversation.unread.as_ref().map_or(0, UnreadEntries::count))
     }
 
     /// Writes the response, on the client's wire and as the client wants it.
@@ -265,6 +266,6 @@ impl Turn {
             delivery: self.prefs.delivery,
             origin,
         };
-        provider.request(body, request)
+        provider.request(body, request).after_unread(self.conversation.unread.as_ref())
     }
 }

@@ -1,11 +1,13 @@
-//! A request that is forwarded without being read is one that would be forwarded as it came if it were read.
+//! What is not read of a request changes nothing: a request that is forwarded unread would be forwarded as it came if it were
+//! read, and the model is asked the same if the beginning of a history is not read.
 
 use std::sync::Arc;
 
 use dacapo_replay::Toolboxes;
 use dacapo_wire::{
-    AppliedMode, BodyOutline, CallerRules, ClientSide, CodeMode, CodeModeDefaults, ParsedRequest, ProviderSide,
-    ReadRequest, RequestReader, Sealer, StoredStates, TextTools, ToolLists, UnopenedStates, Wire,
+    AppliedMode, BodyOutline, CallerRules, ClientSide, CodeMode, CodeModeDefaults, ConversationItem, ParsedRequest,
+    ProviderSide, ReadRequest, RequestReader, Sealer, StoredStates, TextTools, ToolChoiceOverride, ToolLists, Turn,
+    UnopenedStates, Wire,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -129,6 +131,35 @@ fn tool() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Entries of a history before a message of the user, with spaces as some clients write them: too long to be read without
+/// need, and with nothing of the gateway.
+fn beginning() -> impl Strategy<Value = String> {
+    let role = prop::sample::select(vec!["user", "assistant", "system"]);
+    let said = role.prop_map(|role| json!({"role": role, "content": "what was \"said\" before,\n".repeat(120)}));
+    let foreign = |entry: Value| entry.to_string().replace("dc", "xx").replace("srvtoolu_", "toolu_");
+    let entries = prop::collection::vec(prop_oneof![3 => said, 1 => entry()], 0..12);
+    (entries, prop::sample::select(vec!["", " ", "\n  "])).prop_map(move |(entries, space)| {
+        let entry = |entry: Value| format!("{}{space},{space}", foreign(entry).replace("\":", &format!("\":{space}")));
+        entries.into_iter().map(entry).collect()
+    })
+}
+
+/// The request for the model, without programs, and how many entries its history has.
+fn asked(turn: &Turn) -> (Value, usize) {
+    let mut history = turn.model_history();
+    for (at, item) in turn.conversation.items.iter().enumerate() {
+        match item {
+            ConversationItem::Entry(entry) => history.push_item(at, entry),
+            ConversationItem::LostCalls(lost) => history.push_lost_calls(lost),
+            ConversationItem::Program(_) | ConversationItem::Search(_) => {}
+        }
+    }
+    let request = turn.model_request(&history, ToolChoiceOverride::Keep);
+    let sent: Value = serde_json::from_slice(&request.to_bytes()).expect("it is JSON");
+    assert_eq!(sent, request.into_json());
+    (sent, history.entry_count())
+}
+
 fn body() -> impl Strategy<Value = Value> {
     let history = prop_oneof![
         9 => prop::collection::vec(prop_oneof![4 => entry(), 1 => tool_result()], 0..4).prop_map(Value::Array),
@@ -180,27 +211,138 @@ proptest! {
         let other = if wire == Wire::Responses { "messages" } else { "input" };
         body.as_object_mut().unwrap().shift_remove(other);
         let outline = BodyOutline::of(client, &Arc::new(ToolLists::default()), "", body.to_string().as_bytes());
-        let (sealer, stored, unopened, toolboxes) =
-            (Sealer::new(b"a secret of some length", ""), StoredStates::default(), UnopenedStates::default(), Toolboxes::default());
-        let reader = RequestReader {
-            provider: ProviderSide::of(wire).unwrap(),
-            header,
-            defaults: CodeModeDefaults { mode: default, declarations_tokens_max: 1_000, execute_input: TextTools::No },
-            callers: CallerRules::default(),
-            sealer: &sealer,
-            stored: &stored,
-            unopened: &unopened,
-            toolboxes: &toolboxes,
-            tenant: "",
-            servers: None,
-        };
-        if let Some(unread) = outline.and_then(|outline| reader.read_outline(client, &outline)) {
+        Reader { wire, header, default }.run(|reader| {
+            let Some(unread) = outline.and_then(|outline| reader.read_outline(client, &outline)) else { return };
             let read = reader.read(client, body.clone());
             let ReadRequest { parsed: ParsedRequest::PassThrough(None), mode } = read.unwrap() else {
                 panic!("it is not forwarded as it came: {body}")
             };
-            prop_assert_eq!(mode, unread.mode);
-            prop_assert!(matches!(mode, AppliedMode::Off(_)));
-        }
+            assert_eq!(mode, unread.mode);
+            assert!(matches!(mode, AppliedMode::Off(_)));
+        });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_model_is_asked_the_same_if_the_beginning_of_a_history_is_not_read(
+        beginning in beginning(),
+        mut body in body(),
+        wire in prop::sample::select(Wire::ALL.to_vec()),
+        provider in prop::sample::select(Wire::ALL.to_vec()),
+        fallback in prop::sample::select(Wire::ALL.to_vec()),
+        header in prop::sample::select(vec![None, None, None, Some(CodeMode::Off), Some(CodeMode::Explicit), Some(CodeMode::Native)]),
+    ) {
+        let client = ClientSide::of(wire).unwrap();
+        let (history, other) = if wire == Wire::Responses { ("input", "messages") } else { ("messages", "input") };
+        body.as_object_mut().unwrap().shift_remove(other);
+        body["tools"] = match wire {
+            Wire::Messages => json!([{"name": "f", "input_schema": {"type": "object"}}]),
+            Wire::Chat => json!([{"type": "function", "function": {"name": "f"}}]),
+            Wire::Responses => json!([{"type": "function", "name": "f"}]),
+        };
+        let text = body.to_string().replacen(&format!("\"{history}\":["), &format!("\"{history}\":[{beginning}{USER},"), 1);
+        let text = text.replace("},]", "}]");
+        let lists = Arc::new(ToolLists::default());
+        let outlined = lists.parse_outlined(client, "", text.as_bytes()).unwrap();
+        let whole: Value = serde_json::from_str(&text).unwrap();
+        Reader { wire: provider, header, default: CodeMode::Plain }.run(|reader| {
+            match (reader.read_body(client, outlined), reader.read(client, whole)) {
+                (Err(_), Err(_)) => {}
+                (Ok(outlined), Ok(whole)) => {
+                    assert_eq!(outlined.mode, whole.mode);
+                    match (outlined.parsed, whole.parsed) {
+                        (ParsedRequest::PassThrough(outlined), ParsedRequest::PassThrough(whole)) => {
+                            assert_eq!(outlined, whole);
+                        }
+                        (ParsedRequest::Turn(mut outlined), ParsedRequest::Turn(mut whole)) => {
+                            assert_eq!(asked(&outlined), asked(&whole));
+                            let fallback = ProviderSide::of(fallback).unwrap();
+                            let are_asked = [&mut outlined, &mut whole].map(|turn| turn.ask_on(fallback, TextTools::No).is_ok());
+                            assert_eq!(are_asked[0], are_asked[1]);
+                            assert_eq!(asked(&outlined), asked(&whole));
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        });
+    }
+}
+
+const USER: &str = r#"{"role": "user", "content": "Rain in Oslo?"}"#;
+
+/// Makes readers of requests.
+struct Reader {
+    /// Of the model.
+    wire: Wire,
+    header: Option<CodeMode>,
+    default: CodeMode,
+}
+
+impl Reader {
+    fn run<T>(&self, read: impl FnOnce(&RequestReader<'_>) -> T) -> T {
+        read(&RequestReader {
+            provider: ProviderSide::of(self.wire).expect("models are asked on all wires"),
+            header: self.header,
+            defaults: CodeModeDefaults {
+                mode: self.default,
+                declarations_tokens_max: 1_000,
+                execute_input: TextTools::No,
+            },
+            callers: CallerRules::default(),
+            sealer: &Sealer::new(b"a secret of some length", ""),
+            stored: &StoredStates::default(),
+            unopened: &UnopenedStates::default(),
+            toolboxes: &Toolboxes::default(),
+            tenant: "",
+            servers: None,
+        })
+    }
+}
+
+#[test]
+fn only_the_end_of_a_long_history_is_read() {
+    let said = "what was said before ".repeat(1_000);
+    let entry = |role: &str| format!("{{ \"role\": \"{role}\", \"content\": \"{said}\" }}");
+    let beginning = format!("{} ,{}", entry("user"), entry("assistant"));
+    let tools = json!([{"type": "function", "name": "f", "input_schema": {}, "function": {"name": "f"}}]);
+    let reader = Reader { wire: Wire::Chat, header: None, default: CodeMode::Plain };
+    for (end, unread_entries) in [
+        (USER.to_owned(), 2),
+        // The last message of the user is the first that is read.
+        (format!("{},{USER}", entry("user")), 3),
+        (format!("{USER},{}", entry("assistant")), 2),
+        // What concerns the gateway is read, with what the user said before it.
+        (format!(r#"{USER},{{"role": "assistant", "content": "dc1_"}},{USER}"#), 2),
+        (format!(r#"{USER},{{"role": "assistant", "content": "\u0064c1_"}},{USER}"#), 2),
+    ] {
+        let body = format!(r#"{{"model": "m", "messages": [{beginning}, {end}], "tools": {tools}}}"#);
+        let outlined = Arc::new(ToolLists::default()).parse_outlined(ClientSide::CHAT, "", body.as_bytes()).unwrap();
+        assert!(outlined.unread_bytes() > 0);
+        let read = reader.run(|reader| reader.read_body(ClientSide::CHAT, outlined));
+        let ParsedRequest::Turn(turn) = read.unwrap().parsed else { panic!("{end}") };
+        let count = serde_json::from_str::<Value>(&body).unwrap()["messages"].as_array().unwrap().len();
+        assert_eq!(turn.conversation.items.len(), count - unread_entries, "{end}");
+        let sent = turn.model_request(&turn.model_history(), ToolChoiceOverride::Keep).to_bytes();
+        assert!(String::from_utf8(sent).unwrap().contains(&format!(r#""messages":[{beginning}"#)), "as it came");
+    }
+    for body in [
+        // Neither short ones, nor those without a message of the user after the beginning, nor what is no history.
+        format!(r#"{{"messages": [{USER},{USER},{USER}]}}"#),
+        format!(r#"{{"messages": [{beginning}]}}"#),
+        format!(r#"{{"messages": [{beginning}, 3, {USER}]}}"#),
+        format!(r#"{{"messages": [{beginning}, {USER}], "tools": [}}"#),
+        format!(r#"{{"messages": [{beginning}, {USER}], "messages": []}}"#),
+        format!(r#"{{"messages": "{said}"}}"#),
+    ] {
+        let plain = serde_json::from_str::<Value>(&body).map_err(|error| error.to_string());
+        let lists = Arc::new(ToolLists::default());
+        let outlined = lists.parse_outlined(ClientSide::CHAT, "", body.as_bytes()).map_err(|error| error.to_string());
+        assert_eq!(outlined.as_ref().map(dacapo_wire::RequestBody::json), plain.as_ref(), "{body}");
+        assert!(outlined.is_err() || outlined.unwrap().unread_bytes() == 0);
     }
 }

@@ -104,9 +104,20 @@ impl RequestSource {
         Tenant { name, sealer, stored_turn, offered: self.offered.clone(), record }
     }
 
-    /// Reads a request for a model of this upstream.
-    fn read(&self, upstream: &Upstream, body: RequestBody) -> Result<ReadRequest, BadRequest> {
-        self.reader(upstream).read_body(self.client, body)
+    /// Reads a request for a model of this upstream. `text` is what it was parsed from.
+    fn read(&self, upstream: &Upstream, body: RequestBody, text: &[u8]) -> Result<ReadRequest, BadRequest> {
+        let is_outlined = body.unread_bytes() > 0;
+        match self.reader(upstream).read_body(self.client, body) {
+            // The error may name the wrong entry.
+            Err(_) if is_outlined => self.read_text(upstream, text),
+            read => read,
+        }
+    }
+
+    fn read_text(&self, upstream: &Upstream, text: &[u8]) -> Result<ReadRequest, BadRequest> {
+        let body: Value = serde_json::from_slice(text)
+            .map_err(|error| BadRequest { param: "body".to_owned(), message: error.to_string() })?;
+        self.reader(upstream).read(self.client, body)
     }
 
     fn reader(&self, upstream: &Upstream) -> RequestReader<'_> {
@@ -130,11 +141,7 @@ impl RequestSource {
     /// Reads it once more, for the upstream that is asked now: it speaks another wire.
     pub(crate) async fn read_again(self: &Arc<Self>, route: &Route, body: &Bytes) -> Result<ParsedRequest, TurnError> {
         let (source, upstream) = (Arc::clone(self), Arc::clone(&route.target().upstream));
-        let read = off_thread(body.clone(), body.len(), move |body| {
-            let body: Value = serde_json::from_slice(&body)
-                .map_err(|error| BadRequest { param: "body".to_owned(), message: error.to_string() })?;
-            source.read(&upstream, RequestBody::from(body))
-        });
+        let read = off_thread(body.clone(), body.len(), move |body| source.read_text(&upstream, &body));
         let mut parsed = read.await??.parsed;
         self.prepare(&mut parsed, route);
         Ok(parsed)
@@ -221,9 +228,8 @@ impl GatewayServer {
         // The model, which may have a mode of its own, is not known yet.
         let mode = admitted.header.unwrap_or_else(|| gateway.defaults(&admitted.tenant, "").mode);
         let is_likely = mode == CodeMode::Off || memmem::find(&admitted.body, b"\"tools\"").is_none();
-        let may_have_servers = gateway.servers.is_some() || gateway.request_servers.is_some();
         let may_refer_to_store = client.wire() == Wire::Responses && gateway.store.is_some();
-        if !is_likely || may_have_servers || may_refer_to_store || threads::are_named(&admitted.parts.headers) {
+        if !is_likely || gateway.has_servers() || may_refer_to_store || threads::are_named(&admitted.parts.headers) {
             return Ok(None);
         }
         let values_max = gateway.config.body_values_max;
@@ -250,12 +256,21 @@ impl GatewayServer {
         let (gateway, client, tenant) = (&self.gateway, admitted.client, Arc::clone(&admitted.tenant));
         let values_max = gateway.config.body_values_max;
         let (process, owner) = (Arc::clone(&gateway.process), Arc::clone(&tenant));
+        // Stores, servers and threads change histories, or look into all of them.
+        let needs_history =
+            gateway.store.is_some() || gateway.has_servers() || threads::are_named(&admitted.parts.headers);
         let mut request_body = off_thread(admitted.body.clone(), admitted.body.len(), move |body| {
             check_json_values(&body, values_max)?;
-            process
-                .tool_lists
-                .parse(&owner, &body)
-                .map_err(|error| bad_request("body", format!("is not JSON: {error}")))
+            let lists = &process.tool_lists;
+            let parsed =
+                if needs_history { lists.parse(&owner, &body) } else { lists.parse_outlined(client, &owner, &body) };
+            let parsed = match parsed {
+                Ok(parsed) if parsed.unread_bytes() > 0 && threads::has_fields(parsed.json()) => {
+                    lists.parse(&owner, &body)
+                }
+                parsed => parsed,
+            };
+            parsed.map_err(|error| bad_request("body", format!("is not JSON: {error}")))
         })
         .await??;
         let json = request_body.json_mut();
@@ -285,8 +300,10 @@ impl GatewayServer {
         let source = Arc::new(RequestSource { stored, offered, ..admitted.source(gateway, model, unopened) });
         let tenant = source.tenant(stored_turn, record);
         let (reader, upstream) = (Arc::clone(&source), Arc::clone(&route.target().upstream));
+        let read_bytes = admitted.body.len() - request_body.unread_bytes();
+        let input = (request_body, admitted.body.clone());
         let read =
-            off_thread(request_body, admitted.body.len(), move |request_body| reader.read(&upstream, request_body));
+            off_thread(input, read_bytes, move |(request_body, text)| reader.read(&upstream, request_body, &text));
         let read = read.await?.map_err(|error| match (&gateway.store, error.param.as_str()) {
             (Some(_), "previous_response_id") => {
                 BadRequest { message: UNKNOWN_RESPONSE.to_owned(), param: error.param }

@@ -8,10 +8,16 @@ use super::errors::TurnError;
 
 const BETA: &str = "anthropic-beta";
 const THREADS: &str = "message-threads";
+const FIELD: &str = "thread";
 
 /// Whether a request may have something about threads.
 pub(crate) fn are_named(headers: &HeaderMap) -> bool {
     headers.get_all(BETA).iter().any(|value| memmem::find(value.as_bytes(), THREADS.as_bytes()).is_some())
+}
+
+/// Whether a body has fields about threads.
+pub(crate) fn has_fields(body: &Value) -> bool {
+    body.get(FIELD).is_some()
 }
 
 /// Removes the fields about threads from a request of the Messages wire; false if there were none.
@@ -30,7 +36,7 @@ pub(crate) fn remove(body: &mut Value, headers: &mut HeaderMap) -> Result<bool, 
     {
         headers.insert(BETA, value);
     }
-    let Some(thread) = body.as_object_mut().and_then(|body| body.shift_remove("thread")) else { return Ok(false) };
+    let Some(thread) = body.as_object_mut().and_then(|body| body.shift_remove(FIELD)) else { return Ok(false) };
     if thread.get("type").and_then(Value::as_str) == Some("continue") {
         return Err(TurnError::Coded {
             status: StatusCode::NOT_FOUND,

@@ -92,29 +92,45 @@ async fn every_client_gets_the_same_story_from_every_model() {
         let mut options = options(&model);
         options.upstreams[0].wires = Some(vec![upstream.name().to_owned()]);
         let gateway = RunningGateway::start(options).await;
-        for client in Wire::ALL {
-            for (stream, explicit) in [(false, false), (true, false), (false, true), (true, true)] {
-                let mut conversation = ClientConversation::new(client, &tools);
-                conversation.explicit = explicit;
-                conversation.extra = json!({"stream": stream});
-                let name = format!("{client} to {upstream}, stream {stream}, explicit {explicit}");
-                let url = gateway.url.clone();
-                let story = std::panic::AssertUnwindSafe(play_story(&mut conversation, &url, &story));
-                let actual = futures_util::FutureExt::catch_unwind(story).await;
-                let asked = model.asked();
-                match actual {
-                    Ok(()) => check_prefixes(upstream, &asked),
-                    Err(_) => wrong.push(name),
-                }
+        let ways = [(false, false), (true, false), (false, true), (true, true)];
+        let clients = Wire::ALL.into_iter().flat_map(|client| ways.map(|way| (client, way)));
+        for ((client, (stream, explicit)), earlier) in clients.flat_map(|it| [(it, vec![]), (it, long_history())]) {
+            let mut conversation = ClientConversation::new(client, &tools);
+            conversation.explicit = explicit;
+            conversation.extra = json!({"stream": stream});
+            conversation.history.clone_from(&earlier);
+            let name =
+                format!("{client} to {upstream}, stream {stream}, explicit {explicit}, {} before", earlier.len());
+            let url = gateway.url.clone();
+            let story = std::panic::AssertUnwindSafe(play_story(&mut conversation, &url, &story));
+            let actual = futures_util::FutureExt::catch_unwind(story).await;
+            let asked = model.asked();
+            match actual {
+                Ok(()) => check_prefixes(upstream, &asked, &earlier),
+                Err(_) => wrong.push(name),
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Each request begins with the bytes of the one before: providers' prompt caches keep hitting.
-fn check_prefixes(wire: Wire, asked: &[Value]) {
+/// What user and model said before: too long for the gateway to read it without need.
+fn long_history() -> Vec<Value> {
+    let said = |number: usize| format!("{number}: {}", "\"so\" much,\nin so many words. ".repeat(30));
+    let role = |number: usize| if number.is_multiple_of(2) { "user" } else { "assistant" };
+    (0..40).map(|number| json!({"role": role(number), "content": said(number)})).collect()
+}
+
+/// Each request begins with the bytes of the one before: providers' prompt caches keep hitting. All that was said before
+/// stands in it, word by word.
+fn check_prefixes(wire: Wire, asked: &[Value], earlier: &[Value]) {
     let key = if wire == Wire::Responses { "input" } else { "messages" };
+    for (entry, earlier) in asked[0][key].as_array().unwrap().iter().zip(earlier) {
+        let content = &entry["content"];
+        let text = content.as_str().or_else(|| content[0]["text"].as_str());
+        assert_eq!((&entry["role"], text), (&earlier["role"], earlier["content"].as_str()));
+    }
+    assert!(asked[0][key].as_array().unwrap().len() > earlier.len());
     let entries = |body: &Value| body[key].as_array().unwrap().iter().map(Value::to_string).collect();
     let histories: Vec<Vec<String>> = asked.iter().map(entries).collect();
     assert_eq!(histories.len(), 5, "{asked:#?}");

@@ -41,6 +41,7 @@ impl ClientWire for Chat {
             params: params::NAMES,
             call_id_prefix: "call_",
             history: "messages",
+            linking_words: &[],
         }
     }
 

@@ -42,6 +42,7 @@ impl ClientWire for Messages {
             params: params::NAMES,
             call_id_prefix: "toolu_",
             history: "messages",
+            linking_words: &[],
         }
     }
 

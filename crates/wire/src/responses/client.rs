@@ -46,6 +46,13 @@ impl ClientWire for Responses {
             params: params::NAMES,
             call_id_prefix: "call_",
             history: "input",
+            linking_words: &[
+                "\"call_id\"",
+                "\"item_reference\"",
+                "\"reasoning\"",
+                "\"additional_tools\"",
+                "\"tool_search_output\"",
+            ],
         }
     }
 
