@@ -1,6 +1,7 @@
 //! What was measured before: a table in the repository, so that whatever gets worse is seen.
 //!
-//! Absolute figures are those of one machine, and compare only there. Ratios and bytes compare everywhere.
+//! Ratios and bytes compare everywhere. Times are those of one machine, at one hour: they are compared after dividing them by
+//! how much longer this machine takes for what is not ours.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,12 @@ use anyhow::Context;
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/baseline.json");
 /// Figures vary from run to run by about as much.
 const WORSE: f64 = 1.15;
+
+/// Times, and their ratios to those of native `QuickJS` or of the empty proxy, which tell how fast a machine is.
+const YARDSTICKS: [(&str, &str); 2] = [
+    ("two-tool run, JavaScript, new VM to result, µs", "two-tool run, JavaScript, new VM to result, to native"),
+    ("gateway CPU, chat, mode off, µs", "gateway CPU, chat, mode off, to the empty proxy"),
+];
 
 /// Figures of this run, by name. Less is better for all of them.
 #[derive(Debug, Default)]
@@ -24,7 +31,10 @@ impl Measured {
         let text = std::fs::read_to_string(FILE).with_context(|| FILE.to_owned())?;
         let before: BTreeMap<String, f64> = serde_json::from_str(&text).with_context(|| FILE.to_owned())?;
         println!("\nbeside {FILE}");
-        let known = self.0.iter().filter_map(|(name, now)| Some((name, *before.get(name)?, *now)));
+        let slowness = slowness(&before, &self.0);
+        println!("this machine takes {slowness:.2} times as long as that of the table; times are divided by it");
+        let comparable = |name: &str, now: f64| if name.ends_with("µs") { now / slowness } else { now };
+        let known = self.0.iter().filter_map(|(name, now)| Some((name, *before.get(name)?, comparable(name, *now))));
         let changed = known.filter(|(_, before, now)| now / before > WORSE || before / now > WORSE);
         let mut is_same = true;
         for (name, before, now) in changed {
@@ -48,4 +58,11 @@ impl Measured {
         table.extend(self.0);
         std::fs::write(FILE, serde_json::to_string_pretty(&table)? + "\n").with_context(|| FILE.to_owned())
     }
+}
+
+/// How much longer this machine takes for what is not ours; 1 if that was not measured.
+fn slowness(before: &BTreeMap<String, f64>, now: &BTreeMap<String, f64>) -> f64 {
+    let yardstick =
+        |table: &BTreeMap<String, f64>, (time, ratio): &(&str, &str)| Some(table.get(*time)? / table.get(*ratio)?);
+    YARDSTICKS.iter().find_map(|names| Some(yardstick(now, names)? / yardstick(before, names)?)).unwrap_or(1.0)
 }

@@ -54,7 +54,7 @@ pub(crate) fn run(servers: &Servers, conversations: usize) -> anyhow::Result<()>
     }
     let least = p50.iter().copied().fold(f64::INFINITY, f64::min);
     let most = p50.iter().copied().fold(0.0, f64::max);
-    println!("dearest / cheapest: {:.2}; target ≤ 1.5", most / least);
+    println!("dearest / cheapest: {:.2}; target ≤ 1.2", most / least);
     Ok(())
 }
 
