@@ -488,11 +488,11 @@ impl TurnRunner {
         input: I,
         work: impl Fn(&HistoryReplay<'_>, &I) -> Result<T, StepError> + Send + 'static,
     ) -> Result<(I, T), TurnError> {
-        let (new_bytes, answer_bytes) = self.turn.conversation.answer_bytes();
+        let answer_bytes = self.turn.conversation.answer_bytes();
         let is_large = self.turn.conversation.items.len() > AT_ONCE_ITEMS_MAX
             || self.turn.toolbox().catalog().tools().len() > AT_ONCE_TOOLS_MAX
-            || new_bytes > AT_ONCE_NEW_BYTES_MAX
-            || answer_bytes > AT_ONCE_ANSWER_BYTES_MAX;
+            || answer_bytes.new > AT_ONCE_NEW_BYTES_MAX
+            || answer_bytes.all > AT_ONCE_ANSWER_BYTES_MAX;
         // Searches wait for a model that makes embeddings.
         if is_large || self.gateway.embeddings.is_some() {
             let work = move |replay: &HistoryReplay<'_>| {

@@ -30,6 +30,15 @@ pub struct Conversation {
     pub executed_attachments: BTreeMap<String, Value>,
 }
 
+/// Bytes of the answers in a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnswerBytes {
+    /// Of those that the program which continues now gets for the first time.
+    pub new: usize,
+    /// Of all.
+    pub all: usize,
+}
+
 /// One part of a history.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ConversationItem {
@@ -127,8 +136,8 @@ impl Conversation {
         }
     }
 
-    /// Bytes of the answers that the program which continues now gets for the first time, and of all answers to programs.
-    pub fn answer_bytes(&self) -> (usize, usize) {
+    /// How large the answers are that programs got.
+    pub fn answer_bytes(&self) -> AnswerBytes {
         let bytes = |round: &CallRound| {
             let answers = round.calls.iter().filter_map(|call| call.answer.as_ref());
             answers.map(|(_, answer)| answer.size()).sum::<usize>()
@@ -137,8 +146,10 @@ impl Conversation {
             ConversationItem::Program(block) => Some(&block.rounds),
             _ => None,
         });
-        let new = self.live().and_then(|block| block.rounds.last()).map_or(0, bytes);
-        (new, rounds.flatten().map(bytes).sum())
+        AnswerBytes {
+            new: self.live().and_then(|block| block.rounds.last()).map_or(0, bytes),
+            all: rounds.flatten().map(bytes).sum(),
+        }
     }
 
     /// Whether the client says of an image how closely it is looked at.

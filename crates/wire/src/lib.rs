@@ -59,7 +59,9 @@ pub use body_outline::BodyOutline;
 pub use call_digests::CallDigests;
 pub use call_round::{CallRound, ExpectedCall, IssuedCall, SentCall, SentOutcome};
 pub use client_wire::EntryAuthor;
-pub use conversation::{BlockStatus, Conversation, ConversationItem, HistoryGap, LostCalls, ProgramBlock, WireCall};
+pub use conversation::{
+    AnswerBytes, BlockStatus, Conversation, ConversationItem, HistoryGap, LostCalls, ProgramBlock, WireCall,
+};
 pub use decoder::{
     DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError, error_message,
 };

@@ -42,8 +42,8 @@ impl OutlinedHistory {
         let offset = |fields: &JsonFields<'_>| text.len() - fields.rest().len();
         let starts = unmarked_entries(client, text, &mut fields.clone())?;
         fields.open_array()?;
-        let tried = starts.iter().enumerate().skip(1).rev().take(TRIED_MAX);
-        let unread = match tried.into_iter().find(|(_, start)| begins_with_user_text(&text[**start..])) {
+        let mut tried = starts.iter().enumerate().skip(1).rev().take(TRIED_MAX);
+        let unread = match tried.find(|(_, start)| begins_with_user_text(&text[**start..])) {
             Some((count, first_read)) => {
                 fields.skip(first_read - offset(fields));
                 // What is not parsed is not checked either.
