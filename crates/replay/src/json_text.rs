@@ -81,10 +81,11 @@ impl JsonText {
         crate::handles_in(self.0.string.as_deref().unwrap_or_else(|| self.as_str()))
     }
 
-    /// Hashes what it says: a string by its text, in whichever way it was given, so that large answers of tools need not be
-    /// escaped, and anything else by its JSON.
+    /// Hashes it. A string is hashed by its text, whether it was given as text or as JSON, so that large answers of tools need
+    /// not be escaped. JSON that spells it in another way than we do is another value: reading it may take other fuel.
     pub(crate) fn absorb_into(&self, hash: &mut Sha256) {
-        let text = self.as_string();
+        let is_our_spelling = |text: &Cow<'_, str>| self.0.string.is_some() || JsonText::string(text) == *self;
+        let text = self.as_string().filter(is_our_spelling);
         hash.update([u8::from(text.is_some())]);
         absorb(hash, Some(text.as_deref().unwrap_or_else(|| self.as_str())));
     }
@@ -192,6 +193,8 @@ mod tests {
                 hash.finalize()
             };
             assert_eq!((given.size(), digest(&given)), (parsed.size(), digest(&parsed)));
+            let spelled = JsonText::parse(format!("\"{}\\u0061\"", &parsed.as_str()[1..parsed.size() - 1])).unwrap();
+            assert_ne!(digest(&spelled), digest(&JsonText::string(&format!("{text}a"))), "its JSON is longer");
             assert!(given.0.json.get().is_none(), "it is not written before it is needed");
             assert_eq!((given.as_string().as_deref(), parsed.as_string().as_deref()), (Some(text), Some(text)));
             assert_eq!(given, parsed);

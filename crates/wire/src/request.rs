@@ -508,7 +508,7 @@ impl Turn {
         if let Some(key) = incompatible.filter(|_| self.model_tools.is_on()) {
             return Err(BadRequest::new(key, "cannot be had together with programs on the wire of this model"));
         }
-        // Last, because positions of entries change: whoever is told of an error goes on with the history as it was.
+        // Last, because it moves entries: after an error, the history that was written from them is still used.
         if BodyOrigin::between(self.client, provider) == BodyOrigin::Translated {
             let not_json = |error| BadRequest::new("body", format!("is not JSON: {error}"));
             self.conversation.read_all().map_err(not_json)?;

@@ -116,7 +116,7 @@ impl RequestSource {
 
     fn read_text(&self, upstream: &Upstream, text: &[u8]) -> Result<ReadRequest, BadRequest> {
         let body: Value = serde_json::from_slice(text)
-            .map_err(|error| BadRequest { param: "body".to_owned(), message: error.to_string() })?;
+            .map_err(|error| BadRequest { param: "body".to_owned(), message: format!("is not JSON: {error}") })?;
         self.reader(upstream).read(self.client, body)
     }
 

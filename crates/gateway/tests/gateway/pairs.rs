@@ -115,7 +115,7 @@ async fn every_client_gets_the_same_story_from_every_model() {
 }
 
 /// What user and model said before: too long for the gateway to read it without need.
-fn long_history() -> Vec<Value> {
+pub(crate) fn long_history() -> Vec<Value> {
     let said = |number: usize| format!("{number}: {}", "\"so\" much,\nin so many words. ".repeat(30));
     let role = |number: usize| if number.is_multiple_of(2) { "user" } else { "assistant" };
     (0..40).map(|number| json!({"role": role(number), "content": said(number)})).collect()

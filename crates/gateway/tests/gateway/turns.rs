@@ -7,7 +7,8 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::client_conversation::ClientConversation;
-use crate::common::{HttpResponse, Model, RunningGateway, ask, options, post_json, post_to, post_with, tool};
+use crate::common::{HttpResponse, Model, RunningGateway, ask, options, post_json, post_to, post_with, send_to, tool};
+use crate::pairs::long_history;
 
 fn search() -> Value {
     tool("web_search", &["query"])
@@ -352,4 +353,21 @@ async fn a_program_goes_on_with_large_answers_where_it_was() {
     };
     // Only the first step began at the program's start.
     assert_eq!((steps("cold"), steps("warm")), (1, 3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_history_stays_whole_when_a_field_of_its_body_is_removed() {
+    let model = Model::start(SCRIPT).await;
+    let mut options = options(&model);
+    options.upstreams[0].wires = Some(vec![Wire::Messages.name().to_owned()]);
+    let gateway = RunningGateway::start(options).await;
+    let mut conversation = ClientConversation::new(Wire::Messages, &[("web_search", &["query"])]);
+    conversation.history = long_history();
+    conversation.extra = json!({"thread": {"type": "create"}});
+    conversation.user("Hello.");
+    let (path, body) = conversation.request();
+    let answered = send_to(&format!("{}{path}", gateway.url), &body, &[("x-dacapo-mode", "off")]).await;
+    assert_eq!(answered.status, 200, "{}", answered.text);
+    let asked = model.asked();
+    assert_eq!((&asked[0]["messages"], asked[0].get("thread")), (&body["messages"], None));
 }
