@@ -109,6 +109,33 @@ const CHANGES: &[(&str, &str)] = &[
                     }
                 }\n",
     ),
+    // Compiling a program: brackets are looked over without making tokens, and bytecode is written into room that is there.
+    (
+        "/* XXX: improve speed with early bailout */",
+        "#include \"skip_brackets.h\"\n/* XXX: improve speed with early bailout */",
+    ),
+    (
+        "    /* protect from underflow */\n",
+        "    tok = skip_brackets(s, &bits, no_line_terminator);\n    \
+         if (tok != SKIP_UNKNOWN) {\n        if (pbits) *pbits = bits;\n        return tok;\n    }\n    \
+         tok = TOK_EOF;\n    bits = 0;\n",
+    ),
+    (
+        "js_dbuf_init(ctx, &fd->byte_code);\n",
+        "js_dbuf_init(ctx, &fd->byte_code);\n    dbuf_claim(&fd->byte_code, BYTECODE_ROOM);\n",
+    ),
+    (
+        "js_dbuf_init(ctx, &bc_out);\n\n    /* first pass",
+        "js_dbuf_init(ctx, &bc_out);\n    dbuf_claim(&bc_out, bc_len);\n\n    /* first pass",
+    ),
+    (
+        "js_dbuf_init(ctx, &bc_out);\n\n    if (s->jump_size) {",
+        "js_dbuf_init(ctx, &bc_out);\n    dbuf_claim(&bc_out, bc_len);\n\n    if (s->jump_size) {",
+    ),
+    (
+        "js_dbuf_init(s->ctx, &s->pc2line);\n",
+        "js_dbuf_init(s->ctx, &s->pc2line);\n        dbuf_claim(&s->pc2line, s->source_loc_count * 3);\n",
+    ),
     (
         "static JSValue js_array_sort(JSContext *ctx, JSValueConst this_val,\n",
         "#include \"array_sort.h\"\nstatic JSValue js_array_sort(JSContext *ctx, JSValueConst this_val,\n",

@@ -280,6 +280,49 @@ fn the_same_program_costs_the_same() {
 }
 
 #[test]
+fn brackets_end_where_they_do_whatever_is_in_them() {
+    for (body, expected) in [
+        // Parameters of arrow functions.
+        (r#"const f = (a = ")", b = '\')', c = `)${(x => x)(")")})`) => a + b + c; return f()"#, json!(")'))))")),
+        (r"const f = (a = /[)/]\)/.source) => a; return f()", json!(r"[)/]\)")),
+        (r"const n = 6, f = (a = n / 2, b = [n][0] / 3 / (1 + 1)) => a + b; return f()", json!(4)),
+        (r"const o = { return: 8, of: 4 }, f = (a = o.return / 2, b = o.of / 2) => a + b; return f()", json!(6)),
+        (r"let i = 3; const f = (a = i++ / 1, b = i-- / 2) => a + b; return f()", json!(5)),
+        (
+            r"const f = (/* ) */ a = 1, // )
+            b = 2) => a + b; return f()",
+            json!(3),
+        ),
+        (
+            r"const f = async (a, { b, ...rest } = {}, ...more) => [a, b, rest, more]; return await f(1, { b: 2, c: 3 }, 4)",
+            json!([1, 2, {"c": 3}, [4]]),
+        ),
+        ("const f = (größe = 1, \\u0061b = 2) => größe + ab; return f()", json!(3)),
+        // Expressions in brackets that are no parameters.
+        (r"const a = 1; return (a == 1) ? (a => a + 1)(a) : (a >= 2)", json!(2)),
+        (
+            r"let a = 1; (a)
+            + 1; return (a += 1, a)",
+            json!(2),
+        ),
+        (r#"return ("(" + `${"}"}` + /}/.test("}"))"#, json!("(}true")),
+        // Patterns, and literals that look like them.
+        (r"let a, b, c; [a, { b, c = ']' }] = [1, { b: 2 }]; return [a, b, c]", json!([1, 2, "]"])),
+        (r"let a, rest; ({ a, ...rest } = { a: 1, b: { c: [2] } }); return [a, rest]", json!([1, {"b": {"c": [2]}}])),
+        (r"const out = []; for (const [k, { v }] of [['a', { v: 1 }]]) out.push(k, v); return out", json!(["a", 1])),
+        (
+            r"let k, out = ''; for ([k] of ['x;', 'y)']) out += k; for (let i = 0; i < 2; i++) out += i; return out",
+            json!("xy01"),
+        ),
+        (r"let n = 0; for (const key in { a: 1, b: [2, { c: 3 }] }) n++; return n", json!(2)),
+        (r"return [{ a: 1 }, { b: [] }].map(({ a, b: [c = 7] = [] }) => a ?? c)", json!([1, 7])),
+        (r"const f = ([a, b] = [1, 2], { c } = { c: a == b }) => [a, b, c]; return f()", json!([1, 2, false])),
+    ] {
+        assert_eq!(value(run(&config(), body)), expected, "{body}");
+    }
+}
+
+#[test]
 fn rejections_that_nobody_handles_are_reported_beside_the_result() {
     let report = run(&config(), "Promise.reject(new Error('forgotten'));\nreturn 'done'");
 
