@@ -1,14 +1,13 @@
 //! A request body of which only the small fields were parsed: enough to see that it is forwarded as it came.
 
-use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use memchr::memmem::Finder;
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 use crate::client_wire::Body;
 use crate::json_fields::{JsonFields, NotAnObject};
+use crate::marks::is_marked;
+use crate::object_scan::ScannedObject;
 use crate::tool_lists::{TOOLS, ToolLists};
 use crate::wire::ClientSide;
 
@@ -25,62 +24,6 @@ pub struct BodyOutline {
 pub(crate) enum OutlinedTools {
     None,
     Some,
-}
-
-/// Text of which some is in every body that the gateway has to read. Where it means something else, a body is read in vain.
-const MARKS: [&str; 5] = [
-    // Ids and reasoning that the gateway made.
-    "dc1_",
-    "dcr1_",
-    "_dc",
-    "srvtoolu_",
-    // A field that it understands.
-    "allowed_callers",
-];
-
-/// Marks only where a JSON string begins: inside of one, as in the answers of tools, the quotation mark is escaped.
-const FIRST_WORDS: [&str; 3] = [
-    // Programs in a history, or declared, and the field `code_mode`.
-    "\"code",
-    "\"program",
-    // Another field that it understands.
-    "\"thread\"",
-];
-
-/// Whether a text has one of the marks, in whatever way it is spelled.
-pub(crate) fn is_marked(text: &[u8]) -> bool {
-    first_mark(text) < text.len()
-}
-
-/// Where the first of the marks begins, in whatever way it is spelled, or another in the same string; the end of the text if
-/// it has none.
-pub(crate) fn first_mark(text: &[u8]) -> usize {
-    // One search for each is faster than one for all: most of the bytes they begin with are frequent.
-    static MARK_FINDERS: LazyLock<[Finder<'static>; MARKS.len()]> = LazyLock::new(|| MARKS.map(Finder::new));
-    static WORD_FINDERS: LazyLock<[Finder<'static>; FIRST_WORDS.len()]> =
-        LazyLock::new(|| FIRST_WORDS.map(Finder::new));
-    static ESCAPES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u00"));
-    // Each is looked for only before what was found already. One that overlaps with it is in the same string.
-    let mut end = text.len();
-    for finder in &*MARK_FINDERS {
-        end = finder.find(&text[..end]).unwrap_or(end);
-    }
-    for finder in &*WORD_FINDERS {
-        end = first_word(&text[..end], finder).unwrap_or(end);
-    }
-    ESCAPES.find_iter(&text[..end]).find(|at| spells_marks(&text[at + 4..])).unwrap_or(end)
-}
-
-/// Where a text first has words that begin with a quotation mark. Inside of a string, the mark is escaped.
-pub(crate) fn first_word(text: &[u8], finder: &Finder<'_>) -> Option<usize> {
-    finder.find_iter(text).find(|at| at.checked_sub(1).is_none_or(|before| text[before] != b'\\'))
-}
-
-/// Whether the last two digits of an escape `\u00xx` are those of a character that marks are made of. Most escapes are of
-/// other characters: some clients escape all that is not ASCII, or what means something in HTML.
-fn spells_marks(digits: &[u8]) -> bool {
-    let code = digits.get(..2).and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-    code.is_none_or(|code| matches!(code, b'"' | b'_' | b'0'..=b'9' | b'a'..=b'z'))
 }
 
 impl BodyOutline {
@@ -104,20 +47,27 @@ impl BodyOutline {
         // Marks are still to be looked for from here to the field that is read.
         let mut unsearched = json;
         while let Some(name) = fields.next_name()? {
+            if name != history && name != TOOLS {
+                outline.fields.insert(name, fields.value()?);
+                continue;
+            }
+            if is_marked(&unsearched[..unsearched.len() - fields.rest().len()]) {
+                return Ok(None);
+            }
             if name == history {
-                fields.value::<Vec<SkippedObject>>()?;
-                has_history = true;
-            } else if name == TOOLS {
-                let before = &unsearched[..unsearched.len() - fields.rest().len()];
-                if is_marked(before) {
-                    return Ok(None);
+                fields.open_array()?;
+                while fields.next_element()? {
+                    let ScannedObject::Unmarked { bytes, .. } = ScannedObject::of(fields.rest(), &[])? else {
+                        return Ok(None);
+                    };
+                    fields.skip(bytes);
                 }
+                has_history = true;
+            } else {
                 let Some(tools) = lists.skip_plain(tenant, &mut fields)? else { return Ok(None) };
                 outline.tools = tools;
-                unsearched = fields.rest();
-            } else {
-                outline.fields.insert(name, fields.value()?);
             }
+            unsearched = fields.rest();
         }
         Ok((has_history && !is_marked(unsearched)).then_some(outline))
     }
@@ -125,55 +75,6 @@ impl BodyOutline {
     /// The model that is asked for; empty if there is none.
     pub fn model(&self) -> &str {
         self.fields.get("model").and_then(Value::as_str).unwrap_or_default()
-    }
-}
-
-/// An object that is not parsed.
-pub(crate) struct SkippedObject {
-    /// Whether it has a field `role`, as messages do.
-    pub has_role: bool,
-}
-
-impl<'de> Deserialize<'de> for SkippedObject {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SkippedObject, D::Error> {
-        struct Skip;
-        impl<'de> Visitor<'de> for Skip {
-            type Value = SkippedObject;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<SkippedObject, A::Error> {
-                let mut has_role = false;
-                while let Some((IsRole(is_role), IgnoredAny)) = entries.next_entry()? {
-                    has_role |= is_role;
-                }
-                Ok(SkippedObject { has_role })
-            }
-        }
-        deserializer.deserialize_map(Skip)
-    }
-}
-
-/// Whether a key is `role`.
-struct IsRole(bool);
-
-impl<'de> Deserialize<'de> for IsRole {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<IsRole, D::Error> {
-        struct Compare;
-        impl Visitor<'_> for Compare {
-            type Value = IsRole;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a key")
-            }
-
-            fn visit_str<E>(self, key: &str) -> Result<IsRole, E> {
-                Ok(IsRole(key == "role"))
-            }
-        }
-        deserializer.deserialize_str(Compare)
     }
 }
 

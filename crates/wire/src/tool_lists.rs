@@ -10,9 +10,10 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::body_outline::{OutlinedTools, is_marked};
+use crate::body_outline::OutlinedTools;
 use crate::client_wire::Body;
 use crate::json_fields::{JsonFields, NotAnObject};
+use crate::marks::is_marked;
 use crate::unread_entries::{OutlinedHistory, UnreadEntries};
 use crate::wire::ClientSide;
 
@@ -296,6 +297,11 @@ impl BorrowedTools {
     pub(crate) fn give_back(self, body: &mut Body) {
         let Some(copy) = body.get_mut(TOOLS).map(Value::take) else { return };
         self.lists.keep(&self.beginning, self.list, Some(copy));
+    }
+
+    /// Whether no tool of the list can say who may call it.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.list.is_plain
     }
 
     /// Identifies some tools of a list, without writing those that stand in it as they came.

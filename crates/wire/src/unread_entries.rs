@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use memchr::memmem::Finder;
 use serde_json::{Deserializer, Value};
 
-use crate::body_outline::{SkippedObject, first_mark, first_word};
 use crate::client_wire::{Body, ClientWire};
 use crate::json_fields::{JsonFields, NotAnObject};
 use crate::neutral::field;
+use crate::object_scan::ScannedObject;
 use crate::request::BadRequest;
 
 /// Shorter histories are parsed in less time than it takes to see how much of them has to be.
@@ -67,19 +66,15 @@ fn unmarked_entries(
     text: &[u8],
     fields: &mut JsonFields<'_>,
 ) -> Result<Vec<usize>, NotAnObject> {
-    let first_link = |end: usize, word: &&str| first_word(&text[..end], &Finder::new(*word)).unwrap_or(end);
-    let marked_at = client.capabilities().linking_words.iter().fold(first_mark(text), first_link);
+    let words = client.capabilities().linking_words;
     let mut starts = Vec::new();
     fields.open_array()?;
     while fields.next_element()? {
-        let start = text.len() - fields.rest().len();
-        if start > marked_at {
-            break;
-        }
-        starts.push(start);
-        // What is no message may be a reference to one.
-        if !fields.value::<SkippedObject>()?.has_role {
-            break;
+        starts.push(text.len() - fields.rest().len());
+        match ScannedObject::of(fields.rest(), words)? {
+            ScannedObject::Unmarked { bytes, has_role: true } => fields.skip(bytes),
+            // What is no message may be a reference to one.
+            ScannedObject::Unmarked { has_role: false, .. } | ScannedObject::Marked => break,
         }
     }
     Ok(starts)

@@ -1,0 +1,304 @@
+//! Goes over a JSON object without parsing it: where it ends, and whether it may concern the gateway.
+//!
+//! Most of a history is text, so it is looked through in blocks for the few characters that matter in a string. What stands
+//! between strings is checked as a parser would do it.
+
+use serde::de::IgnoredAny;
+
+use crate::json_fields::NotAnObject;
+use crate::marks::{begins_with_mark, is_mark_around, spells_mark};
+
+/// An object that was gone over.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ScannedObject {
+    /// Nothing in it concerns the gateway.
+    Unmarked {
+        bytes: usize,
+        /// Whether it has a field `role`, as messages do.
+        has_role: bool,
+    },
+    /// It may concern the gateway, or has one of the words that were looked for.
+    Marked,
+}
+
+impl ScannedObject {
+    /// Goes over the object that a text begins with. `words` are other beginnings of strings to look for, with their
+    /// quotation marks. One that is nested deeper than a parser would allow is refused.
+    pub(crate) fn of(text: &[u8], words: &[&str]) -> Result<ScannedObject, NotAnObject> {
+        if text.first() != Some(&b'{') {
+            return Err(NotAnObject);
+        }
+        ObjectScan::new(text, words).run()
+    }
+}
+
+const BLOCK_BYTES: usize = 64;
+/// With the body and its history, as many as `serde_json` reads.
+const DEPTH_MAX: usize = 125;
+
+/// What may follow between strings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expected {
+    Value,
+    ValueOrEnd,
+    Key,
+    KeyOrEnd,
+    Colon,
+    CommaOrEnd,
+}
+
+struct ObjectScan<'a> {
+    text: &'a [u8],
+    words: &'a [&'a str],
+    expected: Expected,
+    /// The brackets that are open.
+    open: Vec<u8>,
+    is_in_string: bool,
+    /// The character after a backslash.
+    escaped_at: Option<usize>,
+    /// Where the last string has ended.
+    outside_from: usize,
+    has_role: bool,
+}
+
+impl<'a> ObjectScan<'a> {
+    fn new(text: &'a [u8], words: &'a [&'a str]) -> ObjectScan<'a> {
+        ObjectScan {
+            text,
+            words,
+            expected: Expected::Value,
+            open: Vec::with_capacity(8),
+            is_in_string: false,
+            escaped_at: None,
+            outside_from: 0,
+            has_role: false,
+        }
+    }
+
+    fn run(mut self) -> Result<ScannedObject, NotAnObject> {
+        let (blocks, rest) = self.text.as_chunks::<BLOCK_BYTES>();
+        // Spaces mean nothing anywhere.
+        let mut last = [b' '; BLOCK_BYTES];
+        last[..rest.len()].copy_from_slice(rest);
+        for (number, block) in blocks.iter().chain([&last]).enumerate() {
+            for (lane, mut found) in lanes(block).into_iter().enumerate() {
+                while found != 0 {
+                    let byte = found.trailing_zeros() as usize / 8;
+                    found &= found - 1;
+                    if let Some(scanned) = self.look_at(number * BLOCK_BYTES + lane * 8 + byte)? {
+                        return Ok(scanned);
+                    }
+                }
+            }
+        }
+        if self.is_in_string {
+            return Err(NotAnObject);
+        }
+        self.read_between(self.text.len())?.ok_or(NotAnObject)
+    }
+
+    /// Looks at a character that may matter. Returns what is known if that is enough.
+    fn look_at(&mut self, at: usize) -> Result<Option<ScannedObject>, NotAnObject> {
+        let text = self.text;
+        match text[at] {
+            _ if self.escaped_at == Some(at) => {}
+            b'"' if self.is_in_string => {
+                self.is_in_string = false;
+                self.outside_from = at + 1;
+            }
+            b'"' => {
+                if let Some(ended) = self.read_between(at)? {
+                    return Ok(Some(ended));
+                }
+                let string = &text[at..];
+                self.expected = match self.expected {
+                    Expected::Value | Expected::ValueOrEnd => Expected::CommaOrEnd,
+                    Expected::Key | Expected::KeyOrEnd => Expected::Colon,
+                    Expected::Colon | Expected::CommaOrEnd => return Err(NotAnObject),
+                };
+                let is_field = self.expected == Expected::Colon && self.open.len() == 1;
+                self.has_role |= is_field && string.starts_with(b"\"role\"");
+                self.is_in_string = true;
+                if begins_with_mark(string) || self.words.iter().any(|word| string.starts_with(word.as_bytes())) {
+                    return Ok(Some(ScannedObject::Marked));
+                }
+            }
+            b'\\' if self.is_in_string => {
+                self.escaped_at = Some(at + 1);
+                let escape = &text[at..];
+                let is_valid = match escape.get(1) {
+                    Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => true,
+                    Some(b'u') => escape.get(2..6).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)),
+                    _ => false,
+                };
+                if !is_valid {
+                    return Err(NotAnObject);
+                }
+                if spells_mark(escape) {
+                    return Ok(Some(ScannedObject::Marked));
+                }
+            }
+            b'_' if is_mark_around(text, at) => return Ok(Some(ScannedObject::Marked)),
+            // Control characters.
+            byte if byte < b' ' && self.is_in_string => return Err(NotAnObject),
+            // What stands between strings is read with the next one.
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Reads what stands between the last string and the one that begins here. Returns the object if it ends there.
+    fn read_between(&mut self, to: usize) -> Result<Option<ScannedObject>, NotAnObject> {
+        let text = self.text;
+        let mut at = self.outside_from;
+        while at < to {
+            let byte = text[at];
+            at += 1;
+            self.expected = match (byte, self.expected) {
+                (b' ' | b'\n' | b'\t' | b'\r', expected) => expected,
+                (b'{' | b'[', Expected::Value | Expected::ValueOrEnd) if self.open.len() < DEPTH_MAX => {
+                    self.open.push(byte);
+                    if byte == b'{' { Expected::KeyOrEnd } else { Expected::ValueOrEnd }
+                }
+                (b'}', Expected::KeyOrEnd | Expected::CommaOrEnd) if self.open.last() == Some(&b'{') => {
+                    self.open.pop();
+                    if self.open.is_empty() {
+                        return Ok(Some(ScannedObject::Unmarked { bytes: at, has_role: self.has_role }));
+                    }
+                    Expected::CommaOrEnd
+                }
+                (b']', Expected::ValueOrEnd | Expected::CommaOrEnd) if self.open.last() == Some(&b'[') => {
+                    self.open.pop();
+                    Expected::CommaOrEnd
+                }
+                (b',', Expected::CommaOrEnd) if self.open.last() == Some(&b'{') => Expected::Key,
+                (b',', Expected::CommaOrEnd) | (b':', Expected::Colon) => Expected::Value,
+                (b'-' | b'0'..=b'9' | b't' | b'f' | b'n', Expected::Value | Expected::ValueOrEnd) => {
+                    let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\t' | b'\r');
+                    let word = &text[at - 1..to];
+                    let word = &word[..word.iter().position(is_end).unwrap_or(word.len())];
+                    at += word.len() - 1;
+                    serde_json::from_slice::<IgnoredAny>(word).ok().ok_or(NotAnObject)?;
+                    Expected::CommaOrEnd
+                }
+                _ => return Err(NotAnObject),
+            };
+        }
+        self.outside_from = to;
+        Ok(None)
+    }
+}
+
+/// A byte is 1 in place of each character of a block that may matter.
+fn lanes(block: &[u8; BLOCK_BYTES]) -> [u64; BLOCK_BYTES / 8] {
+    // Written so that the compiler makes vector instructions of it.
+    let matters = block
+        .map(|byte| u8::from(byte == b'"') | u8::from(byte == b'\\') | u8::from(byte == b'_') | u8::from(byte < b' '));
+    let (lanes, _) = matters.as_chunks::<8>();
+    std::array::from_fn(|lane| u64::from_le_bytes(lanes[lane]))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+
+    fn scan(text: &str) -> Result<ScannedObject, NotAnObject> {
+        ScannedObject::of(text.as_bytes(), &["\"linked\""])
+    }
+
+    fn unmarked(bytes: usize, has_role: bool) -> ScannedObject {
+        ScannedObject::Unmarked { bytes, has_role }
+    }
+
+    #[test]
+    fn an_object_ends_where_the_parser_ends_it() {
+        let long = "Text with \"quotes\", \\ and\n lines, ".repeat(9);
+        for (object, has_role) in [
+            (json!({}), false),
+            (json!({"role": "user", "content": long}), true),
+            (json!({"content": [{"role": "user"}, "role", {"a": {}}, [], [[]]], "n": [-1.5e3, true, null]}), false),
+            (json!({"type": "role", "é": "é\u{1f600}\u{1}", "": false}), false),
+            (json!({"x": "}", "role": null}), true),
+        ] {
+            let spaced = serde_json::to_string_pretty(&object).unwrap();
+            for text in [object.to_string(), spaced.replace('\n', "\r\n\t")] {
+                for rest in ["", ",", ", {\"role\": 1}]}", "]} \\ _", "]\n}"] {
+                    assert_eq!(scan(&format!("{text}{rest}")), Ok(unmarked(text.len(), has_role)), "{text}{rest}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_may_concern_the_gateway_is_marked() {
+        for text in [
+            r#"{"id": "call_dc1_x"}"#,
+            r#"{"a": {"role": "code"}}"#,
+            r#"{"allowed_callers": []}"#,
+            r#"{"linked": 1}"#,
+            r#"{"a": ["linked"]}"#,
+            r#"{"a": "\u0063ode"}"#,
+            r#"{"id": "dc1_"#,
+        ] {
+            assert_eq!(scan(text), Ok(ScannedObject::Marked), "{text}");
+        }
+        let text = r#"{"a": "{\"code\": 1, \"linked\": 2} \\\"code", "b": "not_dc \u00e9 \\u0063 a_b", "c_": 1}"#;
+        assert_eq!(scan(&text.replace("not_dc", "note_d")), Ok(unmarked(text.len(), false)));
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for text in [
+            "",
+            "[]",
+            "{",
+            "{]",
+            "{\"a\"}",
+            "{\"a\": }",
+            "{\"a\": 1,}",
+            "{\"a\" 1}",
+            "{\"a\": 1 2}",
+            "{\"a\": \"b\" \"c\"}",
+            "{\"a\": [1,]}",
+            "{\"a\": [}",
+            "{\"a\": 01}",
+            "{\"a\": tru}",
+            "{\"a\": \"\n\"}",
+            "{\"a\": \"\\x\"}",
+            "{\"a\": \"\\u12g4\"}",
+            "{\"a\": \"\\",
+            "{\"a\": \"b",
+            "{,}",
+            "{1: 2}",
+            "{\"a\": [{\"b\": 1]}",
+            "{\"a\": \u{1}1}",
+        ] {
+            assert_eq!(scan(text), Err(NotAnObject), "{text}");
+        }
+        let nested = |depth: usize| format!("{{\"a\": {}{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1));
+        assert_eq!(scan(&nested(DEPTH_MAX)), Ok(unmarked(nested(DEPTH_MAX).len(), false)));
+        assert_eq!(scan(&nested(DEPTH_MAX + 1)), Err(NotAnObject));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever the text, it is an object for the scan if and only if it is one for the parser.
+        #[test]
+        fn the_scan_and_the_parser_agree(text in "\\{[ \\[\\]{},:\"\\\\abnu01.\\-e\n]{0,24}\\}?", padding in 0_usize..70) {
+            let text = text.replacen('{', &format!("{{\"k\": \"{}\", ", "x".repeat(padding)), 1);
+            let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Map<String, Value>>();
+            let parsed = values.next().and_then(Result::ok).map(|_| values.byte_offset());
+            let scanned = match scan(&text) {
+                Ok(ScannedObject::Unmarked { bytes, .. }) => Some(bytes),
+                Ok(ScannedObject::Marked) => return Ok(()),
+                Err(NotAnObject) => None,
+            };
+            // A pair of surrogates is looked at by who reads the text.
+            prop_assert!(parsed == scanned || text.contains("\\u"), "{text}: {parsed:?} {scanned:?}");
+        }
+    }
+}
