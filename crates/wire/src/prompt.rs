@@ -1,5 +1,6 @@
 //! The tools that the model gets in code mode instead of the client's, and the prompt that explains them.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -286,7 +287,9 @@ impl ModelTools {
         if let Some(search) = self.search {
             let hint = if has_declarations { MORE } else { SEARCHED };
             description.push_str(&hint.replace("{search}", search));
-            description.push_str(&self.others());
+            // What is declared leaves the same others, unless the model has some of them as tools.
+            let known = self.shared.is_empty().then(|| self.declared.about_others.get_or_init(|| self.others()));
+            description.push_str(&known.map_or_else(|| Cow::Owned(self.others()), Cow::from));
         }
         if !self.shared.is_empty() {
             let functions =

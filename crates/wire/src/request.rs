@@ -291,7 +291,7 @@ impl RequestReader<'_> {
         if mode == ProgramMode::Explicit {
             UnreadEntries::put_back(unread.take(), &mut body, history_field)?;
         }
-        let mut turn = self.with_code_mode(client, body, mode, tools)?;
+        let mut turn = self.with_code_mode(client, body, mode, tools, borrowed.as_ref())?;
         turn.conversation.unread = unread;
         let parsed = ParsedRequest::Turn(Box::new(Turn { borrowed_tools: borrowed, has_added_tools, ..turn }));
         Ok(ReadRequest { parsed, mode: applied })
@@ -321,6 +321,7 @@ impl RequestReader<'_> {
         mut body: Body,
         mode: ProgramMode,
         tools: ProgramTools,
+        borrowed: Option<&BorrowedTools>,
     ) -> Result<Turn, BadRequest> {
         let RequestReader { sealer, stored, unopened, .. } = *self;
         let catalog = tools.toolbox.catalog();
@@ -330,8 +331,9 @@ impl RequestReader<'_> {
             ProgramMode::Explicit => (HistoryReading::Explicit(&opener), [0; 8]),
         };
         let conversation = client.0.conversation(&mut body, reading)?;
+        let is_plain = || borrowed.is_some_and(BorrowedTools::is_plain) || !has_marked_tools(&body);
         let function_calls = match mode {
-            ProgramMode::Plain if !has_marked_tools(&body) => FunctionCalls::Programs,
+            ProgramMode::Plain if is_plain() => FunctionCalls::Programs,
             ProgramMode::Plain | ProgramMode::Explicit => FunctionCalls::Mistakes,
         };
         let model_tools = tools.model_tools.with_function_calls(function_calls);
@@ -410,7 +412,7 @@ impl RequestReader<'_> {
         let toolbox = self.toolboxes.get("[]").map_err(|error| BadRequest::new("tools", error.message))?;
         let model_tools = ModelTools::reading(Arc::clone(&toolbox));
         let tools = ProgramTools { toolbox, model_tools, owned_from: usize::MAX, passed, search_tool: None };
-        self.with_code_mode(client, body, ProgramMode::Plain, tools)
+        self.with_code_mode(client, body, ProgramMode::Plain, tools, None)
     }
 
     /// On the same wire the body is forwarded, without what only the gateway understands.

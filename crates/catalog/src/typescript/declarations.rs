@@ -65,6 +65,14 @@ pub struct DeclaredTools {
     pub text: String,
     /// The tools, in the order in which they were asked for.
     pub tools: Vec<ToolIndex>,
+    /// Room for what a prompt says of all other tools. It is long where there are many, and always the same.
+    pub about_others: OnceLock<String>,
+}
+
+impl DeclaredTools {
+    fn new(text: String, tools: Vec<ToolIndex>) -> DeclaredTools {
+        DeclaredTools { text, tools, about_others: OnceLock::new() }
+    }
 }
 
 /// How much of the tool's description its declaration holds.
@@ -115,7 +123,7 @@ impl Declarations {
 
     fn chosen_within(&self, tools: &[ToolIndex], bytes_max: usize) -> DeclaredTools {
         if tools.len() == self.tools.len() && self.text().len() <= bytes_max {
-            return DeclaredTools { text: self.text().to_owned(), tools: tools.to_vec() };
+            return DeclaredTools::new(self.text().to_owned(), tools.to_vec());
         }
         let mut bytes_left = bytes_max.saturating_sub(Declarations::UNKNOWN_NOTE.len());
         let shortened: Vec<usize> = tools.iter().map(|tool| self.shortened(*tool).len()).collect();
@@ -144,7 +152,7 @@ impl Declarations {
         }
         let text = self.list_of(tools, &lengths).text();
         let chosen = tools.iter().zip(&lengths).filter(|(_, length)| length.is_some());
-        DeclaredTools { text, tools: chosen.map(|(tool, _)| *tool).collect() }
+        DeclaredTools::new(text, chosen.map(|(tool, _)| *tool).collect())
     }
 
     /// One tool like [`of`](Self::of), with the first sentences of a long description and how to read the rest.
