@@ -4,6 +4,7 @@
 //! between strings is checked as a parser would do it.
 
 use serde::de::IgnoredAny;
+use wide::u8x64;
 
 use crate::json_fields::NotAnObject;
 use crate::marks::{begins_with_mark, is_mark_around, spells_mark};
@@ -54,8 +55,6 @@ struct ObjectScan<'a> {
     /// The brackets that are open.
     open: Vec<u8>,
     is_in_string: bool,
-    /// The character after a backslash.
-    escaped_at: Option<usize>,
     /// Where the last string has ended.
     outside_from: usize,
     has_role: bool,
@@ -69,7 +68,6 @@ impl<'a> ObjectScan<'a> {
             expected: Expected::Value,
             open: Vec::with_capacity(8),
             is_in_string: false,
-            escaped_at: None,
             outside_from: 0,
             has_role: false,
         }
@@ -80,14 +78,16 @@ impl<'a> ObjectScan<'a> {
         // Spaces mean nothing anywhere.
         let mut last = [b' '; BLOCK_BYTES];
         last[..rest.len()].copy_from_slice(rest);
+        let mut is_next_escaped = false;
         for (number, block) in blocks.iter().chain([&last]).enumerate() {
-            for (lane, mut found) in lanes(block).into_iter().enumerate() {
-                while found != 0 {
-                    let byte = found.trailing_zeros() as usize / 8;
-                    found &= found - 1;
-                    if let Some(scanned) = self.look_at(number * BLOCK_BYTES + lane * 8 + byte)? {
-                        return Ok(scanned);
-                    }
+            let BlockMasks { mut found, escaped } = BlockMasks::of(block, &mut is_next_escaped);
+            while found != 0 {
+                let bit = found.trailing_zeros();
+                found &= found - 1;
+                let at = number * BLOCK_BYTES + bit as usize;
+                let scanned = if escaped >> bit & 1 == 1 { self.look_at_escape(at)? } else { self.look_at(at)? };
+                if let Some(scanned) = scanned {
+                    return Ok(scanned);
                 }
             }
         }
@@ -101,7 +101,6 @@ impl<'a> ObjectScan<'a> {
     fn look_at(&mut self, at: usize) -> Result<Option<ScannedObject>, NotAnObject> {
         let text = self.text;
         match text[at] {
-            _ if self.escaped_at == Some(at) => {}
             b'"' if self.is_in_string => {
                 self.is_in_string = false;
                 self.outside_from = at + 1;
@@ -123,21 +122,6 @@ impl<'a> ObjectScan<'a> {
                     return Ok(Some(ScannedObject::Marked));
                 }
             }
-            b'\\' if self.is_in_string => {
-                self.escaped_at = Some(at + 1);
-                let escape = &text[at..];
-                let is_valid = match escape.get(1) {
-                    Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => true,
-                    Some(b'u') => escape.get(2..6).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)),
-                    _ => false,
-                };
-                if !is_valid {
-                    return Err(NotAnObject);
-                }
-                if spells_mark(escape) {
-                    return Ok(Some(ScannedObject::Marked));
-                }
-            }
             b'_' if is_mark_around(text, at) => return Ok(Some(ScannedObject::Marked)),
             // Control characters.
             byte if byte < b' ' && self.is_in_string => return Err(NotAnObject),
@@ -145,6 +129,20 @@ impl<'a> ObjectScan<'a> {
             _ => {}
         }
         Ok(None)
+    }
+
+    /// Looks at a character after a backslash that is rare there.
+    fn look_at_escape(&self, at: usize) -> Result<Option<ScannedObject>, NotAnObject> {
+        if !self.is_in_string {
+            return Ok(None);
+        }
+        let escape = &self.text[at - 1..];
+        let is_valid = match escape.get(1) {
+            Some(b'/' | b'b' | b'f' | b'r' | b't') => true,
+            Some(b'u') => escape.get(2..6).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)),
+            _ => false,
+        };
+        if is_valid { Ok(spells_mark(escape).then_some(ScannedObject::Marked)) } else { Err(NotAnObject) }
     }
 
     /// Reads what stands between the last string and the one that begins here. Returns the object if it ends there.
@@ -189,13 +187,40 @@ impl<'a> ObjectScan<'a> {
     }
 }
 
-/// A byte is 1 in place of each character of a block that may matter.
-fn lanes(block: &[u8; BLOCK_BYTES]) -> [u64; BLOCK_BYTES / 8] {
-    // Written so that the compiler makes vector instructions of it.
-    let matters = block
-        .map(|byte| u8::from(byte == b'"') | u8::from(byte == b'\\') | u8::from(byte == b'_') | u8::from(byte < b' '));
-    let (lanes, _) = matters.as_chunks::<8>();
-    std::array::from_fn(|lane| u64::from_le_bytes(lanes[lane]))
+/// Characters of a block, a bit for each.
+struct BlockMasks {
+    /// Those that have to be looked at.
+    found: u64,
+    /// Those that follow a backslash.
+    escaped: u64,
+}
+
+impl BlockMasks {
+    fn of(block: &[u8; BLOCK_BYTES], is_next_escaped: &mut bool) -> BlockMasks {
+        let block = u8x64::new(*block);
+        let all = |byte: u8| block.simd_eq(u8x64::splat(byte)).to_bitmask();
+        let (quotes, backslashes) = (all(b'"'), all(b'\\'));
+        let escaped = escaped(backslashes, is_next_escaped);
+        let controls = block.simd_eq(block.min(u8x64::splat(b' ' - 1))).to_bitmask();
+        // Nearly all escapes are of these three.
+        let rare_escapes = escaped & !(quotes | backslashes | all(b'n'));
+        BlockMasks { found: quotes & !escaped | all(b'_') | controls | rare_escapes, escaped }
+    }
+}
+
+/// The characters after a backslash that is not escaped itself. `is_next_escaped` is about the first one, and is then set for
+/// the next block.
+fn escaped(backslashes: u64, is_next_escaped: &mut bool) -> u64 {
+    const EVEN: u64 = 0x5555_5555_5555_5555;
+    let first = u64::from(*is_next_escaped);
+    let escaping = backslashes & !first;
+    let following = escaping << 1 | first;
+    // Adding a run of backslashes to its first one carries to the character behind it: whether that is at an even or an odd
+    // place tells how long the run is.
+    let odd_starts = escaping & !EVEN & !following;
+    let (carried, overflow) = odd_starts.overflowing_add(escaping);
+    *is_next_escaped = overflow;
+    (EVEN ^ (carried << 1)) & following
 }
 
 #[cfg(test)]
@@ -228,6 +253,21 @@ mod tests {
                 for rest in ["", ",", ", {\"role\": 1}]}", "]} \\ _", "]\n}"] {
                     assert_eq!(scan(&format!("{text}{rest}")), Ok(unmarked(text.len(), has_role)), "{text}{rest}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn backslashes_escape_each_other_across_blocks() {
+        for padding in 0..2 * BLOCK_BYTES {
+            for count in 0..6 {
+                let text = format!("{{\"a\": \"{}{}", "x".repeat(padding), "\\".repeat(count));
+                let whole = format!("{text}\", \"b\": 1}}");
+                let expected = if count % 2 == 0 { Ok(unmarked(whole.len(), false)) } else { Err(NotAnObject) };
+                assert_eq!(scan(&whole), expected, "{whole}");
+                let quoted = format!("{text}\"\"}}");
+                let expected = if count % 2 == 1 { Ok(unmarked(quoted.len(), false)) } else { Err(NotAnObject) };
+                assert_eq!(scan(&quoted), expected, "{quoted}");
             }
         }
     }
