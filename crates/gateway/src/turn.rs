@@ -26,7 +26,6 @@ use dacapo_wire::{
     OwnedAnswers, ProgramBlock, ProgramFinished, ProgramMode, ProgramName, ResponseMeta, RunState, Sealer, ToolChoice,
     ToolChoiceOverride, ToolsSearched, Turn, TurnUsage, UnopenedStates,
 };
-use serde_json::Value;
 
 use self::history_replay::HistoryEnd;
 use self::program::{NextStep, WaitingProgram};
@@ -121,8 +120,8 @@ struct TurnProgress {
 
 /// A turn that has ended.
 pub(crate) struct TurnDone {
-    /// `None` if the response was streamed.
-    pub body: Option<Value>,
+    /// JSON; `None` if the response was streamed.
+    pub body: Option<String>,
     /// What the response tells about the model's.
     pub headers: HeaderMap,
     pub end: TurnEnd,
@@ -224,7 +223,7 @@ impl TurnRunner {
     }
 
     /// The body, if the response is not streamed.
-    async fn respond_to_end(&mut self) -> Result<Option<Value>, TurnError> {
+    async fn respond_to_end(&mut self) -> Result<Option<String>, TurnError> {
         self.respond().await?;
         let is_whole_needed = self.tenant.stored_turn.is_some() || self.gateway.process.recorder.is_some();
         let (events, body) = self.sink.end(&self.usage, is_whole_needed);
@@ -234,7 +233,7 @@ impl TurnRunner {
         if let (Some(stored), Some(store), Some(body)) = (self.tenant.stored_turn.take(), &self.gateway.store, &body) {
             stored.keep(store, &self.tenant.name, body).await?;
         }
-        self.sink.finish(events, body).await
+        self.sink.finish(&self.usage, events, body).await
     }
 
     /// The request that the model would be sent.

@@ -15,6 +15,7 @@ use crate::request::BadRequest;
 use crate::request_servers::RequestServer;
 use crate::sse::SseEvent;
 use crate::tool_answer::ToolAnswer;
+use crate::tool_lists::ListText;
 use crate::turn::ResponsePrefs;
 use crate::usage::TokenCounts;
 use crate::wire::Wire;
@@ -90,7 +91,14 @@ pub(crate) trait ClientWire: Sync {
     fn ordinary_calls(&self, calls: LostCalls, ids: &[String], note: Option<&str>) -> Vec<Value>;
 
     /// An encoder for the client that sent `body`; `toolbox` holds the tools that its programs may call.
-    fn encoder(&self, options: EncoderOptions, body: &Body, toolbox: &Arc<Toolbox>) -> Box<dyn ResponseEncoder>;
+    /// `known_tools` is the text of the body's tool list, if responses may repeat it.
+    fn encoder(
+        &self,
+        options: EncoderOptions,
+        body: &Body,
+        known_tools: Option<Arc<ListText>>,
+        toolbox: &Arc<Toolbox>,
+    ) -> Box<dyn ResponseEncoder>;
 
     fn error_body(&self, error: &ApiError<'_>) -> Value;
 

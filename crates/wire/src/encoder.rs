@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use dacapo_catalog::SearchText;
-use dacapo_replay::{Answer, Call};
+use dacapo_replay::{Answer, Call, json_text};
 use serde_json::Value;
 
 use crate::decoder::{ModelResponse, ResponseDelta, ResponseMeta};
@@ -313,6 +313,11 @@ pub trait ResponseEncoder: Send + Sync + std::fmt::Debug {
 
     /// The whole response, after which nothing more is encoded; `None` if no model responded.
     fn body(&mut self, usage: &TurnUsage) -> Option<Value>;
+
+    /// The same as JSON.
+    fn body_text(&mut self, usage: &TurnUsage) -> Option<String> {
+        self.body(usage).map(|body| json_text(&body))
+    }
 
     /// An error in the middle of a stream; `body` is the error as it would be sent instead of a stream.
     fn error(&mut self, body: Value) -> Vec<SseEvent>;

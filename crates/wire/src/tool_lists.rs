@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dacapo_lru::{CacheKey, LruCache};
 use dacapo_replay::json_text;
+use memchr::memmem;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -47,12 +48,14 @@ struct KnownList {
 
 /// The text that a list is known by.
 #[derive(Debug)]
-struct ListText {
+pub(crate) struct ListText {
     text: Box<str>,
     /// Of the text, and of the tenant.
     digest: CacheKey,
     /// Whether it holds nothing that only the gateway understands.
     is_plain: bool,
+    /// Whether a response may repeat it: tools that the provider connects to may hold credentials.
+    is_repeatable: bool,
 }
 
 /// A request body, parsed.
@@ -245,7 +248,15 @@ impl ToolLists {
 impl ListText {
     fn new(tenant: &str, text: &str) -> ListText {
         let bytes = text.as_bytes();
-        ListText { text: text.into(), digest: digest(tenant, bytes), is_plain: !is_marked(bytes) }
+        // One that is plain does not spell its letters as escapes.
+        let is_plain = !is_marked(bytes);
+        let is_repeatable = is_plain && memmem::find(bytes, b"\"mcp\"").is_none();
+        ListText { text: text.into(), digest: digest(tenant, bytes), is_plain, is_repeatable }
+    }
+
+    /// As the client wrote it.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
     }
 }
 
@@ -297,6 +308,11 @@ impl BorrowedTools {
     pub(crate) fn give_back(self, body: &mut Body) {
         let Some(copy) = body.get_mut(TOOLS).map(Value::take) else { return };
         self.lists.keep(&self.beginning, self.list, Some(copy));
+    }
+
+    /// The text of the list, if a response may repeat it.
+    pub(crate) fn repeatable(&self) -> Option<Arc<ListText>> {
+        self.list.is_repeatable.then(|| Arc::clone(&self.list))
     }
 
     /// Whether no tool of the list can say who may call it.

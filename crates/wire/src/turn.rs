@@ -182,7 +182,8 @@ impl Turn {
         let ResponsePrefs { delivery, stream_usage, hold_text_chars, .. } = self.prefs;
         let (provider, mode, item_ids) = (self.provider, self.mode, self.item_ids);
         let options = EncoderOptions { provider, delivery, mode, stream_usage, call_deltas, item_ids, hold_text_chars };
-        self.client.0.encoder(options, &self.body, self.toolbox())
+        let known_tools = self.borrowed_tools.as_ref().and_then(BorrowedTools::repeatable);
+        self.client.0.encoder(options, &self.body, known_tools, self.toolbox())
     }
 
     /// Whether the ids of a program's calls carry its state. Otherwise an entry of the client's history does.

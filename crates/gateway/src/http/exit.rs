@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use bytes::Bytes;
-use dacapo_replay::json_text;
 use dacapo_wire::ClientSide;
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
@@ -127,7 +126,7 @@ fn respond_to(open: OpenRequest, client: ClientSide, exit: Result<Exit, TurnErro
         }
         Ok(Exit::Json(Err(error))) => fail(open, client, TurnError::Internal(error.to_string())),
         Ok(Exit::Turn(mut done)) => {
-            let mut response = json_response(done.body.as_ref().map(json_text).unwrap_or_default().into_bytes());
+            let mut response = json_response(done.body.take().unwrap_or_default().into_bytes());
             response.headers_mut().extend(std::mem::take(&mut done.headers));
             open.end(outcome(Ok(*done)));
             response

@@ -8,8 +8,6 @@ use axum::http::{HeaderMap, StatusCode};
 use dacapo_runner::StoreError;
 use dacapo_wire::{ClientSide, ModelResponse};
 
-use serde_json::Value;
-
 use super::owned_calls::ProgramOrigin;
 use super::{TurnDone, TurnEnd, TurnRunner};
 use crate::http::TurnError;
@@ -116,7 +114,7 @@ pub(super) async fn record_response(
 ) {
     let (status, is_stream, body) = match (streamed, done) {
         (Some(streamed), _) => (StatusCode::OK, true, streamed),
-        (None, Ok(done)) => (StatusCode::OK, false, done.body.as_ref().unwrap_or(&Value::Null).to_string()),
+        (None, Ok(done)) => (StatusCode::OK, false, done.body.as_deref().unwrap_or("null").to_owned()),
         (None, Err(error)) => (error.status(), false, error.body(client, request_id).to_string()),
     };
     let response = RecordedResponse { status: status.as_u16(), is_stream, body };

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
+use dacapo_replay::json_text;
 use dacapo_wire::{
     AnswerParts, CallDeltas, CallsIssued, ModelResponse, ProgramFinished, ProgramStarted, ProviderSide, ResponseDelta,
     ResponseEncoder, ResponseMeta, ServerCall, ServerCallEnd, ServerToolList, SseEvent, ToolsSearched, TurnUsage,
@@ -185,23 +186,25 @@ impl ResponseSink {
         self.send(events).await
     }
 
-    /// The last events of a stream, and the whole response, if it is sent or stored.
+    /// The last events of a stream, and the whole response, if it is stored.
     pub(crate) fn end(&mut self, usage: &TurnUsage, is_stored: bool) -> (Vec<SseEvent>, Option<Value>) {
         let events = if self.is_stream() { self.encoder.finish(usage) } else { Vec::new() };
-        let body = if is_stored || !self.is_stream() { self.encoder.body(usage) } else { None };
+        let body = if is_stored { self.encoder.body(usage) } else { None };
         (events, body)
     }
 
-    /// Sends the last events. Returns the body if the response is not streamed.
+    /// Sends the last events. Returns the body as JSON if the response is not streamed.
     pub(crate) async fn finish(
         &mut self,
+        usage: &TurnUsage,
         events: Vec<SseEvent>,
-        body: Option<Value>,
-    ) -> Result<Option<Value>, TurnError> {
+        stored: Option<Value>,
+    ) -> Result<Option<String>, TurnError> {
         if self.is_stream() {
             self.send(events).await?;
             return Ok(None);
         }
+        let body = stored.map(|body| json_text(&body)).or_else(|| self.encoder.body_text(usage));
         body.map(Some).ok_or_else(|| TurnError::bug("a turn ended without a response"))
     }
 

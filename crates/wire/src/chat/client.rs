@@ -20,6 +20,7 @@ use crate::request::{BadRequest, entries};
 use crate::seal::Sealer;
 use crate::sse::SseEvent;
 use crate::tool_answer::ToolAnswer;
+use crate::tool_lists::ListText;
 use crate::turn::ResponsePrefs;
 use crate::usage::TokenCounts;
 use crate::wire::Wire;
@@ -153,7 +154,13 @@ impl ClientWire for Chat {
         history::ordinary_calls(calls, ids, note)
     }
 
-    fn encoder(&self, options: EncoderOptions, body: &Body, _: &Arc<Toolbox>) -> Box<dyn ResponseEncoder> {
+    fn encoder(
+        &self,
+        options: EncoderOptions,
+        body: &Body,
+        _: Option<Arc<ListText>>,
+        _: &Arc<Toolbox>,
+    ) -> Box<dyn ResponseEncoder> {
         let preamble_use = if params::has_response_format(body) { PreambleUse::LeftOut } else { PreambleUse::Shown };
         Box::new(ChatEncoder::new(options, preamble_use))
     }

@@ -21,6 +21,7 @@ use crate::request_servers::{self, RequestServer};
 use crate::seal::Sealer;
 use crate::sse::SseEvent;
 use crate::tool_answer::ToolAnswer;
+use crate::tool_lists::ListText;
 use crate::turn::ResponsePrefs;
 use crate::usage::TokenCounts;
 use crate::wire::Wire;
@@ -175,7 +176,13 @@ impl ClientWire for Messages {
         history::ordinary_calls(calls, ids, note)
     }
 
-    fn encoder(&self, options: EncoderOptions, body: &Body, _: &Arc<Toolbox>) -> Box<dyn ResponseEncoder> {
+    fn encoder(
+        &self,
+        options: EncoderOptions,
+        body: &Body,
+        _: Option<Arc<ListText>>,
+        _: &Arc<Toolbox>,
+    ) -> Box<dyn ResponseEncoder> {
         Box::new(MessagesEncoder::new(options, tools::program_type(body)))
     }
 

@@ -21,6 +21,7 @@ use crate::request::BadRequest;
 use crate::request_servers::{self, RequestServer};
 use crate::sse::SseEvent;
 use crate::tool_answer::ToolAnswer;
+use crate::tool_lists::ListText;
 use crate::turn::ResponsePrefs;
 use crate::usage::TokenCounts;
 use crate::wire::Wire;
@@ -199,8 +200,14 @@ impl ClientWire for Responses {
         history::ordinary_calls(calls, ids, note)
     }
 
-    fn encoder(&self, options: EncoderOptions, body: &Body, toolbox: &Arc<Toolbox>) -> Box<dyn ResponseEncoder> {
-        Box::new(ResponsesEncoder::for_request(options, body, toolbox))
+    fn encoder(
+        &self,
+        options: EncoderOptions,
+        body: &Body,
+        known_tools: Option<Arc<ListText>>,
+        toolbox: &Arc<Toolbox>,
+    ) -> Box<dyn ResponseEncoder> {
+        Box::new(ResponsesEncoder::for_request(options, body, known_tools, toolbox))
     }
 
     fn error_body(&self, error: &ApiError<'_>) -> Value {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dacapo_catalog::SearchText;
-use dacapo_replay::{Call, Toolbox};
+use dacapo_replay::{Call, Toolbox, json_text};
 use serde_json::{Map, Value, json};
 
 use super::envelope::{self, RequestEcho};
@@ -21,6 +21,7 @@ use crate::model_message::ModelCall;
 use crate::reasoning::Reasoning;
 use crate::server_tools::ServerToolList;
 use crate::sse::SseEvent;
+use crate::tool_lists::ListText;
 use crate::turn::ProgramMode;
 use crate::usage::TurnUsage;
 use crate::wire::{ClientSide, ProviderSide, Wire};
@@ -72,10 +73,13 @@ impl ResponsesEncoder {
     pub(super) fn for_request(
         options: EncoderOptions,
         body: &Map<String, Value>,
+        known_tools: Option<Arc<ListText>>,
         toolbox: &Arc<Toolbox>,
     ) -> ResponsesEncoder {
+        // A stream repeats them in several events, as values.
+        let known_tools = known_tools.filter(|_| !options.delivery.is_streamed());
         ResponsesEncoder {
-            out: ResponseOutput::new(options.delivery, RequestEcho::of(body)),
+            out: ResponseOutput::new(options.delivery, RequestEcho::of(body, known_tools)),
             toolbox: Some(Arc::clone(toolbox)),
             sent_items: match options.item_ids {
                 ItemIds::Carriers => SentItems::of(body),
@@ -451,6 +455,15 @@ impl ResponseEncoder for ResponsesEncoder {
         let usage = self.usage(usage);
         let response = self.out.take_response(self.status(), usage);
         response.map(|response| self.with_details(response))
+    }
+
+    fn body_text(&mut self, usage: &TurnUsage) -> Option<String> {
+        let known_tools = self.out.request.take_known_tools();
+        let body = self.body(usage)?;
+        Some(match known_tools {
+            Some(tools) => envelope::json_text_with_tools(&body, &tools),
+            None => json_text(&body),
+        })
     }
 
     fn error(&mut self, body: Value) -> Vec<SseEvent> {

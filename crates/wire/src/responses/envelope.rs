@@ -1,13 +1,17 @@
 //! The fields of a response around its output.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use dacapo_replay::{json_size, write_json, write_json_string};
 use serde_json::{Map, Value, json};
 
 use super::client::RESPONSE_ID_PREFIX;
 use super::{fields, tools};
 use crate::decoder::{FinishReason, ModelResponse, ResponseMeta};
 use crate::request_servers::remove_credentials;
+use crate::tool_lists::{ListText, TOOLS};
 use crate::wire::Wire;
 
 /// Fields of the request that a response repeats, with their defaults.
@@ -32,31 +36,55 @@ const CLIENTS: [&str; 4] = ["instructions", "parallel_tool_calls", "tool_choice"
 
 /// The fields of a request that its response repeats.
 #[derive(Debug, Default)]
-pub(super) struct RequestEcho(Map<String, Value>);
+pub(super) struct RequestEcho {
+    fields: Map<String, Value>,
+    /// The tools as text, in place of the field: lists of tools are long.
+    known_tools: Option<Arc<ListText>>,
+}
 
 impl RequestEcho {
-    pub(super) fn of(body: &Map<String, Value>) -> RequestEcho {
-        let repeated = REPEATED.iter().filter_map(|(key, _)| Some(((*key).to_owned(), body.get(*key)?.clone())));
-        let mut repeated: Map<String, Value> = repeated.filter(|(_, value)| !value.is_null()).collect();
-        remove_credentials(&mut repeated);
-        RequestEcho(repeated)
+    pub(super) fn of(body: &Map<String, Value>, known_tools: Option<Arc<ListText>>) -> RequestEcho {
+        let is_text = |key: &str| key == TOOLS && known_tools.is_some();
+        let repeated = REPEATED.iter().filter(|(key, _)| !is_text(key));
+        let repeated = repeated.filter_map(|(key, _)| Some(((*key).to_owned(), body.get(*key)?.clone())));
+        let mut fields: Map<String, Value> = repeated.filter(|(_, value)| !value.is_null()).collect();
+        remove_credentials(&mut fields);
+        RequestEcho { fields, known_tools }
+    }
+
+    /// The tools as text, after which they are not repeated, unless they are known as values only.
+    pub(super) fn take_known_tools(&mut self) -> Option<Arc<ListText>> {
+        self.known_tools.take()
+    }
+
+    fn tools(&self) -> Option<Cow<'_, Value>> {
+        match &self.known_tools {
+            Some(list) => serde_json::from_str(list.as_str()).ok().map(Cow::Owned),
+            None => self.fields.get(TOOLS).map(Cow::Borrowed),
+        }
     }
 
     /// The client's functions of these names.
     pub(super) fn functions(&self, names: &[String]) -> Vec<Value> {
-        let Some(declared) = self.0.get("tools") else { return Vec::new() };
-        let declared: BTreeMap<String, &Value> = tools::functions(declared).collect();
+        let Some(declared) = self.tools() else { return Vec::new() };
+        let declared: BTreeMap<String, &Value> = tools::functions(&declared).collect();
         names.iter().filter_map(|name| declared.get(name).copied().cloned()).collect()
     }
 
     /// The response without status, output and usage.
     pub(super) fn response(&self, meta: &ResponseMeta) -> Map<String, Value> {
-        RequestEcho::around(meta, |key| self.0.get(key).cloned())
+        RequestEcho::around(meta, |key| match key {
+            TOOLS => self.tools().map(Cow::into_owned),
+            key => self.fields.get(key).cloned(),
+        })
     }
 
-    /// The same, moving the fields instead of copying them: lists of tools are long.
+    /// The same, moving the fields instead of copying them.
     pub(super) fn into_response(mut self, meta: &ResponseMeta) -> Map<String, Value> {
-        RequestEcho::around(meta, |key| self.0.get_mut(key).map(Value::take))
+        RequestEcho::around(meta, |key| match (key, &self.known_tools) {
+            (TOOLS, Some(_)) => self.tools().map(Cow::into_owned),
+            (key, _) => self.fields.get_mut(key).map(Value::take),
+        })
     }
 
     fn around(meta: &ResponseMeta, mut repeated: impl FnMut(&str) -> Option<Value>) -> Map<String, Value> {
@@ -81,6 +109,26 @@ impl RequestEcho {
         response.insert("store".to_owned(), Value::Bool(false));
         response
     }
+}
+
+/// The JSON of a response that repeats these tools.
+pub(super) fn json_text_with_tools(response: &Value, tools: &ListText) -> String {
+    let mut json = String::with_capacity(json_size(response) + tools.as_str().len());
+    json.push('{');
+    for (key, value) in response.as_object().into_iter().flatten() {
+        if json.len() > 1 {
+            json.push(',');
+        }
+        write_json_string(&mut json, key);
+        json.push(':');
+        if key == TOOLS {
+            json.push_str(tools.as_str());
+        } else {
+            write_json(&mut json, value);
+        }
+    }
+    json.push('}');
+    json
 }
 
 /// Why a response is not complete; `None` if it is.

@@ -4,9 +4,9 @@ use dacapo_replay::{Call, CallIndex, Toolboxes};
 use dacapo_wire::{
     AnswerParts, BadRequest, CallDeltas, CallRef, CallsIssued, ClientSide, CodeMode, CodeModeDefaults,
     ConversationItem, ExpectedCall, ModelCall, ModelHistory, ModelMessage, ModelResponse, ParsedRequest,
-    ProgramFinished, ProgramMode, ProgramName, ProgramProgress, ProgramStarted, ProviderSide, Reasoning, RequestReader,
-    RoundHeader, RunState, Sealer, SseEvent, SseReader, StoredStates, TextTools, ToolChoiceOverride, Turn, TurnUsage,
-    UnopenedStates, Wire,
+    ProgramFinished, ProgramMode, ProgramName, ProgramProgress, ProgramStarted, ProviderSide, Reasoning, RequestBody,
+    RequestReader, RoundHeader, RunState, Sealer, SseEvent, SseReader, StoredStates, TextTools, ToolChoiceOverride,
+    ToolLists, Turn, TurnUsage, UnopenedStates, Wire,
 };
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn sealer() -> Sealer {
     Sealer::new(b"a secret of some length", "")
 }
 
-fn read(provider: ProviderSide, body: Value) -> Result<ParsedRequest, BadRequest> {
+fn read(provider: ProviderSide, body: impl Into<RequestBody>) -> Result<ParsedRequest, BadRequest> {
     read_with(ClientSide::RESPONSES, provider, &StoredStates::default(), body)
 }
 
@@ -30,7 +30,7 @@ fn read_with(
     client: ClientSide,
     provider: ProviderSide,
     stored: &StoredStates,
-    body: Value,
+    body: impl Into<RequestBody>,
 ) -> Result<ParsedRequest, BadRequest> {
     let defaults =
         CodeModeDefaults { mode: CodeMode::Plain, declarations_tokens_max: 1_000, execute_input: TextTools::No };
@@ -47,11 +47,11 @@ fn read_with(
         unopened: &UnopenedStates::default(),
         toolboxes: &toolboxes,
     }
-    .read(client, body)
+    .read_body(client, body.into())
     .map(|read| read.parsed)
 }
 
-fn turn(provider: ProviderSide, body: Value) -> Box<Turn> {
+fn turn(provider: ProviderSide, body: impl Into<RequestBody>) -> Box<Turn> {
     match read(provider, body) {
         Ok(ParsedRequest::Turn(turn)) => turn,
         other => panic!("{other:?}"),

@@ -280,3 +280,31 @@ fn thoughts_that_lead_to_nothing_are_left_out() {
     let asked = asked(&turn(ProviderSide::RESPONSES, plain(&history)), "");
     assert_eq!(asked["input"], json!([question(), question(), thought(), words, question()]));
 }
+
+#[test]
+fn a_response_repeats_the_tools_as_they_came_but_no_credentials() {
+    let long = json!({"type": "function", "name": "get_weather", "description": "x".repeat(600), "parameters": {}});
+    let server =
+        json!({"type": "mcp", "server_label": "docs", "server_url": "https://a.example", "authorization": "t0ken"});
+    let lists = std::sync::Arc::new(ToolLists::default());
+    for (tools, is_text) in [(json!([long]), true), (json!([long, server]), false)] {
+        let spaced = serde_json::to_string_pretty(&tools).expect("JSON");
+        let text = format!(r#"{{"model": "m", "metadata": {{"a": "b"}}, "tools": {spaced}, "input": "Hello"}}"#);
+        let answered = |body: RequestBody| {
+            let turn = turn(ProviderSide::RESPONSES, body);
+            let (model_response, mut encoder) = (program_response(), turn.encoder(CallDeltas::Whole));
+            encoder.meta(&model_response.meta);
+            encoder.answer(&model_response, AnswerParts::Text);
+            encoder
+        };
+        let known = || lists.parse("", text.as_bytes()).expect("a body");
+        let response = answered(known()).body_text(&TurnUsage::default()).expect("a response");
+        assert_eq!(response.contains(&spaced), is_text);
+        assert!(!response.contains("t0ken"));
+        let response: Value = serde_json::from_str(&response).expect("JSON");
+        let read_as_value = serde_json::from_str::<Value>(&text).expect("JSON").into();
+        assert_eq!(response, answered(read_as_value).body(&TurnUsage::default()).expect("a response"));
+        assert_eq!(response, answered(known()).body(&TurnUsage::default()).expect("a response"));
+        assert_eq!(response["tools"][0], tools[0]);
+    }
+}
