@@ -133,10 +133,6 @@ const CHANGES: &[(&str, &str)] = &[
         "js_dbuf_init(ctx, &bc_out);\n    dbuf_claim(&bc_out, bc_len);\n\n    if (s->jump_size) {",
     ),
     (
-        "js_dbuf_init(s->ctx, &s->pc2line);\n",
-        "js_dbuf_init(s->ctx, &s->pc2line);\n        dbuf_claim(&s->pc2line, s->source_loc_count * 3);\n",
-    ),
-    (
         "static JSValue js_array_sort(JSContext *ctx, JSValueConst this_val,\n",
         "#include \"array_sort.h\"\nstatic JSValue js_array_sort(JSContext *ctx, JSValueConst this_val,\n",
     ),

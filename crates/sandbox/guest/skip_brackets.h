@@ -9,19 +9,30 @@
 // Bytecode of a function that is compiled, before it has to be moved.
 #define BYTECODE_ROOM 240
 
-// Whether a slash after this character divides, as after the end of an expression, or begins a regular expression.
-static bool is_dividing_after(const uint8_t *last, const uint8_t *start) {
-  static const char *const before_expressions[] = {"await", "case", "delete", "do",    "else",   "extends", "in",   "instanceof",
-                                                   "new",   "of",   "return", "throw", "typeof", "void",    "yield"};
-  if (!lre_js_is_ident_next(*last)) return strchr(")]}\"'/", *last) != NULL;
+// What a slash is after a character.
+enum Slash { DIVIDES, BEGINS_REGEXP, UNKNOWN_SLASH };
+
+static bool is_one_of(const char *const *words, size_t count, const uint8_t *word, size_t len) {
+  for (size_t i = 0; i < count; i++)
+    if (strlen(words[i]) == len && !memcmp(words[i], word, len)) return true;
+  return false;
+}
+
+static enum Slash slash_after(const uint8_t *last, const uint8_t *start) {
+  static const char *const before_expressions[] = {"case", "delete", "do",    "else",   "extends", "in",
+                                                   "new",  "return", "throw", "typeof", "void",    "instanceof"};
+  // Names in some functions, and after the others a line may end.
+  static const char *const ambiguous[] = {"await", "break", "continue", "debugger", "of", "yield"};
+  // After a number that ends with a point it divides; after `++` too, and not after `+`.
+  if (strchr("`+-.", *last)) return UNKNOWN_SLASH;
+  if (!lre_js_is_ident_next(*last)) return strchr(")]}\"'", *last) ? DIVIDES : BEGINS_REGEXP;
   const uint8_t *word = last;
   while (word > start && lre_js_is_ident_next(word[-1])) word--;
   // The name of a property is no keyword.
-  if (word > start + 1 && (word[-1] == '#' || (word[-1] == '.' && word[-2] != '.'))) return true;
+  if (word > start + 1 && (word[-1] == '#' || (word[-1] == '.' && word[-2] != '.'))) return DIVIDES;
   size_t len = last + 1 - word;
-  for (size_t i = 0; i < countof(before_expressions); i++)
-    if (strlen(before_expressions[i]) == len && !memcmp(before_expressions[i], word, len)) return false;
-  return true;
+  if (is_one_of(ambiguous, countof(ambiguous), word, len)) return UNKNOWN_SLASH;
+  return is_one_of(before_expressions, countof(before_expressions), word, len) ? BEGINS_REGEXP : DIVIDES;
 }
 
 // The end of a text in quotation marks, after the first one; NULL if it has none.
@@ -89,7 +100,7 @@ static const bool is_skipped_over[256] = {
 static int skip_brackets(JSParseState *s, int *bits, bool no_line_terminator) {
   uint8_t open[256];
   size_t level = 0;
-  const uint8_t *start = s->token.ptr, *p = start, *end = s->buf_end, *last;
+  const uint8_t *start = s->token.ptr, *p = start, *end = s->buf_end, *last, *regexp_end = NULL;
   if (*p != s->token.val || (*p != '(' && *p != '[' && *p != '{')) return SKIP_UNKNOWN;
   for (;;) {
     while (is_skipped_over[*p]) p++;
@@ -129,11 +140,19 @@ static int skip_brackets(JSParseState *s, int *bits, bool no_line_terminator) {
     case '/':
       last = p - 2;
       while (*last == ' ' || *last == '\t' || *last == '\n') last--;
-      // A comment, or a slash after what may begin or end an expression.
-      if (*p == '/' || *p == '*' || *last == '`' || *last == '+' || *last == '-') return SKIP_UNKNOWN;
-      if (!is_dividing_after(last, start)) {
+      // A comment.
+      if (*p == '/' || *p == '*') return SKIP_UNKNOWN;
+      if (last == regexp_end) break;
+      switch (slash_after(last, start)) {
+      case DIVIDES:
+        break;
+      case BEGINS_REGEXP:
         p = after_regexp(p, end);
         if (!p) return SKIP_UNKNOWN;
+        regexp_end = p - 1;
+        break;
+      case UNKNOWN_SLASH:
+        return SKIP_UNKNOWN;
       }
       break;
     case ';':

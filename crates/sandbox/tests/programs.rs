@@ -285,8 +285,13 @@ fn brackets_end_where_they_do_whatever_is_in_them() {
         // Parameters of arrow functions.
         (r#"const f = (a = ")", b = '\')', c = `)${(x => x)(")")})`) => a + b + c; return f()"#, json!(")'))))")),
         (r"const f = (a = /[)/]\)/.source) => a; return f()", json!(r"[)/]\)")),
+        (
+            r"const n = 6, f = (a = n / /[)]/.exec(')').length, b = /[(]/ / 1) => [a, isNaN(b)]; return f()",
+            json!([6, true]),
+        ),
         (r"const n = 6, f = (a = n / 2, b = [n][0] / 3 / (1 + 1)) => a + b; return f()", json!(4)),
         (r"const o = { return: 8, of: 4 }, f = (a = o.return / 2, b = o.of / 2) => a + b; return f()", json!(6)),
+        (r"const f = (a = 4./2) => a / 2; return f()", json!(1)),
         (r"let i = 3; const f = (a = i++ / 1, b = i-- / 2) => a + b; return f()", json!(5)),
         (
             r"const f = (/* ) */ a = 1, // )

@@ -24,7 +24,7 @@ pub(crate) enum ScannedObject {
 
 impl ScannedObject {
     /// Goes over the object that a text begins with. `words` are other beginnings of strings to look for, with their
-    /// quotation marks. One that is nested deeper than a parser would allow is refused.
+    /// quotation marks.
     pub(crate) fn of(text: &[u8], words: &[&str]) -> Result<ScannedObject, NotAnObject> {
         if text.first() != Some(&b'{') {
             return Err(NotAnObject);
@@ -34,8 +34,9 @@ impl ScannedObject {
 }
 
 const BLOCK_BYTES: usize = 64;
-/// With the body and its history, as many as `serde_json` reads.
-const DEPTH_MAX: usize = 125;
+
+/// Numbers that are longer are left to the parser.
+const WORD_BYTES_MAX: usize = 256;
 
 /// What may follow between strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +90,14 @@ impl<'a> ObjectScan<'a> {
                 if let Some(scanned) = scanned {
                     return Ok(scanned);
                 }
+            }
+            // An object without strings would end only where the text does.
+            let block_end = (number + 1) * BLOCK_BYTES;
+            if !self.is_in_string
+                && block_end < self.text.len()
+                && let Some(ended) = self.read_between(block_end)?
+            {
+                return Ok(ended);
             }
         }
         if self.is_in_string {
@@ -145,7 +154,7 @@ impl<'a> ObjectScan<'a> {
         if is_valid { Ok(spells_mark(escape).then_some(ScannedObject::Marked)) } else { Err(NotAnObject) }
     }
 
-    /// Reads what stands between the last string and the one that begins here. Returns the object if it ends there.
+    /// Reads what stands after the last string, up to here. Returns the object if it ends there.
     fn read_between(&mut self, to: usize) -> Result<Option<ScannedObject>, NotAnObject> {
         let text = self.text;
         let mut at = self.outside_from;
@@ -154,7 +163,7 @@ impl<'a> ObjectScan<'a> {
             at += 1;
             self.expected = match (byte, self.expected) {
                 (b' ' | b'\n' | b'\t' | b'\r', expected) => expected,
-                (b'{' | b'[', Expected::Value | Expected::ValueOrEnd) if self.open.len() < DEPTH_MAX => {
+                (b'{' | b'[', Expected::Value | Expected::ValueOrEnd) => {
                     self.open.push(byte);
                     if byte == b'{' { Expected::KeyOrEnd } else { Expected::ValueOrEnd }
                 }
@@ -174,7 +183,14 @@ impl<'a> ObjectScan<'a> {
                 (b'-' | b'0'..=b'9' | b't' | b'f' | b'n', Expected::Value | Expected::ValueOrEnd) => {
                     let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\t' | b'\r');
                     let word = &text[at - 1..to];
-                    let word = &word[..word.iter().position(is_end).unwrap_or(word.len())];
+                    let end = word.iter().position(is_end);
+                    let may_go_on = end.is_none() && text.get(to).is_some_and(|next| *next != b'"');
+                    if may_go_on && word.len() <= WORD_BYTES_MAX {
+                        // It is read with what follows.
+                        self.outside_from = at - 1;
+                        return Ok(None);
+                    }
+                    let word = &word[..end.unwrap_or(word.len())];
                     at += word.len() - 1;
                     serde_json::from_slice::<IgnoredAny>(word).ok().ok_or(NotAnObject)?;
                     Expected::CommaOrEnd
@@ -258,6 +274,33 @@ mod tests {
     }
 
     #[test]
+    fn numbers_and_brackets_are_read_across_blocks() {
+        for padding in 0..2 * BLOCK_BYTES {
+            let text = format!("{{\"a\": [{}-12.5e+10, true, {{}}]{0}}}", " ".repeat(padding));
+            assert_eq!(scan(&text), Ok(unmarked(text.len(), false)), "{text}");
+            assert_eq!(scan(&format!("{text}, {{}}")), Ok(unmarked(text.len(), false)), "{text}");
+            for wrong in
+                [text.replace("12.5", "12.5.1"), text.replace("true", "true\"\""), text.replace(" true", "1 true")]
+            {
+                assert_eq!(scan(&wrong), Err(NotAnObject), "{wrong}");
+            }
+        }
+        let long = format!("{{\"a\": {}}}", "1".repeat(WORD_BYTES_MAX + 2 * BLOCK_BYTES));
+        assert_eq!(scan(&format!("{long} {}", " ".repeat(BLOCK_BYTES))), Err(NotAnObject));
+    }
+
+    /// In quadratic time this would take minutes.
+    #[test]
+    fn objects_without_strings_end_soon() {
+        let text = "{},".repeat(200_000);
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            assert_eq!(ScannedObject::of(rest, &[]), Ok(unmarked(2, false)));
+            rest = &rest[3..];
+        }
+    }
+
+    #[test]
     fn backslashes_escape_each_other_across_blocks() {
         for padding in 0..2 * BLOCK_BYTES {
             for count in 0..6 {
@@ -318,9 +361,9 @@ mod tests {
         ] {
             assert_eq!(scan(text), Err(NotAnObject), "{text}");
         }
-        let nested = |depth: usize| format!("{{\"a\": {}{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1));
-        assert_eq!(scan(&nested(DEPTH_MAX)), Ok(unmarked(nested(DEPTH_MAX).len(), false)));
-        assert_eq!(scan(&nested(DEPTH_MAX + 1)), Err(NotAnObject));
+        // How deep an object may be is for the provider to say.
+        let nested = format!("{{\"a\": {}{}}}", "[".repeat(10_000), "]".repeat(10_000));
+        assert_eq!(scan(&nested), Ok(unmarked(nested.len(), false)));
     }
 
     proptest! {
