@@ -90,7 +90,7 @@ static int token_after_bracket(const uint8_t *p, const uint8_t *end, bool no_lin
   return TOK_IDENT;
 }
 
-// Whether a character means something here. All others are of names, numbers, operators and spaces.
+// Characters of names, numbers, operators and spaces: they mean nothing for where a bracket ends.
 static const bool is_skipped_over[256] = {
   [' '] = 1, ['\t'] = 1, ['\n'] = 1, ['!'] = 1, ['#'] = 1, ['$'] = 1, ['%'] = 1, ['&'] = 1, ['*'] = 1, ['+'] = 1, [','] = 1,
   ['0' ... '9'] = 1, [':'] = 1, ['>'] = 1, ['?'] = 1, ['A' ... 'Z'] = 1, ['^'] = 1, ['_'] = 1, ['a' ... 'z'] = 1, ['|'] = 1,

@@ -52,14 +52,16 @@ impl RequestEcho {
         RequestEcho { fields, known_tools }
     }
 
-    /// The tools as text, after which they are not repeated, unless they are known as values only.
+    /// Takes the tools out, if they are text: whoever writes the response puts them in.
     pub(super) fn take_known_tools(&mut self) -> Option<Arc<ListText>> {
         self.known_tools.take()
     }
 
     fn tools(&self) -> Option<Cow<'_, Value>> {
         match &self.known_tools {
-            Some(list) => serde_json::from_str(list.as_str()).ok().map(Cow::Owned),
+            Some(list) => {
+                Some(Cow::Owned(serde_json::from_str(list.as_str()).expect("the request's tools were parsed")))
+            }
             None => self.fields.get(TOOLS).map(Cow::Borrowed),
         }
     }
