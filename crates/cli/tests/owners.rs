@@ -24,11 +24,18 @@ use office::{Office, Redis, RemoteLedger};
 use serde_json::{Value, json};
 
 fn ask(url: &str, talk: &mut ClientConversation) -> ClientResponse {
-    let (path, body) = talk.request();
-    let agent = ureq::Agent::new_with_defaults();
-    let request = agent.post(format!("{url}{path}")).header("content-type", "application/json");
-    let text = request.send(body.to_string()).expect("an answer").body_mut().read_to_string().expect("a body");
+    let (status, text) = try_to_ask(url, talk);
+    assert_eq!(status, 200, "{text}");
     talk.read_response(&text)
+}
+
+/// Whatever the response is.
+fn try_to_ask(url: &str, talk: &ClientConversation) -> (u16, String) {
+    let (path, body) = talk.request();
+    let agent = ureq::Agent::new_with_config(ureq::Agent::config_builder().http_status_as_error(false).build());
+    let request = agent.post(format!("{url}{path}")).header("content-type", "application/json");
+    let mut response = request.send(body.to_string()).expect("a response");
+    (response.status().as_u16(), response.body_mut().read_to_string().expect("a body"))
 }
 
 /// Asks until there is an answer, each time at another address; the client's own tool counts letters. Returns the answer
@@ -531,26 +538,60 @@ fn a_client_that_repeats_its_request_gets_what_came_of_the_first_one() {
     }
 }
 
+/// How long requests are known in tests that wait until they are not.
+const TURN_TTL: (&str, &str) = ("DACAPO_STORE_TURN_TTL_SECONDS", "4");
+const AFTER_TURN_TTL: Duration = Duration::from_millis(4_500);
+
+/// A failure is no response that a client could use: the turn goes on where it failed, on any replica, however often. After
+/// the time for which a request is known, the same bytes are a new one.
+#[test]
+fn a_turn_that_failed_after_a_payment_is_gone_on_with_when_the_request_is_repeated() {
+    let office = Office::new();
+    let redis = Redis::start();
+    let environment = [("DACAPO_STORE_KIND", "redis"), ("DACAPO_STORE_URL", redis.url.as_str()), TURN_TTL];
+    let failing = office.failing_gateway(r#"{ user = "pay and report", after = "tool" }"#, &environment);
+    let working = office.gateway(&environment);
+    for failures in [7, 2] {
+        for (wire, is_streamed) in Wire::ALL.into_iter().flat_map(|wire| [(wire, false), (wire, true)]) {
+            let case = format!("{failures} failures on {wire}, streamed: {is_streamed}");
+            let mut talk = talk(wire, false, is_streamed);
+            talk.user("pay and report");
+            for _ in 0..failures {
+                let (status, text) = try_to_ask(&failing.url, &talk);
+                assert!((is_streamed || status == 503) && text.contains("Busy."), "{case}: {text}");
+            }
+            for (gateway, mut talk) in [(&working, talk.clone()), (&failing, talk)] {
+                let text = ask(&gateway.url, &mut talk).text;
+                assert!(text.contains("Paid 3 to ann and 4 to bob"), "{case}: {text}");
+            }
+            let executed = office.executed();
+            let payments: Vec<_> = executed.iter().filter(|(call, _)| call.starts_with("pay")).collect();
+            assert!(payments.len() == 2 && payments.iter().all(|(_, count)| **count == 1), "{case}: {executed:?}");
+            office.forget();
+        }
+        std::thread::sleep(AFTER_TURN_TTL);
+    }
+}
+
 /// Both have asked the model before either has sent anything, so that neither knows of the other.
 #[test]
 fn of_two_identical_requests_at_the_same_time_one_pays_and_both_get_its_answer() {
     let office = Office::new();
     let redis = Redis::start();
-    let environment = [("DACAPO_STORE_KIND", "redis"), ("DACAPO_STORE_URL", redis.url.as_str())];
+    let environment = [("DACAPO_STORE_KIND", "redis"), ("DACAPO_STORE_URL", redis.url.as_str()), TURN_TTL];
     let replicas = [office.gateway(&environment), office.gateway(&environment)];
-    for is_streamed in [false, true] {
+    // The last two are the same as the first, long after.
+    for (number, is_streamed) in [false, true, false, true].into_iter().enumerate() {
+        if number == 2 {
+            std::thread::sleep(AFTER_TURN_TTL);
+        }
         let ask = |url: &str| {
             let mut talk = talk(Wire::Chat, false, is_streamed);
             talk.user("at the same time");
-            let (path, body) = talk.request();
-            let config = ureq::Agent::config_builder().http_status_as_error(false).build();
-            let agent = ureq::Agent::new_with_config(config);
             for _ in 0..10 {
-                let request = agent.post(format!("{url}{path}")).header("content-type", "application/json");
-                let mut response = request.send(body.to_string()).expect("a response");
-                let text = response.body_mut().read_to_string().expect("a body");
+                let (status, text) = try_to_ask(url, &talk);
                 // In a stream that has begun, that is an event.
-                if response.status() != 503 && !text.contains("is being answered already; try again") {
+                if status != 503 && !text.contains("is being answered already; try again") {
                     return talk.read_response(&text).text;
                 }
                 std::thread::sleep(Duration::from_millis(200));
@@ -562,8 +603,8 @@ fn of_two_identical_requests_at_the_same_time_one_pays_and_both_get_its_answer()
             asking.into_iter().map(|asking| asking.join().expect("an answer")).collect()
         });
         let answer = "At the same time: 1 to ida <nothing at error/message>";
-        assert_eq!(answers, [answer, answer], "streamed: {is_streamed}");
-        assert_eq!(office.executed()[r#"pay {"to":"ida","amount":1}"#], 1);
+        assert_eq!(answers, [answer, answer], "{number}, streamed: {is_streamed}");
+        assert_eq!(office.executed()[r#"pay {"to":"ida","amount":1}"#], 1, "{number}, streamed: {is_streamed}");
         office.forget();
     }
 }

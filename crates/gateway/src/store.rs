@@ -163,12 +163,14 @@ impl Store {
     }
 
     /// Seals a text and stores it under its name, and with it another under its own, unless there is one under the first
-    /// name, which is returned. One that cannot be opened is returned as an empty text.
+    /// name, which is returned. One that cannot be opened is returned as an empty text. One that `is_replaced` is not
+    /// returned: the texts are stored in its place.
     pub(crate) async fn put_new_text_with(
         &self,
         tenant: &str,
         text: (&str, &str),
         other: Option<(&str, &str)>,
+        is_replaced: impl Fn(&str) -> bool,
     ) -> Result<Option<String>, StoreError> {
         let sealer = self.secrets.sealer(tenant);
         let seal = |(name, text): (&str, &str)| {
@@ -180,7 +182,16 @@ impl Store {
         let started = Instant::now();
         let put = self.sealed.put_new_with(&key, &text, &others).await;
         self.metrics.store(StoreOperation::Put, put.is_ok(), started.elapsed());
-        Ok(put?.map(|known| sealer.unseal_text(key.as_str(), &known).unwrap_or_default()))
+        let Some(stored) = put? else { return Ok(None) };
+        let known = sealer.unseal_text(key.as_str(), &stored).unwrap_or_default();
+        if !is_replaced(&known) {
+            return Ok(Some(known));
+        }
+        let started = Instant::now();
+        let replaced = self.sealed.replace_with(&key, &stored, &text, &others).await;
+        self.metrics.store(StoreOperation::Put, replaced.is_ok(), started.elapsed());
+        // If it was another's place by then, what that one has stored is of no more use than what was there.
+        Ok((!replaced?).then_some(known))
     }
 
     /// Seals texts and stores each under its name, unless there is one, which is returned. One that cannot be opened is

@@ -193,7 +193,7 @@ impl TurnRunner {
         }
         if let Some(record) = self.tenant.record.filter(|record| record.has_begun()) {
             let request_id = self.observer.request_id();
-            repeated_request::record_response(&record, &done, streamed, client, request_id).await;
+            self.responses.record_end(&record, &done, streamed, client, request_id).await;
         }
         done
     }

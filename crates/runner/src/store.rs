@@ -58,6 +58,16 @@ pub trait JournalStore: fmt::Debug + Send + Sync {
         others: &'a [(StoreKey, String)],
     ) -> BoxFuture<'a, Result<Option<String>, StoreError>>;
 
+    /// Stores a text in place of `known`, and others with it in place of whatever was stored under their keys, in one step for
+    /// all who share the store. Returns whether `known` was there; if not, nothing is stored.
+    fn replace_with<'a>(
+        &'a self,
+        key: &'a StoreKey,
+        known: &'a str,
+        text: &'a str,
+        others: &'a [(StoreKey, String)],
+    ) -> BoxFuture<'a, Result<bool, StoreError>>;
+
     /// [`JournalStore::put_new`] for several texts at once. Each is stored, or not, without regard to the others; a store may
     /// have one trip to its disk or server for all of them.
     fn put_new_all<'a>(
@@ -157,6 +167,28 @@ impl MemoryStore {
     fn expiring(&self, text: &str) -> ExpiringText {
         ExpiringText { text: text.to_owned(), expires_at: Instant::now() + self.ttl }
     }
+
+    /// Stores texts, if what is there under the first key is as it should be. Returns what was there.
+    fn put_if(
+        &self,
+        key: &StoreKey,
+        is_expected: impl Fn(Option<&str>) -> bool,
+        text: &str,
+        others: &[(StoreKey, String)],
+    ) -> Option<String> {
+        let (now, digest) = (Instant::now(), key.digest());
+        let mut texts = lock(&self.texts);
+        let known = texts.get(&digest).filter(|known| known.expires_at > now).map(|known| known.text.clone());
+        let mut evicted = Vec::new();
+        if is_expected(known.as_deref()) {
+            evicted.push(texts.put(digest, self.expiring(text), text.len()));
+            let put = |(key, text): &(StoreKey, String)| texts.put(key.digest(), self.expiring(text), text.len());
+            evicted.extend(others.iter().map(put));
+        }
+        drop(texts);
+        drop(evicted);
+        known
+    }
 }
 
 impl JournalStore for MemoryStore {
@@ -173,18 +205,19 @@ impl JournalStore for MemoryStore {
         text: &'a str,
         others: &'a [(StoreKey, String)],
     ) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
-        let (now, digest) = (Instant::now(), key.digest());
-        let mut texts = lock(&self.texts);
-        let known = texts.get(&digest).filter(|known| known.expires_at > now).map(|known| known.text.clone());
-        let mut evicted = Vec::new();
-        if known.is_none() {
-            evicted.push(texts.put(digest, self.expiring(text), text.len()));
-            let put = |(key, text): &(StoreKey, String)| texts.put(key.digest(), self.expiring(text), text.len());
-            evicted.extend(others.iter().map(put));
-        }
-        drop(texts);
-        drop(evicted);
+        let known = self.put_if(key, |known| known.is_none(), text, others);
         Box::pin(std::future::ready(Ok(known)))
+    }
+
+    fn replace_with<'a>(
+        &'a self,
+        key: &'a StoreKey,
+        known: &'a str,
+        text: &'a str,
+        others: &'a [(StoreKey, String)],
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let found = self.put_if(key, |found| found == Some(known), text, others);
+        Box::pin(std::future::ready(Ok(found.as_deref() == Some(known))))
     }
 
     fn get<'a>(&'a self, keys: &'a [StoreKey]) -> BoxFuture<'a, Result<Vec<Option<String>>, StoreError>> {

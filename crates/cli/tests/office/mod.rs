@@ -48,7 +48,18 @@ impl Office {
 
     /// A gateway with the servers of this office.
     pub(crate) fn gateway(&self, environment: &[(&str, &str)]) -> Served {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/owners.toml");
+        self.gateway_with(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/owners.toml"), environment)
+    }
+
+    /// A gateway whose model fails wherever a conversation comes to these conditions.
+    pub(crate) fn failing_gateway(&self, when: &str, environment: &[(&str, &str)]) -> Served {
+        let script = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/owners.toml"));
+        let fails = format!("[[turn]]\nwhen = {when}\nerror = {{ status = 503, message = \"Busy.\" }}\n\n");
+        std::fs::write(self.file("failing.toml"), fails + &script.expect("a script")).expect("a file");
+        self.gateway_with(&self.file("failing.toml"), environment)
+    }
+
+    fn gateway_with(&self, script: &Path, environment: &[(&str, &str)]) -> Served {
         let servers = self.file("mcp.json");
         let cache = self.file("cache");
         let mut all = vec![

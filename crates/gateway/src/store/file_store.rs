@@ -70,6 +70,11 @@ enum Put {
     Text(String),
     /// Unless there is a text.
     IfNew(String),
+    /// In place of this text.
+    Instead {
+        of: String,
+        text: String,
+    },
     /// If the text before it in the batch was stored.
     IfPreviousStored(String),
     /// The text that is there, for as long as a new one.
@@ -176,6 +181,12 @@ impl FileStore {
         let database = Arc::clone(&self.database);
         tokio::task::spawn_blocking(move || read(&database)).await.map_err(unreachable)?.map_err(unreachable)
     }
+}
+
+/// A text, and others that are stored if it is.
+fn with_others(first: (String, Put), others: &[(StoreKey, String)]) -> impl Iterator<Item = (String, Put)> {
+    let other = |(key, text): &(StoreKey, String)| (key.as_str().to_owned(), Put::IfPreviousStored(text.clone()));
+    std::iter::once(first).chain(others.iter().map(other))
 }
 
 /// When a text expires, and the text, if it has not.
@@ -297,6 +308,7 @@ impl Writer {
                 let text = match &write.put {
                     Put::Text(text) => Some(text),
                     Put::IfNew(text) => known.is_none().then_some(text),
+                    Put::Instead { of, text } => (known.as_ref() == Some(of)).then_some(text),
                     Put::IfPreviousStored(text) => is_previous_stored.then_some(text),
                     Put::Renewal => known.as_ref(),
                 };
@@ -356,9 +368,20 @@ impl JournalStore for FileStore {
         text: &'a str,
         others: &'a [(StoreKey, String)],
     ) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
-        let other = |(key, text): &(StoreKey, String)| (key.as_str().to_owned(), Put::IfPreviousStored(text.clone()));
         let first = (key.as_str().to_owned(), Put::IfNew(text.to_owned()));
-        Box::pin(self.write(std::iter::once(first).chain(others.iter().map(other)), Sync::Now))
+        Box::pin(self.write(with_others(first, others), Sync::Now))
+    }
+
+    fn replace_with<'a>(
+        &'a self,
+        key: &'a StoreKey,
+        known: &'a str,
+        text: &'a str,
+        others: &'a [(StoreKey, String)],
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let first = (key.as_str().to_owned(), Put::Instead { of: known.to_owned(), text: text.to_owned() });
+        let replaced = self.write(with_others(first, others), Sync::Now);
+        Box::pin(async move { Ok(replaced.await?.as_deref() == Some(known)) })
     }
 
     fn put_new_all<'a>(

@@ -38,10 +38,14 @@ impl LiveRecord {
     }
 
     /// Records that the work is in progress, and with it a text under another name, unless there is a record already, which is
-    /// returned.
-    pub(super) async fn claim(&self, with: Option<(&str, &str)>) -> Result<Option<String>, StoreError> {
+    /// returned. It is replaced if it `is_over`. If others find the same, only one of them replaces it.
+    pub(super) async fn claim(
+        &self,
+        with: Option<(&str, &str)>,
+        is_over: impl Fn(&str) -> bool,
+    ) -> Result<Option<String>, StoreError> {
         let running = self.running(0);
-        let known = self.store.put_new_text_with(&self.tenant, (&self.name, &running), with).await?;
+        let known = self.store.put_new_text_with(&self.tenant, (&self.name, &running), with, is_over).await?;
         Ok(known.filter(|known| *known != running))
     }
 
@@ -69,11 +73,6 @@ impl LiveRecord {
     pub(super) async fn put_soon(&self, text: &str) -> Result<(), StoreError> {
         let _writing = self.writing.lock().await;
         self.store.put_text_soon(&self.tenant, &self.name, text).await
-    }
-
-    /// Records that the work is in progress, whatever was recorded before.
-    pub(super) async fn put_running(&self) -> Result<(), StoreError> {
-        self.put(&self.running(0)).await
     }
 
     /// Renews the record until the future is dropped. Never returns.

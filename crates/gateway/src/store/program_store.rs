@@ -42,6 +42,10 @@ impl SealedStore {
         self.secrets.sealer(TENANT).seal_text(key.as_str(), text)
     }
 
+    fn seal_all(&self, texts: &[(StoreKey, String)]) -> Vec<(StoreKey, String)> {
+        texts.iter().map(|(key, text)| (key.clone(), self.seal(key, text))).collect()
+    }
+
     fn open(&self, key: &StoreKey, sealed: &str) -> Option<String> {
         let opened = self.secrets.sealer(TENANT).unseal_text(key.as_str(), sealed);
         opened.inspect_err(|error| tracing::warn!(%error, "what is stored was sealed with another secret")).ok()
@@ -60,11 +64,22 @@ impl JournalStore for SealedStore {
         others: &'a [(StoreKey, String)],
     ) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
         Box::pin(async move {
-            let seal = |(key, text): &(StoreKey, String)| (key.clone(), self.seal(key, text));
-            let others: Vec<(StoreKey, String)> = others.iter().map(seal).collect();
-            let known = self.store.put_new_with(key, &self.seal(key, text), &others).await?;
+            let known = self.store.put_new_with(key, &self.seal(key, text), &self.seal_all(others)).await?;
             // Whatever it is, somebody has put it there.
             Ok(known.map(|known| self.open(key, &known).unwrap_or_default()))
+        })
+    }
+
+    fn replace_with<'a>(
+        &'a self,
+        key: &'a StoreKey,
+        known: &'a str,
+        text: &'a str,
+        others: &'a [(StoreKey, String)],
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(async move {
+            let [known, text] = [known, text].map(|text| self.seal(key, text));
+            self.store.replace_with(key, &known, &text, &self.seal_all(others)).await
         })
     }
 

@@ -23,6 +23,12 @@ if known then return known end
 for i, key in ipairs(KEYS) do redis.call('SET', key, ARGV[i + 1], 'EX', ARGV[1]) end
 return false";
 
+/// Stores the texts of all keys if the first key has the text of the last argument. Returns whether it had. The first argument
+/// is the time to live.
+const REPLACE_WITH: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[#ARGV] then return 0 end
+for i, key in ipairs(KEYS) do redis.call('SET', key, ARGV[i + 1], 'EX', ARGV[1]) end
+return 1";
+
 /// Stores the text of each key unless it has one. Returns those that were there.
 const PUT_NEW_ALL: &str = "local known = {}
 for i, key in ipairs(KEYS) do
@@ -37,6 +43,15 @@ const REMEMBERED_TTLS: u64 = 4;
 /// The key of what a text leaves behind.
 fn remembered(key: &StoreKey) -> String {
     format!("{}:was", key.as_str())
+}
+
+/// A text, and others that are stored with it.
+fn with_others<'a>(
+    key: &'a StoreKey,
+    text: &'a str,
+    others: &'a [(StoreKey, String)],
+) -> impl Iterator<Item = (&'a StoreKey, &'a str)> + Clone {
+    std::iter::once((key, text)).chain(others.iter().map(|(key, text)| (key, text.as_str())))
 }
 
 impl RedisStore {
@@ -100,9 +115,20 @@ impl JournalStore for RedisStore {
         text: &'a str,
         others: &'a [(StoreKey, String)],
     ) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
-        let texts = std::iter::once((key, text)).chain(others.iter().map(|(key, text)| (key, text.as_str())));
-        let put = self.script(PUT_NEW_WITH, texts);
+        let put = self.script(PUT_NEW_WITH, with_others(key, text, others));
         Box::pin(async move { self.run(&put).await.map_err(unreachable) })
+    }
+
+    fn replace_with<'a>(
+        &'a self,
+        key: &'a StoreKey,
+        known: &'a str,
+        text: &'a str,
+        others: &'a [(StoreKey, String)],
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let mut replace = self.script(REPLACE_WITH, with_others(key, text, others));
+        replace.arg(known);
+        Box::pin(async move { self.run(&replace).await.map_err(unreachable) })
     }
 
     fn put_new_all<'a>(

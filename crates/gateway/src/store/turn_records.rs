@@ -64,8 +64,10 @@ impl TurnResponses<'_> {
     }
 }
 
-/// Turns that may go on one after the other, until the client is told that it was cut off.
-const ATTEMPTS_MAX: u32 = 5;
+/// Turns of one request that may die one after the other, until the client is told that it was cut off.
+const DEATHS_MAX: u32 = 5;
+/// Turns of one request in all. Most of them have failed because the model or the store could not be reached.
+const ATTEMPTS_MAX: u32 = 100;
 
 /// A response that was sent, or would have been.
 #[derive(Debug, Serialize, Deserialize)]
@@ -75,20 +77,29 @@ pub(crate) struct RecordedResponse {
     pub body: String,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-struct EndedTurn {
-    ended_at_ms: u64,
-    response: RecordedResponse,
-}
-
 /// What is recorded of a turn that does not run any more.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum TurnOutcome {
-    Ended(EndedTurn),
-    /// It was cut off, and a later one has taken its place.
-    Superseded,
+    Ended {
+        at_ms: u64,
+        response: RecordedResponse,
+    },
+    /// There was no response that a client could use. All that the turn has sent is recorded.
+    Failed {
+        at_ms: u64,
+    },
+    /// It has failed, or was cut off, and a later one has taken its place.
+    Superseded {
+        has_failed: bool,
+    },
 }
 
-const SUPERSEDED: &str = r#"{"superseded":true}"#;
+impl TurnOutcome {
+    fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
 
 impl TurnRecord {
     /// The client's own key names the request, or else all that it says.
@@ -124,51 +135,70 @@ impl TurnRecord {
     /// Whether an earlier turn has sent calls with effects, and may still run.
     pub(crate) async fn may_run(&self) -> Result<bool, StoreError> {
         let found = self.attempt(0).look(read).await?;
-        Ok(matches!(found, Some(Look::Running(_) | Look::Ended(TurnOutcome::Superseded))))
+        Ok(matches!(found, Some(Look::Running(_) | Look::Ended(TurnOutcome::Superseded { .. }))))
     }
 
-    /// The outcome of an earlier turn; waits for one that still runs. If it was cut off, only the caller goes on with it.
+    /// The outcome of an earlier turn; waits for one that still runs. If it was cut off or has failed, only the caller goes on
+    /// with it.
     pub(crate) async fn earlier(&self) -> Result<EarlierTurn, StoreError> {
-        let mut cut_off = Vec::new();
-        for number in 0..ATTEMPTS_MAX {
+        // Those that the caller takes the place of, and whether they have failed.
+        let mut before: Vec<(LiveRecord, bool)> = Vec::new();
+        let (mut number, mut deaths) = (0, 0);
+        while number < ATTEMPTS_MAX && deaths < DEATHS_MAX {
             let attempt = self.attempt(number);
             match attempt.outcome(read).await? {
-                Some(WorkOutcome::Known(TurnOutcome::Ended(ended))) if self.is_current(&ended) => {
-                    return Ok(EarlierTurn::Ended(ended.response));
+                None if number == 0 => return Ok(EarlierTurn::None),
+                Some(WorkOutcome::Known(TurnOutcome::Ended { at_ms, response })) if self.is_current(at_ms) => {
+                    return Ok(EarlierTurn::Ended(response));
+                }
+                Some(WorkOutcome::Known(TurnOutcome::Failed { at_ms })) if self.is_current(at_ms) => {
+                    before.push((attempt, true));
+                }
+                Some(WorkOutcome::Known(TurnOutcome::Superseded { has_failed })) => deaths += u32::from(!has_failed),
+                Some(WorkOutcome::Unknown) => {
+                    before.push((attempt, false));
+                    deaths += 1;
                 }
                 // That was long ago, and the request is a new one.
-                Some(WorkOutcome::Known(TurnOutcome::Ended(ended))) if cut_off.is_empty() => {
-                    let text = serde_json::to_string(&ended).unwrap_or_default();
-                    self.attempt(0).put(&text).await?;
+                Some(WorkOutcome::Known(_)) if before.is_empty() => {
+                    self.forget(number).await?;
                     return Ok(EarlierTurn::None);
                 }
-                None if number == 0 => return Ok(EarlierTurn::None),
-                Some(WorkOutcome::Known(TurnOutcome::Superseded)) => {}
-                Some(WorkOutcome::Unknown) => cut_off.push(attempt),
-                ended => {
-                    if ended.is_some() {
-                        attempt.put_running().await?;
-                    } else if attempt.claim(None).await?.is_some() {
-                        // Another repetition was faster.
-                        match attempt.outcome(read).await? {
-                            Some(WorkOutcome::Known(TurnOutcome::Ended(ended))) => {
-                                return Ok(EarlierTurn::Ended(ended.response));
-                            }
-                            Some(WorkOutcome::Known(TurnOutcome::Superseded) | WorkOutcome::Unknown) | None => continue,
-                        }
+                // No turn was here, or one of long ago.
+                None | Some(WorkOutcome::Known(_)) => {
+                    match attempt.claim(None, |known| self.is_over(known)).await? {
+                        None => {}
+                        // Nobody can open it.
+                        Some(known) if known.is_empty() => break,
+                        // Another repetition was faster, and is waited for.
+                        Some(_) => continue,
                     }
+                    // Before anything is sent: whoever does not know what the model said must not go on.
+                    let responses = self.responses().await?;
                     // Whoever comes after us need not wait until it is known that these are gone.
-                    for before in cut_off {
-                        before.put(SUPERSEDED).await?;
+                    for (before, has_failed) in before {
+                        before.put(&TurnOutcome::Superseded { has_failed }.to_json()).await?;
                     }
                     // Nobody else sets them: a turn looks for earlier ones before it does anything else.
                     self.record.get_or_init(|| attempt);
                     self.begun.set(Begun::Yes).unwrap_or_default();
-                    return Ok(EarlierTurn::Interrupted(self.responses().await?));
+                    return Ok(EarlierTurn::Interrupted(responses));
                 }
             }
+            number += 1;
         }
         Ok(EarlierTurn::Interrupted(None))
+    }
+
+    /// Forgets turns of long ago: those up to this number. The last one first: as long as the first one refers to it, all of
+    /// them are known to be old.
+    async fn forget(&self, number: u32) -> Result<(), StoreError> {
+        let long_ago = TurnOutcome::Failed { at_ms: 0 }.to_json();
+        // One alone says by itself that it is old.
+        for number in (0..=number).rev().filter(|_| number > 0) {
+            self.attempt(number).put(&long_ago).await?;
+        }
+        Ok(())
     }
 
     /// Keeps the responses of the model, before programs in them send calls with effects.
@@ -191,15 +221,8 @@ impl TurnRecord {
     pub(crate) async fn begin(&self, responses: &TurnResponses<'_>) -> Result<Begun, StoreError> {
         let begin = || async {
             let (name, text) = (self.responses_name(), responses.to_json());
-            let Some(known) = self.record().claim(Some((&name, &text))).await? else { return Ok(Begun::Yes) };
-            match read(&known) {
-                Some(TurnOutcome::Ended(ended)) if !self.is_current(&ended) => {}
-                _ => return Ok(Begun::ByAnother),
-            }
-            // In this order: a turn that has begun must not be gone on with by what the model said long ago.
-            self.store.put_text(&self.tenant, &name, &text).await?;
-            self.record().put_running().await?;
-            Ok(Begun::Yes)
+            let known = self.record().claim(Some((&name, &text)), |known| self.is_over(known)).await?;
+            Ok(if known.is_none() { Begun::Yes } else { Begun::ByAnother })
         };
         self.begun.get_or_try_init(begin).await.copied()
     }
@@ -220,19 +243,28 @@ impl TurnRecord {
     /// Records the response. If the gateway dies before that is on its disk, a repeated request goes on where the last call
     /// with effects was.
     pub(crate) async fn end(&self, response: RecordedResponse) -> Result<(), StoreError> {
-        let ended = EndedTurn { ended_at_ms: now_ms(), response };
-        self.record().put_soon(&serde_json::to_string(&ended).unwrap_or_default()).await
+        self.record().put_soon(&TurnOutcome::Ended { at_ms: now_ms(), response }.to_json()).await
     }
 
-    fn is_current(&self, ended: &EndedTurn) -> bool {
-        Duration::from_millis(now_ms().saturating_sub(ended.ended_at_ms)) <= self.ttl
+    /// Records that the turn has failed: a repeated request goes on where the last call with effects was.
+    pub(crate) async fn fail(&self) -> Result<(), StoreError> {
+        self.record().put_soon(&TurnOutcome::Failed { at_ms: now_ms() }.to_json()).await
+    }
+
+    /// Whether this is recorded of a turn that was so long ago that the request is a new one.
+    fn is_over(&self, known: &str) -> bool {
+        match read(known) {
+            Some(TurnOutcome::Ended { at_ms, .. } | TurnOutcome::Failed { at_ms }) => !self.is_current(at_ms),
+            Some(TurnOutcome::Superseded { .. }) | None => false,
+        }
+    }
+
+    fn is_current(&self, at_ms: u64) -> bool {
+        Duration::from_millis(now_ms().saturating_sub(at_ms)) <= self.ttl
     }
 }
 
 /// `None` if the turn runs, or did.
 fn read(text: &str) -> Option<TurnOutcome> {
-    if text == SUPERSEDED {
-        return Some(TurnOutcome::Superseded);
-    }
-    serde_json::from_str(text).ok().map(TurnOutcome::Ended)
+    serde_json::from_str(text).ok()
 }

@@ -104,22 +104,33 @@ impl TurnRunner {
     }
 }
 
-/// Keeps the response for a client that asks again. `streamed` is what was sent of a stream.
-pub(super) async fn record_response(
-    record: &TurnRecord,
-    done: &Result<TurnDone, TurnError>,
-    streamed: Option<String>,
-    client: ClientSide,
-    request_id: &RequestId,
-) {
-    let (status, is_stream, body) = match (streamed, done) {
-        (Some(streamed), _) => (StatusCode::OK, true, streamed),
-        (None, Ok(done)) => (StatusCode::OK, false, done.body.as_deref().unwrap_or("null").to_owned()),
-        (None, Err(error)) => (error.status(), false, error.body(client, request_id).to_string()),
-    };
-    let response = RecordedResponse { status: status.as_u16(), is_stream, body };
-    if let Err(error) = record.end(response).await {
-        tracing::warn!(%error, "the response could not be recorded for a client that asks again");
+impl ResponsesSoFar {
+    /// Records the end of a turn for a client that asks again: its response, of which `streamed` was sent if it is a stream.
+    /// An error is no response that a client could use, so that a turn which has failed may be gone on with, unless nobody
+    /// knows where it was.
+    pub(super) async fn record_end(
+        &self,
+        record: &TurnRecord,
+        done: &Result<TurnDone, TurnError>,
+        streamed: Option<String>,
+        client: ClientSide,
+        request_id: &RequestId,
+    ) {
+        let (status, is_stream, body) = match (streamed, done) {
+            (_, Err(_)) if self.state != ResponsesState::Lost => {
+                if let Err(error) = record.fail().await {
+                    tracing::warn!(%error, "the failure could not be recorded; whoever asks again waits until it is noticed");
+                }
+                return;
+            }
+            (Some(streamed), _) => (StatusCode::OK, true, streamed),
+            (None, Ok(done)) => (StatusCode::OK, false, done.body.as_deref().unwrap_or("null").to_owned()),
+            (None, Err(error)) => (error.status(), false, error.body(client, request_id).to_string()),
+        };
+        let response = RecordedResponse { status: status.as_u16(), is_stream, body };
+        if let Err(error) = record.end(response).await {
+            tracing::warn!(%error, "the response could not be recorded for a client that asks again");
+        }
     }
 }
 

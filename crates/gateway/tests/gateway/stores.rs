@@ -39,9 +39,19 @@ async fn whoever_claims_first_leaves_all_that_belongs_to_the_claim() {
         assert_eq!(text(&*store, "claim").await.as_deref(), Some("first"), "{name}");
         assert_eq!(text(&*store, "reason").await.as_deref(), Some("of the first"), "{name}");
 
+        for (known, is_there) in [("second", false), ("first", true), ("first", false)] {
+            let replaced = store.replace_with(&key("claim"), known, "third", &reasons[1]).await;
+            assert_eq!(replaced.expect("it is looked at"), is_there, "{name} {known}");
+            let reason = text(&*store, "reason").await;
+            let replaced = text(&*store, "claim").await.as_deref() == Some("third");
+            assert_eq!(reason.as_deref(), Some(if replaced { "of the second" } else { "of the first" }), "{name}");
+        }
+        let replaced = store.replace_with(&key("never"), "", "third", &reasons[0]).await;
+        assert!(!replaced.expect("it is looked at") && text(&*store, "never").await.is_none(), "{name}");
+
         let several = [(key("claim"), "third".to_owned()), (key("other"), "third".to_owned())];
         let known: Result<Vec<_>, _> = store.put_new_all(&several).await.into_iter().collect();
-        assert_eq!(known.expect("both are looked at"), [Some("first".to_owned()), None], "{name}");
+        assert_eq!(known.expect("both are looked at"), [Some("third".to_owned()), None], "{name}");
         assert_eq!(text(&*store, "other").await.as_deref(), Some("third"), "{name}");
 
         store.put_soon(&key("claim"), "ended").await.expect("it is stored");
