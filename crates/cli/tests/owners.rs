@@ -573,6 +573,28 @@ fn a_turn_that_failed_after_a_payment_is_gone_on_with_when_the_request_is_repeat
     }
 }
 
+/// The first program would read something else now.
+#[test]
+fn a_failed_turn_is_gone_on_with_by_what_its_programs_had_read() {
+    let office = Office::new();
+    let redis = Redis::start();
+    let environment = [("DACAPO_STORE_KIND", "redis"), ("DACAPO_STORE_URL", redis.url.as_str())];
+    let failing = office.failing_gateway(r#"{ user = "read, then pay", after = "tool", step = 2 }"#, &environment);
+    let working = office.gateway(&environment);
+    for wire in Wire::ALL {
+        let mut talk = talk(wire, false, false);
+        talk.user("read, then pay");
+        for _ in 0..2 {
+            assert_eq!(try_to_ask(&failing.url, &talk).0, 503, "{wire}");
+        }
+        assert_eq!(ask(&working.url, &mut talk).text, "Read, then paid 1 to kim", "{wire}");
+        let executed = office.executed();
+        let payments: Vec<_> = executed.iter().filter(|(call, _)| call.starts_with("pay")).collect();
+        assert!(payments.len() == 1 && *payments[0].1 == 1, "{wire}: {executed:?}");
+        office.forget();
+    }
+}
+
 /// Both have asked the model before either has sent anything, so that neither knows of the other.
 #[test]
 fn of_two_identical_requests_at_the_same_time_one_pays_and_both_get_its_answer() {

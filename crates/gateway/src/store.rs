@@ -190,8 +190,27 @@ impl Store {
         let started = Instant::now();
         let replaced = self.sealed.replace_with(&key, &stored, &text, &others).await;
         self.metrics.store(StoreOperation::Put, replaced.is_ok(), started.elapsed());
-        // If it was another's place by then, what that one has stored is of no more use than what was there.
+        // If another was faster, the caller only has to know that it was not the first.
         Ok((!replaced?).then_some(known))
+    }
+
+    /// Seals a text and stores it in place of the one that is there, if that is as it should be, and still is then.
+    pub(crate) async fn replace_text(
+        &self,
+        tenant: &str,
+        name: &str,
+        text: &str,
+        is_expected: impl Fn(&str) -> bool,
+    ) -> Result<(), StoreError> {
+        let (key, sealer) = (StoreKey::new(tenant, name), self.secrets.sealer(tenant));
+        let Some(stored) = self.get_sealed(std::slice::from_ref(&key)).await?.pop().flatten() else { return Ok(()) };
+        if !is_expected(&sealer.unseal_text(key.as_str(), &stored).unwrap_or_default()) {
+            return Ok(());
+        }
+        let (text, started) = (sealer.seal_text(key.as_str(), text), Instant::now());
+        let replaced = self.sealed.replace_with(&key, &stored, &text, &[]).await;
+        self.metrics.store(StoreOperation::Put, replaced.is_ok(), started.elapsed());
+        replaced.map(drop)
     }
 
     /// Seals texts and stores each under its name, unless there is one, which is returned. One that cannot be opened is

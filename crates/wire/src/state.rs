@@ -137,12 +137,17 @@ impl RunState {
     /// The program of message `at`. Programs of one turn share their start time, but have different random numbers.
     pub fn program(&self, at: usize, code: &str) -> Program {
         let mut program = Program::new(code);
-        program.seed = format!("{}.{at}", self.seed);
+        program.seed = RunState::program_id(&self.seed, at);
         program.id.clone_from(&program.seed);
         #[expect(clippy::cast_precision_loss, reason = "times have far fewer than 52 bits")]
         let started_at_ms = self.started_at_ms as f64;
         program.started_at_ms = started_at_ms;
         program
+    }
+
+    /// The id of the program of message `at`, in a turn with this seed.
+    pub fn program_id(seed: &str, at: usize) -> String {
+        format!("{seed}.{at}")
     }
 
     /// The program that waits for answers: that of the last message.

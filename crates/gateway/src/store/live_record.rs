@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dacapo_runner::StoreError;
 use dacapo_wire::UnopenedStates;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -67,6 +67,17 @@ impl LiveRecord {
     pub(super) async fn put(&self, text: &str) -> Result<(), StoreError> {
         let _writing = self.writing.lock().await;
         self.store.put_text(&self.tenant, &self.name, text).await
+    }
+
+    /// Puts another text in the place of what is recorded, if that is as it should be. Who finds the same does it once.
+    pub(super) async fn replace(&self, text: &str, is_expected: impl Fn(&str) -> bool) -> Result<(), StoreError> {
+        let _writing = self.writing.lock().await;
+        self.store.replace_text(&self.tenant, &self.name, text, is_expected).await
+    }
+
+    /// Whether this was recorded by this worker, while it worked.
+    pub(super) fn is_mine(&self, known: &str) -> bool {
+        serde_json::from_str::<Value>(known).is_ok_and(|known| known["by"] == self.claimant)
     }
 
     /// Like [`LiveRecord::put`]. After a crash the text may be missing: then the record says that the work is in progress.

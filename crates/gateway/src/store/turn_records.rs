@@ -25,6 +25,8 @@ pub(crate) struct TurnRecord {
     /// Of this turn: the first, or one that goes on where another was cut off.
     record: OnceLock<LiveRecord>,
     ttl: Duration,
+    /// When the request arrived. Whether an earlier one was long ago does not change while this one is answered.
+    arrived_at_ms: u64,
     /// Set when the first call with effects is about to be sent.
     begun: OnceCell<Begun>,
 }
@@ -64,7 +66,7 @@ impl TurnResponses<'_> {
     }
 }
 
-/// Turns of one request that may die one after the other, until the client is told that it was cut off.
+/// So many turns of one request may die, until the client is told that it was cut off.
 const DEATHS_MAX: u32 = 5;
 /// Turns of one request in all. Most of them have failed because the model or the store could not be reached.
 const ATTEMPTS_MAX: u32 = 100;
@@ -85,7 +87,7 @@ enum TurnOutcome {
         at_ms: u64,
         response: RecordedResponse,
     },
-    /// There was no response that a client could use. All that the turn has sent is recorded.
+    /// There was no response that a client could use. All that the turn has sent is recorded, or will be when it is answered.
     Failed {
         at_ms: u64,
     },
@@ -115,7 +117,15 @@ impl TurnRecord {
         let digest = Sha256::new().chain_update([kind]).chain_update(wire.name()).chain_update(text).finalize();
         let name = format!("turn:{}", crate::http::hex(&digest[..16]));
         let (store, tenant) = (Arc::clone(store), Arc::clone(tenant));
-        TurnRecord { store, tenant, name, record: OnceLock::new(), ttl, begun: OnceCell::new() }
+        TurnRecord {
+            store,
+            tenant,
+            name,
+            record: OnceLock::new(),
+            ttl,
+            arrived_at_ms: now_ms(),
+            begun: OnceCell::new(),
+        }
     }
 
     fn attempt(&self, number: u32) -> LiveRecord {
@@ -134,8 +144,14 @@ impl TurnRecord {
 
     /// Whether an earlier turn has sent calls with effects, and may still run.
     pub(crate) async fn may_run(&self) -> Result<bool, StoreError> {
-        let found = self.attempt(0).look(read).await?;
-        Ok(matches!(found, Some(Look::Running(_) | Look::Ended(TurnOutcome::Superseded { .. }))))
+        for number in 0..ATTEMPTS_MAX {
+            match self.attempt(number).look(read).await? {
+                Some(Look::Running(_)) => return Ok(true),
+                Some(Look::Ended(TurnOutcome::Superseded { .. })) => {}
+                Some(Look::Ended(_)) | None => break,
+            }
+        }
+        Ok(false)
     }
 
     /// The outcome of an earlier turn; waits for one that still runs. If it was cut off or has failed, only the caller goes on
@@ -177,7 +193,9 @@ impl TurnRecord {
                     let responses = self.responses().await?;
                     // Whoever comes after us need not wait until it is known that these are gone.
                     for (before, has_failed) in before {
-                        before.put(&TurnOutcome::Superseded { has_failed }.to_json()).await?;
+                        let superseded = TurnOutcome::Superseded { has_failed }.to_json();
+                        // Unless a new turn has taken its place, because the old one has become one of long ago.
+                        before.replace(&superseded, |known| !has_failed || self.has_failed_lately(known)).await?;
                     }
                     // Nobody else sets them: a turn looks for earlier ones before it does anything else.
                     self.record.get_or_init(|| attempt);
@@ -196,7 +214,9 @@ impl TurnRecord {
         let long_ago = TurnOutcome::Failed { at_ms: 0 }.to_json();
         // One alone says by itself that it is old.
         for number in (0..=number).rev().filter(|_| number > 0) {
-            self.attempt(number).put(&long_ago).await?;
+            let is_of_earlier =
+                |known: &str| self.is_over(known) || matches!(read(known), Some(TurnOutcome::Superseded { .. }));
+            self.attempt(number).replace(&long_ago, is_of_earlier).await?;
         }
         Ok(())
     }
@@ -248,7 +268,13 @@ impl TurnRecord {
 
     /// Records that the turn has failed: a repeated request goes on where the last call with effects was.
     pub(crate) async fn fail(&self) -> Result<(), StoreError> {
-        self.record().put_soon(&TurnOutcome::Failed { at_ms: now_ms() }.to_json()).await
+        let record = self.record();
+        // Unless it was taken for dead, and another turn has taken its place.
+        record.replace(&TurnOutcome::Failed { at_ms: now_ms() }.to_json(), |known| record.is_mine(known)).await
+    }
+
+    fn has_failed_lately(&self, known: &str) -> bool {
+        matches!(read(known), Some(TurnOutcome::Failed { at_ms }) if self.is_current(at_ms))
     }
 
     /// Whether this is recorded of a turn that was so long ago that the request is a new one.
@@ -260,7 +286,7 @@ impl TurnRecord {
     }
 
     fn is_current(&self, at_ms: u64) -> bool {
-        Duration::from_millis(now_ms().saturating_sub(at_ms)) <= self.ttl
+        Duration::from_millis(self.arrived_at_ms.saturating_sub(at_ms)) <= self.ttl
     }
 }
 

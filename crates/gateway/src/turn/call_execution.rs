@@ -84,6 +84,8 @@ pub(super) struct CallExecutor {
     pub offered: Arc<OfferedTools>,
     /// The trace that they belong to, as `_meta` has it.
     pub trace: Map<String, Value>,
+    /// Whether an earlier turn may have sent the same calls.
+    pub is_resumed: bool,
 }
 
 /// A call with effects that is being executed.
@@ -168,7 +170,13 @@ impl CallExecutor {
         known: Result<Option<String>, StoreError>,
     ) -> ToolOutput {
         let claim = match known {
-            Ok(known) => record.decide(known).await,
+            Ok(known) => match record.decide(known).await {
+                Ok(claim) => Ok(claim),
+                Err(error) => {
+                    tracing::warn!(%error, "it could not be read what came of a call that was sent");
+                    return without_attachments(call_records::unknown(&owned.call.tool));
+                }
+            },
             Err(error) => Err(error),
         };
         let output = match claim {
@@ -178,6 +186,9 @@ impl CallExecutor {
             }
             Err(error) => {
                 tracing::warn!(%error, "a call was not sent, because it could not be recorded");
+                if self.is_resumed {
+                    return without_attachments(call_records::unknown(&owned.call.tool));
+                }
                 return not_recorded(&owned.call);
             }
             Ok(Claim::Answered(answer)) => return without_attachments(answer),

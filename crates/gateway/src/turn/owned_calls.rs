@@ -110,6 +110,8 @@ impl TurnRunner {
                     match Box::pin(self.record_before_write(origin, &answered, &mut recorded)).await {
                         Ok(Begun::Yes) => running.extend(self.call_executor()?.writes(writes)),
                         Ok(Begun::ByAnother) => return Err(answered_already()),
+                        // An earlier turn may have sent it. Whoever repeats the request once more learns it.
+                        Err(error) if self.responses.state == ResponsesState::Resumed => return Err(error.into()),
                         Err(error) => {
                             tracing::warn!(%error, "a call was not sent, because what led to it could not be recorded");
                             running.extend(writes.iter().map(|write| ExecutedCall::not_recorded(&write.call)));
@@ -229,7 +231,18 @@ impl TurnRunner {
         if self.record_responses(origin).await? == Begun::ByAnother {
             return Ok(Begun::ByAnother);
         }
-        if let Some(store) = self.gateway.answer_store.as_ref().filter(|_| *recorded < answered.len()) {
+        let Some(store) = &self.gateway.answer_store else { return Ok(Begun::Yes) };
+        // Programs that ended earlier in this turn have their answers nowhere yet, if they are small.
+        for (message, answers) in self.progress.earlier_answers.iter().skip(self.responses.answers_kept) {
+            if let Some(entries) = answers.entries() {
+                let program = RunState::program_id(&self.progress.seed, *message);
+                let (round, after) = (0, RoundHeader::default().answered);
+                let answers = AnswersBetweenRounds { program: &program, round, after, entries };
+                owned_answers::keep(store, &self.tenant.name, &answers).await?;
+            }
+        }
+        self.responses.answers_kept = self.progress.earlier_answers.len();
+        if *recorded < answered.len() {
             let place = self.answers_place(origin);
             let entries = [&place.before[..], answered].concat();
             let answers = AnswersBetweenRounds {
@@ -344,6 +357,7 @@ impl TurnRunner {
             tenant: Arc::clone(&self.tenant.name),
             offered: Arc::clone(offered),
             trace: self.trace(),
+            is_resumed: self.responses.state == ResponsesState::Resumed,
         }))
     }
 

@@ -18,8 +18,10 @@ use crate::store::turn_records::{Begun, EarlierTurn, RecordedResponse, TurnRecor
 #[derive(Default)]
 pub(super) struct ResponsesSoFar {
     received: Vec<ModelResponse>,
-    /// How many of them are recorded.
+    /// How many of them are recorded. Those that are still to be repeated are, too.
     recorded: usize,
+    /// How many of the turn's programs that have ended have their answers in the store.
+    pub answers_kept: usize,
     /// Responses in a turn that was cut off. They are used again instead of asking the model.
     pub to_repeat: VecDeque<ModelResponse>,
     pub state: ResponsesState,
@@ -45,8 +47,9 @@ impl TurnRunner {
         match earlier {
             EarlierTurn::Interrupted(Some(earlier)) if earlier.wire == self.turn.provider.wire() => {
                 (self.progress.seed, self.progress.started_at_ms) = (earlier.seed.into_owned(), earlier.started_at_ms);
-                let (to_repeat, state) = (earlier.responses.into_owned().into(), ResponsesState::Resumed);
-                self.responses = ResponsesSoFar { to_repeat, state, ..ResponsesSoFar::default() };
+                let to_repeat: VecDeque<ModelResponse> = earlier.responses.into_owned().into();
+                let (recorded, state) = (to_repeat.len(), ResponsesState::Resumed);
+                self.responses = ResponsesSoFar { recorded, to_repeat, state, ..ResponsesSoFar::default() };
             }
             EarlierTurn::Interrupted(_) => self.responses.state = ResponsesState::Lost,
             EarlierTurn::None | EarlierTurn::Ended(_) => {}
@@ -99,7 +102,7 @@ impl TurnRunner {
         } else if so_far.recorded < so_far.received.len() {
             record.keep_responses(&in_turn).await?;
         }
-        so_far.recorded = so_far.received.len();
+        so_far.recorded = so_far.recorded.max(so_far.received.len());
         Ok(Begun::Yes)
     }
 }
