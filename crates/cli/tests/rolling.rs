@@ -73,6 +73,8 @@ struct Deployment {
     replicas: Vec<Process>,
     /// Of the balancer.
     port: u16,
+    /// Where the balancer tells which replicas it uses.
+    statistics: u16,
     _others: [Process; 2],
 }
 
@@ -80,7 +82,8 @@ impl Deployment {
     fn start() -> Deployment {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("script.toml"), SCRIPT).expect("it is written");
-        let (redis, ports, port) = (free_port(), [free_port(), free_port(), free_port()], free_port());
+        let (redis, port, statistics) = (free_port(), free_port(), free_port());
+        let ports = [free_port(), free_port(), free_port()];
         let arguments = ["--port", &redis.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
         let store = Process::start(Command::new("redis-server").args(arguments));
         // The configuration of the compose file, with the replicas of this test.
@@ -93,6 +96,9 @@ impl Deployment {
             .replace("resolvers containers\n    parse-resolv-conf\n    hold valid 5s\n", "")
             .replace("inter 1s", "inter 100ms")
             .replace("bind :8787", &format!("bind 127.0.0.1:{port}"));
+        let config = format!(
+            "{config}\nfrontend statistics\n    bind 127.0.0.1:{statistics}\n    stats enable\n    stats uri /\n"
+        );
         assert!(config.contains("replica2") && !config.contains("containers"), "{config}");
         let file = folder.path().join("haproxy.cfg");
         std::fs::write(&file, config).expect("it is written");
@@ -100,17 +106,32 @@ impl Deployment {
         let balancer = Process::start(Command::new(haproxy.unwrap_or("haproxy")).arg("-db").arg("-f").arg(file));
         wait_for(redis);
         let mut deployment =
-            Deployment { folder, redis, ports, replicas: Vec::new(), port, _others: [store, balancer] };
+            Deployment { folder, redis, ports, replicas: Vec::new(), port, statistics, _others: [store, balancer] };
         for at in 0..3 {
             let replica = deployment.replica(at, Path::new(env!("CARGO_BIN_EXE_dacapo")));
             deployment.replicas.push(replica);
         }
-        wait_for(port);
-        let is_ready = || ureq::get(format!("http://127.0.0.1:{port}/readyz")).call().is_ok();
-        while !is_ready() {
-            std::thread::sleep(Duration::from_millis(20));
+        wait_for(statistics);
+        for at in 0..3 {
+            deployment.wait_until_balanced(at);
         }
         deployment
+    }
+
+    /// Until the balancer uses a replica: a deployment replaces the next one only then.
+    fn wait_until_balanced(&self, at: usize) {
+        let started = Instant::now();
+        let url = format!("http://127.0.0.1:{}/;csv", self.statistics);
+        let row = format!("replicas,replica{at},");
+        loop {
+            let mut response = ureq::get(&url).call().expect("the balancer tells");
+            let table = response.body_mut().read_to_string().expect("text");
+            if table.lines().any(|line| line.starts_with(&row) && line.contains(",UP,")) {
+                return;
+            }
+            assert!(started.elapsed() < Duration::from_mins(1), "replica {at} is not used:\n{table}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     fn replica(&self, at: usize, binary: &Path) -> Process {
@@ -189,12 +210,14 @@ impl Seen {
         let mut failure = String::new();
         for attempt in 0..=retries_max {
             self.retried.fetch_add(usize::from(attempt > 0), Ordering::Relaxed);
-            match ureq::post(url).config().timeout_global(Some(REQUEST_TIMEOUT)).build().send(body.to_string()) {
+            let request =
+                ureq::post(url).config().timeout_global(Some(REQUEST_TIMEOUT)).http_status_as_error(false).build();
+            match request.send(body.to_string()) {
                 Ok(mut response) => {
                     let text = response.body_mut().read_to_string().unwrap_or_default();
                     match serde_json::from_str(&text) {
-                        Ok(answer) => return Some(answer),
-                        Err(_) => failure = text,
+                        Ok(answer) if response.status().is_success() => return Some(answer),
+                        _ => failure = format!("{}: {text}", response.status()),
                     }
                 }
                 Err(error) => failure = error.to_string(),
@@ -245,8 +268,7 @@ fn replicas_are_replaced_and_killed_while_programs_run_and_no_call_is_made_twice
             deployment.replicas[at].signal("TERM");
             assert!(deployment.replicas[at].0.wait().expect("it ends").success());
             deployment.replicas[at] = deployment.replica(at, build);
-            // The next one waits until the balancer knows of this one, as in any deployment.
-            std::thread::sleep(Duration::from_millis(500));
+            deployment.wait_until_balanced(at);
         }
     });
     // Killed in the middle of requests: a client that sends them again, as SDKs do, goes on.
