@@ -1,6 +1,6 @@
 //! The tools of one program, with everything that is derived from them once.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
@@ -9,6 +9,7 @@ use crate::arguments::{self, InvalidArguments, PlacedArguments};
 use crate::closest;
 use crate::effect::{Effect, EffectRules};
 use crate::function::{Function, functions_of, qualified_names};
+use crate::mentions::Mentions;
 use crate::repair::Fault;
 use crate::schema::{CompiledSchema, Schema};
 use crate::tool::Tool;
@@ -44,6 +45,8 @@ pub struct Catalog {
     by_qualified_name: Vec<ToolIndex>,
     input_schemas: Vec<Schema>,
     output_schemas: Vec<Schema>,
+    /// Made when it is first needed.
+    mentions: OnceLock<Mentions>,
     effects: Arc<EffectRules>,
 }
 
@@ -78,6 +81,7 @@ impl Catalog {
             input_schemas: tools.iter().map(|_| Schema::default()).collect(),
             output_schemas: tools.iter().map(|_| Schema::default()).collect(),
             tools: Arc::new(tools),
+            mentions: OnceLock::new(),
             effects,
         }
     }
@@ -107,6 +111,12 @@ impl Catalog {
     pub fn find_written(&self, name: &str) -> Option<ToolIndex> {
         let function = || self.functions.iter().find(|function| function.answers_to(name));
         self.find(name).or_else(|| function().map(|function| function.tool))
+    }
+
+    /// Qualified names of the tools that a program mentions, by any name of their functions, in the order of the tools.
+    pub fn mentioned_in(&self, code: &str) -> impl Iterator<Item = &str> {
+        let mentions = self.mentions.get_or_init(|| Mentions::new(&self.functions));
+        mentions.in_code(code, &self.functions).into_iter().map(|tool| self.qualified_name(tool))
     }
 
     /// What calls of a tool of this qualified name may do. Of a tool that is gone only the name is known.

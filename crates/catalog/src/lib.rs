@@ -22,6 +22,7 @@ mod closest;
 mod effect;
 mod function;
 mod identifier;
+mod mentions;
 mod observed_shape;
 mod pattern;
 mod references;

@@ -1,10 +1,8 @@
 //! The state of a program that a sealed id carries: everything it needs to run again, except its answers.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
-use dacapo_catalog::Function;
-use dacapo_replay::{ArgsDigest, Call, CallIndex, Catalog, Program, StoredValues};
+use dacapo_replay::{ArgsDigest, Call, CallIndex, Program, StoredValues};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -114,19 +112,6 @@ impl RunState {
             code: code.to_owned(),
             ..RunState::default()
         }
-    }
-
-    /// Names of the tools that a program mentions, by any name of their functions.
-    pub fn mentioned_in(code: &str, catalog: &Catalog) -> Vec<String> {
-        let is_word = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$');
-        let words: BTreeSet<&str> = code.split(|letter| !is_word(letter)).collect();
-        let is_mentioned = |function: &&Function| {
-            words.contains(function.identifier.as_str())
-                || function.aliases.iter().any(|alias| words.contains(alias.as_str()))
-                || !function.exact_name.chars().all(is_word) && code.contains(&function.exact_name)
-        };
-        let mentioned = catalog.functions().iter().filter(is_mentioned);
-        mentioned.map(|function| catalog.qualified_name(function.tool).to_owned()).collect()
     }
 
     /// A short seed for the programs of a response, from its id and its position in the conversation.

@@ -1,6 +1,7 @@
 //! Parsed tool lists: clients send the same one with every request, and it is most of the body.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dacapo_lru::{CacheKey, LruCache};
@@ -325,16 +326,21 @@ impl BorrowedTools {
         let entries = body.get(TOOLS).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut hash = Sha256::new_with_prefix(b"dacapo tools of a list\0");
         hash.update(self.list.digest);
-        let mut next = 0;
+        // Tools that follow each other in the list are written together: often it is the whole list.
+        let mut following = 0..0;
         for tool in tools {
             let at = match tool {
-                Cow::Borrowed(tool) => entries[next..].iter().position(|entry| std::ptr::eq(entry, *tool)),
+                Cow::Borrowed(tool) => entries[following.end..].iter().position(|entry| std::ptr::eq(entry, *tool)),
                 Cow::Owned(_) => None,
             };
+            if at == Some(0) {
+                following.end += 1;
+                continue;
+            }
+            hash_places(&mut hash, &following);
+            following.start = following.end;
             if let Some(at) = at {
-                hash.update([0]);
-                hash.update((next + at).to_le_bytes());
-                next += at + 1;
+                following = following.end + at..following.end + at + 1;
             } else {
                 let text = json_text(tool);
                 hash.update([1]);
@@ -342,7 +348,16 @@ impl BorrowedTools {
                 hash.update(text);
             }
         }
+        hash_places(&mut hash, &following);
         hash.finalize().into()
+    }
+}
+
+fn hash_places(hash: &mut Sha256, places: &Range<usize>) {
+    if !places.is_empty() {
+        hash.update([0]);
+        hash.update(places.start.to_le_bytes());
+        hash.update(places.end.to_le_bytes());
     }
 }
 

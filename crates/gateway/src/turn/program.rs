@@ -178,7 +178,7 @@ impl TurnRunner {
             started_at_ms: self.progress.started_at_ms,
             tools: self.turn.tools_digest,
             mentioned: if is_sealed {
-                RunState::mentioned_in(&code, self.turn.toolbox().catalog())
+                self.turn.toolbox().catalog().mentioned_in(&code).map(str::to_owned).collect()
             } else {
                 Vec::new()
             },

@@ -1,0 +1,78 @@
+//! Which functions a program mentions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::catalog::ToolIndex;
+use crate::function::Function;
+
+/// Functions by the words that a program may mention them with. A program has few words, and a catalog may have thousands of
+/// functions.
+#[derive(Debug, Default)]
+pub(crate) struct Mentions {
+    /// By whole names: a function's identifier, its aliases, and its exact name if that is a word.
+    by_name: BTreeMap<Box<str>, Vec<ToolIndex>>,
+    /// Functions whose exact names are more than a word, such as `get-weather`, by the first word.
+    by_first_word: BTreeMap<Box<str>, Vec<ToolIndex>>,
+    /// Functions whose exact names have no word in them.
+    without_word: Vec<ToolIndex>,
+}
+
+impl Mentions {
+    pub(crate) fn new(functions: &[Function]) -> Mentions {
+        let mut mentions = Mentions::default();
+        for function in functions {
+            let add = |map: &mut BTreeMap<Box<str>, Vec<ToolIndex>>, name: &str| {
+                map.entry(name.into()).or_default().push(function.tool);
+            };
+            add(&mut mentions.by_name, &function.identifier);
+            function.aliases.iter().for_each(|alias| add(&mut mentions.by_name, alias));
+            let exact_name = function.exact_name.as_str();
+            match words(exact_name).next() {
+                Some(word) if word == exact_name => add(&mut mentions.by_name, word),
+                Some(word) => add(&mut mentions.by_first_word, word),
+                None => mentions.without_word.push(function.tool),
+            }
+        }
+        mentions
+    }
+
+    /// Tools whose functions are mentioned in some code. `functions` are those that this was made from.
+    pub(crate) fn in_code(&self, code: &str, functions: &[Function]) -> BTreeSet<ToolIndex> {
+        let has_exact_name = |tool: &&ToolIndex| code.contains(&functions[tool.0 as usize].exact_name);
+        let mut mentioned: BTreeSet<_> = self.without_word.iter().filter(has_exact_name).copied().collect();
+        for word in words(code).collect::<BTreeSet<_>>() {
+            mentioned.extend(self.by_name.get(word).into_iter().flatten());
+            mentioned.extend(self.by_first_word.get(word).into_iter().flatten().filter(has_exact_name));
+        }
+        mentioned
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter| !is_of_word(letter)).filter(|word| !word.is_empty())
+}
+
+fn is_of_word(letter: char) -> bool {
+    letter.is_alphanumeric() || matches!(letter, '_' | '$')
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::{Catalog, read_tools};
+
+    #[test]
+    fn functions_are_mentioned_by_any_of_their_names() {
+        let names = ["get-weather", "send_mail", "2fa", "--", "-x-y", "größe messen", "mail"];
+        let tools: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+        let catalog = Catalog::new(read_tools(&json!(tools)).unwrap());
+        let mentioned = |code: &str| catalog.mentioned_in(code).collect::<Vec<_>>();
+        assert_eq!(mentioned("return 1"), [""; 0]);
+        assert_eq!(mentioned("await send_mail(await get_weather({}))"), ["get-weather", "send_mail"]);
+        assert_eq!(mentioned("await tools['get-weather']({}), tools.sendMail({})"), ["get-weather", "send_mail"]);
+        assert_eq!(mentioned("get_weathers(); resend_mail(); mailbox - x"), [""; 0]);
+        assert_eq!(mentioned("tools['--']; tools['-x-y']; tools[\"größe messen\"]"), ["--", "-x-y", "größe messen"]);
+        assert_eq!(mentioned("tools['2fa']"), ["2fa"]);
+    }
+}
