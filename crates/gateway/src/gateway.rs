@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
-use dacapo_replay::{Limits, SandboxError, ShouldContinue, Stepper, Toolboxes, matches_pattern};
+use dacapo_replay::{EndedProgram, Limits, SandboxError, ShouldContinue, Stepper, Toolboxes, matches_pattern};
 use dacapo_runner::{Policy, ServerConnector, ToolServers};
 use dacapo_wire::{CallerRules, CodeModeDefaults, TextTools, ToolLists, ToolMedia};
 
@@ -108,7 +108,7 @@ pub enum StartError {
 impl Gateway {
     /// Prepares what the configuration names: the store, memory for programs, consumers of events. It does not listen yet.
     pub fn new(mut config: Config) -> Result<Gateway, StartError> {
-        let stepper = Stepper::new(config.warm)?;
+        let stepper = Stepper::new(config.warm)?.with_disposal(drop_later);
         if let Some(shortage) = stepper.shortage() {
             tracing::warn!("{shortage}");
         }
@@ -400,6 +400,13 @@ fn upstreams(config: &mut Config, before: Option<&Upstreams>) -> Result<(Upstrea
     let upstreams = Upstreams::new(list, rules, timeouts, before)?;
     let embeddings = config.embeddings.take().map(|config| Embeddings::new(config, upstreams.client().clone()));
     Ok((upstreams, embeddings))
+}
+
+/// Drops a program while the request that it was of goes on.
+fn drop_later(program: EndedProgram) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(async move { drop(program) });
+    }
 }
 
 fn toolboxes(config: &Config) -> Arc<Toolboxes> {

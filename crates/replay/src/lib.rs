@@ -65,7 +65,7 @@ pub use request::{HandedOutCall, RequestError, ServiceRules, StepRequest};
 pub use step::{
     Call, ComparedCall, ErrorKind, LogLine, MadeCall, Outcome, ProgramFailure, ResourceUsage, Step, ToolShape,
 };
-pub use stepper::{PausedPrograms, StepError, StepStart, Stepper, WarmPrograms};
+pub use stepper::{EndedProgram, PausedPrograms, StepError, StepStart, Stepper, WarmPrograms};
 pub use stored::StoredValues;
 pub use toolbox::Toolbox;
 pub use toolboxes::Toolboxes;

@@ -25,6 +25,24 @@ pub struct Stepper {
     /// Programs as JavaScript. A cache as well: a program that is replayed was prepared for the step before, unless another
     /// machine took it.
     prepared: Mutex<LruCache<Arc<PreparedScript>>>,
+    /// Where programs go that run no more. Without it they are dropped at once.
+    disposal: Option<Disposal>,
+    /// Each of those that were not dropped yet has a reference to it.
+    undisposed: Arc<()>,
+}
+
+type Disposal = Box<dyn Fn(EndedProgram) + Send + Sync>;
+
+/// A program that runs no more. Dropping it makes its memory ready for another program, which takes longer than starting one.
+pub struct EndedProgram {
+    _run: ReplayRun,
+    _undisposed: Arc<()>,
+}
+
+impl std::fmt::Debug for EndedProgram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EndedProgram").finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for Stepper {
@@ -103,16 +121,30 @@ const PREPARED_BYTES_MAX: usize = 16 << 20;
 /// Programs that may run at the same moment, beside those that are paused.
 const RUNNING_MAX: u32 = 64;
 
+/// Programs that ended and may wait to be dropped. One more is dropped at once.
+const UNDISPOSED_MAX: u32 = 8;
+/// The memory of one that may wait. A larger one ran for so long that dropping it is no matter.
+const UNDISPOSED_BYTES_MAX: usize = 4 << 20;
+
 impl Stepper {
     /// A stepper that keeps this many paused programs. Reserves address space for them, but no memory.
     pub fn new(warm: WarmPrograms) -> Result<Stepper, SandboxError> {
-        let sandbox = Sandbox::new(warm.count_max + RUNNING_MAX)?;
+        let sandbox = Sandbox::new(warm.count_max + RUNNING_MAX + UNDISPOSED_MAX)?;
         Ok(Stepper {
             sandbox,
             warm: Mutex::new(LruCache::new(warm.count_max as usize, warm.bytes_max)),
             finished: Mutex::new(LruCache::new(warm.count_max as usize * FINISHED_PER_WARM, FINISHED_BYTES_MAX)),
             prepared: Mutex::new(LruCache::new(PREPARED_MAX, PREPARED_BYTES_MAX)),
+            disposal: None,
+            undisposed: Arc::default(),
         })
+    }
+
+    /// Passes programs that have ended to `disposal`, which may drop them when nobody waits for the step any more.
+    #[must_use]
+    pub fn with_disposal(mut self, disposal: impl Fn(EndedProgram) + Send + Sync + 'static) -> Stepper {
+        self.disposal = Some(Box::new(disposal));
+        self
     }
 
     /// Set if address space is limited: programs start more slowly, and there may be room for fewer.
@@ -192,12 +224,25 @@ impl Stepper {
         if let Outcome::Paused { .. } = step.outcome {
             let key = key(&base, &request.journal, run.consumed());
             let bytes = BYTES_PER_PROGRAM + run.memory_bytes();
-            drop(self.warm().put(key, run, bytes));
+            // They are dropped after the lock is released.
+            let evicted = self.warm().put(key, run, bytes);
+            for run in evicted {
+                self.dispose(run);
+            }
         } else {
+            self.dispose(run);
             let bytes = step.bytes();
             drop(self.finished().put(whole, step.clone(), bytes));
         }
         Ok((step, start))
+    }
+
+    fn dispose(&self, run: ReplayRun) {
+        let waiting = Arc::strong_count(&self.undisposed) - 1;
+        let may_wait = waiting < UNDISPOSED_MAX as usize && run.memory_bytes() <= UNDISPOSED_BYTES_MAX;
+        if let Some(disposal) = self.disposal.as_ref().filter(|_| may_wait) {
+            disposal(EndedProgram { _run: run, _undisposed: Arc::clone(&self.undisposed) });
+        }
     }
 
     /// Gives up the programs and steps that are kept only to save time, and the memory that they took.
@@ -356,5 +401,28 @@ mod tests {
         }
         // Each of the two programs was prepared once for each of the three tenants.
         assert_eq!(stepper.prepared().count(), 6);
+    }
+
+    #[test]
+    fn only_a_few_small_programs_wait_to_be_dropped() {
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let keep = Arc::clone(&kept);
+        let stepper = Stepper::new(WarmPrograms::NONE).unwrap();
+        let stepper = stepper.with_disposal(move |program| keep.lock().unwrap().push(program));
+        let step = |code: &str| {
+            let text = serde_json::json!({"program": {"code": code}, "tools": [{"name": "f"}]}).to_string();
+            serde_json::to_string(&stepper.step(&StepRequest::parse(&text).unwrap(), &|| true).unwrap()).unwrap()
+        };
+        assert!(step("return 'x'.repeat(8 << 20).length").contains("8388608"));
+        assert_eq!(kept.lock().unwrap().len(), 0);
+        for number in 0..RUNNING_MAX {
+            // Some end, and some are paused with no room to keep them.
+            assert!(step(&format!("return {number}")).contains(&format!("\"data\":{number}")));
+            assert!(step(&format!("return f({{number: {number}}})")).contains("paused"));
+        }
+        assert_eq!(kept.lock().unwrap().len(), UNDISPOSED_MAX as usize);
+        kept.lock().unwrap().clear();
+        assert!(step("return 'another'").contains("another"));
+        assert_eq!(kept.lock().unwrap().len(), 1);
     }
 }
