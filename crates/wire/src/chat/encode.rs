@@ -112,7 +112,11 @@ impl ChatEncoder {
         self.chunk(&json!({"role": "assistant", "content": null}), None)
     }
 
+    /// Only streams have chunks.
     fn chunk(&self, delta: &Value, finish_reason: Option<&str>) -> Vec<SseEvent> {
+        if !self.options.delivery.is_streamed() {
+            return Vec::new();
+        }
         let choice = json!({"index": 0, "delta": delta, "finish_reason": finish_reason});
         self.envelope(vec![choice], "chat.completion.chunk").into_iter().map(|chunk| SseEvent::data(&chunk)).collect()
     }
@@ -194,7 +198,8 @@ impl ChatEncoder {
     fn send_calls(&mut self, mut message: Map<String, Value>, calls: Vec<Value>) -> Vec<SseEvent> {
         let mut events = self.code_message();
         events.extend(self.role());
-        for (index, call) in calls.iter().enumerate() {
+        let streamed = if self.options.delivery.is_streamed() { calls.as_slice() } else { &[] };
+        for (index, call) in streamed.iter().enumerate() {
             for delta in call_deltas(self.options.call_deltas, index, call) {
                 events.extend(self.chunk(&json!({"tool_calls": [delta]}), None));
             }
