@@ -7,7 +7,7 @@ use crate::function::Function;
 
 /// Functions by the words that a program may mention them with. A program has few words, and a catalog may have thousands of
 /// functions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Mentions {
     /// By whole names: a function's identifier, its aliases, and its exact name if that is a word.
     by_name: BTreeMap<Box<str>, Vec<ToolIndex>>,
@@ -15,14 +15,44 @@ pub(crate) struct Mentions {
     by_first_word: BTreeMap<Box<str>, Vec<ToolIndex>>,
     /// Functions whose exact names have no word in them.
     without_word: Vec<ToolIndex>,
+    lengths: NameLengths,
+}
+
+/// The lengths of all names by their first byte, one bit each. They tell of most words of a program that they are no names.
+#[derive(Debug)]
+struct NameLengths([u64; 256]);
+
+impl NameLengths {
+    fn add(&mut self, name: &str) {
+        self.0[first_byte(name)] |= length_bit(name);
+    }
+
+    fn may_have(&self, word: &str) -> bool {
+        self.0[first_byte(word)] & length_bit(word) != 0
+    }
+}
+
+fn first_byte(word: &str) -> usize {
+    word.bytes().next().map_or(0, usize::from)
+}
+
+fn length_bit(word: &str) -> u64 {
+    1 << word.len().min(63)
 }
 
 impl Mentions {
     pub(crate) fn new(functions: &[Function]) -> Mentions {
-        let mut mentions = Mentions::default();
+        let mut mentions = Mentions {
+            by_name: BTreeMap::new(),
+            by_first_word: BTreeMap::new(),
+            without_word: Vec::new(),
+            lengths: NameLengths([0; 256]),
+        };
         for function in functions {
-            let add = |map: &mut BTreeMap<Box<str>, Vec<ToolIndex>>, name: &str| {
+            let lengths = &mut mentions.lengths;
+            let mut add = |map: &mut BTreeMap<Box<str>, Vec<ToolIndex>>, name: &str| {
                 map.entry(name.into()).or_default().push(function.tool);
+                lengths.add(name);
             };
             add(&mut mentions.by_name, &function.identifier);
             function.aliases.iter().for_each(|alias| add(&mut mentions.by_name, alias));
@@ -40,7 +70,7 @@ impl Mentions {
     pub(crate) fn in_code(&self, code: &str, functions: &[Function]) -> BTreeSet<ToolIndex> {
         let has_exact_name = |tool: &&ToolIndex| code.contains(&functions[tool.0 as usize].exact_name);
         let mut mentioned: BTreeSet<_> = self.without_word.iter().filter(has_exact_name).copied().collect();
-        for word in words(code).collect::<BTreeSet<_>>() {
+        for word in words(code).filter(|word| self.lengths.may_have(word)) {
             mentioned.extend(self.by_name.get(word).into_iter().flatten());
             mentioned.extend(self.by_first_word.get(word).into_iter().flatten().filter(has_exact_name));
         }
@@ -53,7 +83,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn is_of_word(letter: char) -> bool {
-    letter.is_alphanumeric() || matches!(letter, '_' | '$')
+    letter.is_ascii_alphanumeric() || letter.is_alphanumeric() || matches!(letter, '_' | '$')
 }
 
 #[cfg(test)]

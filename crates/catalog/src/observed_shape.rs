@@ -146,12 +146,7 @@ impl fmt::Display for ObservedShape {
 
 impl ObjectShape {
     fn add(&mut self, name: &str, shape: ObservedShape) {
-        let is_plain =
-            |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$' | '-' | '.' | ' ' | '/' | ':' | '@');
-        let is_name = !name.is_empty() && name.chars().count() <= KEY_CHARS_MAX && name.chars().all(is_plain);
-        let has_words = name.split_whitespace().count() > 3;
-        // A comment would end at `*/`, and several words could be an instruction.
-        if self.is_table || !is_name || has_words || name.contains("*/") {
+        if self.is_table || !is_shown(name) {
             return merge_into(&mut self.others, Some(Box::new(shape)));
         }
         match self.properties.iter_mut().find(|property| property.name == name) {
@@ -174,6 +169,15 @@ impl ObjectShape {
         if self.is_table || other.is_table {
             self.properties.extend(other.properties);
             self.become_table();
+            return merge_into(&mut self.others, other.others);
+        }
+        let mut pairs = self.properties.iter().zip(&other.properties);
+        // Most objects of a list have the same properties in the same order.
+        if self.properties.len() == other.properties.len() && pairs.all(|(known, other)| known.name == other.name) {
+            for (known, property) in self.properties.iter_mut().zip(other.properties) {
+                known.is_optional |= property.is_optional;
+                known.shape.merge(property.shape);
+            }
             return merge_into(&mut self.others, other.others);
         }
         for property in &mut self.properties {
@@ -216,6 +220,18 @@ impl ObjectShape {
         }
         out.write_str(" }")
     }
+}
+
+/// Whether a key may be shown to a model. A comment would end at `*/`, and several words could be an instruction.
+fn is_shown(key: &str) -> bool {
+    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    if key.len() <= KEY_CHARS_MAX && key.as_bytes().iter().all(is_word) {
+        return !key.is_empty();
+    }
+    let is_plain =
+        |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$' | '-' | '.' | ' ' | '/' | ':' | '@');
+    let is_name = key.chars().count() <= KEY_CHARS_MAX && key.chars().all(is_plain);
+    is_name && key.split_whitespace().count() <= 3
 }
 
 fn merge_into(known: &mut Option<Box<ObservedShape>>, other: Option<Box<ObservedShape>>) {
