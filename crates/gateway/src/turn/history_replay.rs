@@ -9,8 +9,8 @@ use dacapo_replay::{
     StepStart, Stepper, StoredValues, handles_in,
 };
 use dacapo_wire::{
-    CallDigests, CallReply, CallResult, ClientSide, Conversation, ConversationItem, EntryAuthor, HistoryGap, Intent,
-    ModelHistory, ModelMessage, ModelTools, ProgramBlock, RoundHeader, SearchQuery, StoredId,
+    CallReply, CallResult, ClientSide, Conversation, ConversationItem, EntryAuthor, HistoryGap, Intent, ModelHistory,
+    ModelMessage, ModelTools, ProgramBlock, RoundHeader, SearchQuery, StoredId,
 };
 use serde_json::Value;
 
@@ -244,9 +244,7 @@ impl HistoryReplay<'_> {
                             stored = kept;
                             self.abandoned(block, given, reason)
                         } else {
-                            let sent = block.sent_calls_of_journal();
-                            let record = self.record_of_abandoned(block, &sent, Vec::new());
-                            let before = CallDigests::of(&record, self.catalog());
+                            let before = self.writes_before_next_round(block);
                             let (number, answered) = (block.next_round(), request.journal.fingerprint());
                             let round = RoundHeader { before, ..RoundHeader::new(number, answered) };
                             return Ok(HistoryEnd::Waiting { round, calls, request: Box::new(request) });
@@ -336,7 +334,7 @@ impl HistoryReplay<'_> {
         result
     }
 
-    fn catalog(&self) -> &Catalog {
+    pub(super) fn catalog(&self) -> &Catalog {
         self.model_tools.toolbox().catalog()
     }
 

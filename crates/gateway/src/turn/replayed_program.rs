@@ -1,7 +1,7 @@
 //! Programs of a history that do not continue: what the model reads of them, and what later programs may reuse.
 
-use dacapo_replay::{Answer, CompletedCall, Journal, MadeCall, RecordedOutcome, StoredValues};
-use dacapo_wire::{ProgramBlock, SentCall, SentOutcome};
+use dacapo_replay::{Answer, CompletedCall, Effect, Journal, MadeCall, RecordedOutcome, StoredValues};
+use dacapo_wire::{CallDigests, ProgramBlock, SentCall, SentOutcome};
 use serde_json::{Value, json};
 
 use super::history_replay::HistoryReplay;
@@ -32,7 +32,7 @@ impl HistoryReplay<'_> {
         unused: Option<Vec<CompletedCall>>,
     ) -> Vec<CompletedCall> {
         match end {
-            ProgramEnd::Failed => self.record_of_abandoned(block, &block.sent_calls(), given),
+            ProgramEnd::Failed => self.record_of_abandoned(block, &block.sent_calls(), given, |_| true),
             ProgramEnd::Success => unused.unwrap_or(given),
         }
     }
@@ -88,18 +88,27 @@ impl HistoryReplay<'_> {
         if !unfinished.is_empty() {
             shown["error"]["unfinished"] = Value::Array(unfinished);
         }
-        let record = self.record_of_abandoned(block, &sent_calls, given);
+        let record = self.record_of_abandoned(block, &sent_calls, given, |_| true);
         ReplayedProgram { shown, answer_bytes: 0, record }
     }
 
-    /// What a program leaves that did not succeed: what it was given, and all that it has sent.
-    pub(super) fn record_of_abandoned(
+    /// The calls with effects that a program has made before the round that it waits for now.
+    pub(super) fn writes_before_next_round(&self, block: &ProgramBlock) -> CallDigests {
+        let sent = block.sent_calls_of_journal();
+        // Only they are digested, and most calls only read.
+        let writes = |sent: &SentCall<'_>| self.catalog().effect_of(sent.tool()) == Effect::Write;
+        CallDigests::of(&self.record_of_abandoned(block, &sent, Vec::new(), writes), self.catalog())
+    }
+
+    /// What a program leaves that did not succeed: what it was given, and those of the calls it has sent that are recorded.
+    fn record_of_abandoned(
         &self,
         block: &ProgramBlock,
         sent_calls: &[SentCall<'_>],
         mut given: Vec<CompletedCall>,
+        is_recorded: impl Fn(&SentCall<'_>) -> bool,
     ) -> Vec<CompletedCall> {
-        for sent in sent_calls {
+        for sent in sent_calls.iter().filter(|sent| is_recorded(sent)) {
             let outcome = match sent.outcome {
                 SentOutcome::Answered(answer) => match answer {
                     // Where the client's wire has no mark for failures, the gateway's own calls have one.
