@@ -1,8 +1,9 @@
 //! Upstreams: how they are asked.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -11,6 +12,7 @@ use dacapo_replay::matches_pattern;
 use dacapo_scripted::{ReplyEnding, ScriptedModel};
 use dacapo_wire::{ClientSide, Delivery, ProviderSide, TextTools, Wire};
 use futures_util::{Stream, StreamExt, stream};
+use reqwest::Url;
 use serde_json::{Value, json};
 
 use crate::gateway::StartError;
@@ -185,6 +187,8 @@ impl std::fmt::Debug for Secret {
 pub(crate) struct Upstreams {
     routes: ModelRoutes,
     connections: Connections,
+    /// Where models are asked. Parsing an address takes longer than finding it.
+    addresses: RwLock<BTreeMap<String, Url>>,
 }
 
 /// How upstreams are connected to.
@@ -195,6 +199,9 @@ struct Connections {
     idle_timeout: Duration,
     has_tls: bool,
 }
+
+/// Addresses that are kept.
+const ADDRESSES_MAX: usize = 64;
 
 /// Longer error bodies are cut.
 const ERROR_BYTES_MAX: usize = 1 << 20;
@@ -264,7 +271,36 @@ impl Upstreams {
             Some(known) => known.clone(),
             None => Connections::new(&list, connect, idle)?,
         };
-        Ok(Upstreams { routes: ModelRoutes::new(list, rules), connections })
+        Ok(Upstreams { routes: ModelRoutes::new(list, rules), connections, addresses: RwLock::default() })
+    }
+
+    /// The address of an endpoint; `query` begins with a question mark, or is empty.
+    fn address(&self, base_url: &str, endpoint: &Endpoint<'_>, query: &str) -> Result<Url, TurnError> {
+        let mut text = format!("{base_url}{}", endpoint.path);
+        let wrong =
+            |error| TurnError::upstream(format!("the upstream's address is wrong: {error}; see its `base_url`"));
+        let parse = |text: &str| Url::parse(text).map_err(wrong);
+        if endpoint.kind == EndpointKind::Other {
+            text.push_str(query);
+            return parse(&text);
+        }
+        let known = self.addresses.read().unwrap_or_else(PoisonError::into_inner).get(&text).cloned();
+        let mut address = match known {
+            Some(known) => known,
+            None => {
+                let address = parse(&text)?;
+                let mut addresses = self.addresses.write().unwrap_or_else(PoisonError::into_inner);
+                // A path may hold the name of a model, which a client chooses.
+                if addresses.len() < ADDRESSES_MAX {
+                    addresses.insert(text, address.clone());
+                }
+                address
+            }
+        };
+        if let Some(query) = query.strip_prefix('?') {
+            address.set_query(Some(query));
+        }
+        Ok(address)
     }
 
     /// The client by which all of them are asked.
@@ -335,9 +371,9 @@ impl Upstreams {
                 pass_trace_on(&mut headers, observer.trace_headers());
                 let is_same_wire = context.client.wire() == provider.wire();
                 let query = if is_same_wire { context.query.as_str() } else { "" };
-                let url = format!("{base_url}{}{query}", endpoint.path);
+                let address = self.address(base_url, endpoint, query)?;
                 let sent =
-                    self.client().request(endpoint.method.clone(), url).headers(headers).body(body.clone()).send();
+                    self.client().request(endpoint.method.clone(), address).headers(headers).body(body.clone()).send();
                 let response = sent.await.map_err(|error| unreachable(&upstream.name, &error))?;
                 let mask = KeyMask::new(key.as_ref());
                 let (status, headers) = (response.status(), http::returned(response.headers(), key.as_ref()));
