@@ -549,7 +549,7 @@ fn history_replay<'a>(
 
 /// Conversations and tool lists of more entries take time that cannot be interrupted: to copy, and to search.
 const AT_ONCE_ITEMS_MAX: usize = 256;
-const AT_ONCE_TOOLS_MAX: usize = 1_000;
+const AT_ONCE_TOOLS_MAX: usize = 4_000;
 /// A program that gets more than this takes so long that it would be interrupted, and have to be replayed from its start.
 const AT_ONCE_NEW_BYTES_MAX: usize = 32 << 10;
 /// Answers that are read and compared again, although no program waits for them.

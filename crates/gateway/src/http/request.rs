@@ -451,7 +451,7 @@ async fn off_thread<I: Send + 'static, T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce(I) -> T + Send + 'static,
 ) -> Result<T, TurnError> {
-    const AT_ONCE_BYTES_MAX: usize = 128 << 10;
+    const AT_ONCE_BYTES_MAX: usize = 512 << 10;
     if bytes <= AT_ONCE_BYTES_MAX {
         return Ok(work(input));
     }
