@@ -72,6 +72,11 @@ pub(crate) enum Extensions {
 }
 
 impl ToolSplit<'_> {
+    /// With room for so many tools: there may be thousands, and most of them are for programs.
+    pub(crate) fn with_room_for(entries: usize) -> ToolSplit<'static> {
+        ToolSplit { tools: Vec::with_capacity(entries), places: Vec::with_capacity(entries), ..ToolSplit::default() }
+    }
+
     /// Translates a path among the tools for programs into a path in the request.
     pub(crate) fn request_path(&self, path: &str) -> String {
         let in_request = || {

@@ -11,12 +11,12 @@ use crate::request::BadRequest;
 
 /// Sorts the tools by who may call them.
 pub(super) fn split(body: &Map<String, Value>) -> Result<ToolSplit<'_>, BadRequest> {
-    let mut split = ToolSplit::default();
     let entries = match body.get("tools") {
-        None | Some(Value::Null) => return Ok(split),
+        None | Some(Value::Null) => return Ok(ToolSplit::default()),
         Some(Value::Array(entries)) => entries,
         Some(_) => return Err(BadRequest::new("tools", "must be an array")),
     };
+    let mut split = ToolSplit::with_room_for(entries.len());
     for (at, entry) in entries.iter().enumerate() {
         let is_function = field(entry, "type").and_then(Value::as_str) == Some("function");
         if !is_function {

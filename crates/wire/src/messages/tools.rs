@@ -93,11 +93,11 @@ fn owner(entry: &Value, entries: &[Value], programs: ProgramDeclaration) -> Resu
 
 /// Sorts the tools by who may call them.
 pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> Result<ToolSplit<'_>, BadRequest> {
-    let mut split = ToolSplit::default();
     if !matches!(body.get("tools"), None | Some(Value::Null | Value::Array(_))) {
         return Err(BadRequest::new("tools", "must be an array"));
     }
     let entries = entries(body);
+    let mut split = ToolSplit::with_room_for(entries.len());
     for (at, entry) in entries.iter().enumerate() {
         let owner = owner(entry, entries, programs)
             .map_err(|message| BadRequest::new(format!("tools[{at}].allowed_callers"), message))?;

@@ -70,12 +70,12 @@ fn members(entry: &Value) -> &[Value] {
 
 /// Sorts the tools by who may call them.
 pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> Result<ToolSplit<'_>, BadRequest> {
-    let mut split = ToolSplit::default();
     let entries = match body.get("tools") {
         None | Some(Value::Null) => &[][..],
         Some(Value::Array(entries)) => entries,
         Some(_) => return Err(BadRequest::new("tools", "must be an array")),
     };
+    let mut split = ToolSplit::with_room_for(entries.len());
     let mut search = None;
     for (at, entry) in entries.iter().enumerate() {
         let place = ToolPlace { entry: at, member: None };
