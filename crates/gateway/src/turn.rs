@@ -487,9 +487,11 @@ impl TurnRunner {
         input: I,
         work: impl Fn(&HistoryReplay<'_>, &I) -> Result<T, StepError> + Send + 'static,
     ) -> Result<(I, T), TurnError> {
-        let answer_bytes = self.turn.conversation.answer_bytes();
-        let is_large = self.turn.conversation.items.len() > AT_ONCE_ITEMS_MAX
-            || self.turn.toolbox().catalog().tools().len() > AT_ONCE_TOOLS_MAX
+        let conversation = &self.turn.conversation;
+        let answer_bytes = conversation.answer_bytes();
+        let tools_max = if conversation.has_searches() { AT_ONCE_SEARCHED_TOOLS_MAX } else { AT_ONCE_TOOLS_MAX };
+        let is_large = conversation.items.len() > AT_ONCE_ITEMS_MAX
+            || self.turn.toolbox().catalog().tools().len() > tools_max
             || answer_bytes.new > AT_ONCE_NEW_BYTES_MAX
             || answer_bytes.all > AT_ONCE_ANSWER_BYTES_MAX;
         // Searches wait for a model that makes embeddings.
@@ -547,9 +549,11 @@ fn history_replay<'a>(
     }
 }
 
-/// Conversations and tool lists of more entries take time that cannot be interrupted: to copy, and to search.
+/// Conversations of more entries take time that cannot be interrupted.
 const AT_ONCE_ITEMS_MAX: usize = 256;
+/// The same holds for one search in more tools, which a program may do, and for several that are repeated.
 const AT_ONCE_TOOLS_MAX: usize = 4_000;
+const AT_ONCE_SEARCHED_TOOLS_MAX: usize = 1_000;
 /// A program that gets more than this takes so long that it would be interrupted, and have to be replayed from its start.
 const AT_ONCE_NEW_BYTES_MAX: usize = 32 << 10;
 /// Answers that are read and compared again, although no program waits for them.

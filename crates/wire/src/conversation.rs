@@ -152,6 +152,17 @@ impl Conversation {
         }
     }
 
+    /// Whether replaying it repeats searches of the model: of messages that hold nothing else, or that led to a program.
+    pub fn has_searches(&self) -> bool {
+        self.items.iter().any(|item| match item {
+            ConversationItem::Search(_) => true,
+            ConversationItem::Program(block) => {
+                block.state.model_messages.iter().map(|message| message.calls.len()).sum::<usize>() > 1
+            }
+            ConversationItem::Entry(_) | ConversationItem::LostCalls(_) => false,
+        })
+    }
+
     /// Whether the client says of an image how closely it is looked at.
     pub(crate) fn has_image_detail(&self) -> bool {
         let is_detailed = |block: &Value| {

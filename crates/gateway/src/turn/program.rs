@@ -140,7 +140,16 @@ impl TurnRunner {
         let replies = move |replay: &HistoryReplay<'_>, message: &ModelMessage| {
             Ok(replay.replies(message, |_| replay.result(&shown)))
         };
-        let (message, replies) = self.run_programs(message, replies).await?;
+        let (message, replies) = if message.calls.len() > 1 {
+            // Searches may stand beside the program.
+            let replies = move |replay: &HistoryReplay<'_>| {
+                let replies = replies(replay, &message)?;
+                Ok((message, replies))
+            };
+            self.blocking(replies).await?
+        } else {
+            self.run_programs(message, replies).await?
+        };
         self.history.push_model_message(&message, &replies, &[]);
         if !is_explicit {
             self.progress.model_messages.push(message);
