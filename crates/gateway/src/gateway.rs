@@ -20,6 +20,7 @@ use crate::observe::{EventConsumer, Log, Metrics, MetricsEvents, Recorder, Recor
 use crate::quota::SharedQuota;
 use crate::rate_limit::RateCounters;
 use crate::request_servers::RequestServers;
+use crate::slow_programs::SlowPrograms;
 use crate::step_slots::{StepSlot, StepSlots, Tenancy};
 use crate::store::{FileStoreError, Store, StoreConfig};
 use crate::tool_servers::DeployedServers;
@@ -55,6 +56,7 @@ pub struct Gateway {
 #[derive(Debug)]
 pub(crate) struct ProcessState {
     pub(crate) stepper: Stepper,
+    slow_programs: SlowPrograms,
     pub(crate) tool_lists: Arc<ToolLists>,
     /// Turns that run at the same moment.
     pub(crate) turns: Arc<SharedQuota>,
@@ -132,6 +134,7 @@ impl Gateway {
         let store = config.store.as_ref().map(new_store).transpose()?.map(Arc::new);
         let process = ProcessState {
             stepper,
+            slow_programs: SlowPrograms::default(),
             tool_lists: Arc::default(),
             turns: SharedQuota::new(config.turns_max, config.turns_max_per_client),
             memory: MemoryBudget::new(config.memory_bytes_max),
@@ -225,16 +228,21 @@ impl Gateway {
     }
 
     /// Runs programs of a client, when it is the client's turn: on this thread if they take little time, else from the
-    /// start on one that may block. `work` must not block.
+    /// start on one that may block. `work` must not block. `code` is that of the program that runs on.
     pub(crate) async fn run_short_programs<I: Send + 'static, T: Send + 'static>(
         self: &Arc<Self>,
         client: &Arc<str>,
+        code: Option<&str>,
         input: I,
         work: impl Fn(&Gateway, ShouldContinue<'_>, &I) -> T + Send + 'static,
     ) -> Result<(I, T), TurnError> {
         let slot = self.quotas.steps.acquire(client).await;
-        if let Some(done) = self.run_at_once(|should_continue| work(self, should_continue, &input))? {
-            return Ok((input, done));
+        let slow_programs = &self.process.slow_programs;
+        if !code.is_some_and(|code| slow_programs.has(client, code)) {
+            if let Some(done) = self.run_at_once(|should_continue| work(self, should_continue, &input))? {
+                return Ok((input, done));
+            }
+            code.inspect(|code| slow_programs.add(client, code));
         }
         let work = move |gateway: &Gateway, should_continue: ShouldContinue<'_>| {
             let done = work(gateway, should_continue, &input);

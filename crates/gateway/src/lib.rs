@@ -22,6 +22,7 @@ mod quota;
 mod rate_limit;
 mod redis_connection;
 mod request_servers;
+mod slow_programs;
 mod step_slots;
 mod store;
 mod tls;

@@ -353,7 +353,8 @@ impl TurnRunner {
         };
         // Without programs, entries are only copied.
         let (end, history, missing) = if has_programs {
-            self.run_programs((), move |replay, ()| write(replay)).await?.1
+            let code = self.turn.conversation.live().map(|block| block.state.code.as_str());
+            self.run_programs(code, (), move |replay, ()| write(replay)).await?.1
         } else {
             write(&history_replay(&self.gateway, &self.tenant.name, &self.turn, &|| true)).map_err(TurnError::from)?
         };
@@ -481,9 +482,10 @@ impl TurnRunner {
         self.sink.answer(response, parts).await
     }
 
-    /// Runs programs of this turn, in this thread if that takes little time.
+    /// Runs programs of this turn, in this thread if that takes little time. `code` is that of the program that runs on.
     async fn run_programs<I: Send + 'static, T: Send + 'static>(
         &self,
+        code: Option<&str>,
         input: I,
         work: impl Fn(&HistoryReplay<'_>, &I) -> Result<T, StepError> + Send + 'static,
     ) -> Result<(I, T), TurnError> {
@@ -506,7 +508,7 @@ impl TurnRunner {
         let work = move |gateway: &Gateway, should_continue: ShouldContinue<'_>, input: &I| {
             work(&history_replay(gateway, &tenant, &turn, should_continue), input)
         };
-        let (input, done) = self.gateway.run_short_programs(&self.tenant.name, input, work).await?;
+        let (input, done) = self.gateway.run_short_programs(&self.tenant.name, code, input, work).await?;
         Ok((input, done?))
     }
 

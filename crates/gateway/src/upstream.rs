@@ -285,17 +285,16 @@ impl Upstreams {
             return parse(&text);
         }
         let known = self.addresses.read().unwrap_or_else(PoisonError::into_inner).get(&text).cloned();
-        let mut address = match known {
-            Some(known) => known,
-            None => {
-                let address = parse(&text)?;
-                let mut addresses = self.addresses.write().unwrap_or_else(PoisonError::into_inner);
-                // A path may hold the name of a model, which a client chooses.
-                if addresses.len() < ADDRESSES_MAX {
-                    addresses.insert(text, address.clone());
-                }
-                address
+        let mut address = if let Some(known) = known {
+            known
+        } else {
+            let address = parse(&text)?;
+            let mut addresses = self.addresses.write().unwrap_or_else(PoisonError::into_inner);
+            // A path may hold the name of a model, which a client chooses.
+            if addresses.len() < ADDRESSES_MAX {
+                addresses.insert(text, address.clone());
             }
+            address
         };
         if let Some(query) = query.strip_prefix('?') {
             address.set_query(Some(query));

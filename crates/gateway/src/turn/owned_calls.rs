@@ -97,7 +97,8 @@ impl TurnRunner {
         loop {
             let run;
             let step = |replay: &HistoryReplay<'_>, request: &StepRequest| replay.step(request);
-            (request, run) = self.run_programs(request, step).await?;
+            let code = request.program.code.clone();
+            (request, run) = self.run_programs(Some(&code), request, step).await?;
             if let ProgramRun::Paused { calls, .. } = &run {
                 let new = Box::pin(self.new_calls(calls, &mut sent, origin)).await?;
                 open.extend(new.iter().map(|new| (new.call.call, Arc::clone(new))));

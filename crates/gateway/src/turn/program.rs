@@ -148,7 +148,7 @@ impl TurnRunner {
             };
             self.blocking(replies).await?
         } else {
-            self.run_programs(message, replies).await?
+            self.run_programs(None, message, replies).await?
         };
         self.history.push_model_message(&message, &replies, &[]);
         if !is_explicit {

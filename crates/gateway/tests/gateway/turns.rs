@@ -345,14 +345,50 @@ async fn a_program_goes_on_with_large_answers_where_it_was() {
         conversation.answer(call, &page, false);
     };
     assert_eq!(text, (3 * page.len()).to_string());
+    // Only the first step began at the program's start.
+    assert_eq!(steps(&gateway).await, (1, 3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_computes_after_each_answer_is_restarted_once() {
+    let script = r#"
+        [[turn]]
+        when = { after = "user" }
+        program = """
+        let sum = 0;
+        for (let page = 0; page < 5; page++) {
+          sum += (await web_search({ query: `${page}` })).hits;
+          for (let number = 0; number < 3e5; number++) sum += number % 2 - (number + 1) % 2;
+        }
+        return sum;"""
+
+        [[turn]]
+        text = "{{result/data}}"
+    "#;
+    let model = Model::start(script).await;
+    let gateway = RunningGateway::start(options(&model)).await;
+    let mut conversation = ClientConversation::new(Wire::Chat, &[("web_search", &["query"])]);
+    conversation.user("How many hits are there?");
+    let text = loop {
+        let (path, body) = conversation.request();
+        let response = conversation.read_response(&post_to(&format!("{}{path}", gateway.url), &body).await.text);
+        let Some(call) = response.calls.first() else { break response.text };
+        conversation.answer(call, r#"{"hits": 4}"#, false);
+    };
+    assert_eq!(text, "20");
+    // After the first answer it took too long for the thread of its connection, which is remembered.
+    assert_eq!(steps(&gateway).await, (2, 4));
+}
+
+/// Steps that were run from the start of their program, and from where it was.
+async fn steps(gateway: &RunningGateway) -> (u64, u64) {
     let metrics = reqwest::get(gateway.url.replace("/v1", "/metrics")).await.unwrap().text().await.unwrap();
     let steps = |start: &str| {
         let line =
             metrics.lines().find_map(|line| line.strip_prefix(&format!("dacapo_steps_total{{start=\"{start}\"}} ")));
         line.map_or(0, |count| count.parse::<u64>().unwrap())
     };
-    // Only the first step began at the program's start.
-    assert_eq!((steps("cold"), steps("warm")), (1, 3));
+    (steps("cold"), steps("warm"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
