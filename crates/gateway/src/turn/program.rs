@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use dacapo_replay::{Answer, Call, CompletedCall, JournalEntry, handles_in};
 use dacapo_wire::{
-    CallDigests, CallRef, CallsIssued, CallsPerMessage, GivenRecord, ModelCall, ModelMessage, ModelResponse,
-    PackedState, ProgramFinished, ProgramMode, ProgramName, ProgramProgress, ProgramStarted, RoundHeader, RunState,
-    Sealer, StoredId, Turn, Wire,
+    CallDigests, CallRef, CallResult, CallsIssued, CallsPerMessage, GivenRecord, ModelCall, ModelMessage,
+    ModelResponse, PackedState, ProgramFinished, ProgramMode, ProgramName, ProgramProgress, ProgramStarted,
+    RoundHeader, RunState, Sealer, StoredId, Turn, Wire,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::history_replay::HistoryReplay;
 use super::owned_calls::{DrivenProgram, NewProgram, ProgramOrigin};
@@ -137,24 +137,33 @@ impl TurnRunner {
             Box::pin(self.load_attachments(handles)).await?;
         }
         let message = if direct.is_empty() || is_explicit { carried } else { whole };
-        let replies = move |replay: &HistoryReplay<'_>, message: &ModelMessage| {
-            Ok(replay.replies(message, |_| replay.result(&shown)))
-        };
-        let (message, replies) = if message.calls.len() > 1 {
-            // Searches may stand beside the program.
-            let replies = move |replay: &HistoryReplay<'_>| {
-                let replies = replies(replay, &message)?;
-                Ok((message, replies))
-            };
-            self.blocking(replies).await?
-        } else {
-            self.run_programs(None, message, replies).await?
-        };
+        let (message, replies) = self.replies_with_result(message, shown).await?;
         self.history.push_model_message(&message, &replies, &[]);
         if !is_explicit {
             self.progress.model_messages.push(message);
         }
         Ok(NextStep::Model)
+    }
+
+    /// The results of a message's calls, of which one is the program with this result.
+    async fn replies_with_result(
+        &self,
+        message: ModelMessage,
+        shown: Value,
+    ) -> Result<(ModelMessage, Vec<CallResult>), TurnError> {
+        // Searches may stand beside the program.
+        let is_alone = message.calls.len() == 1;
+        let replies = move |replay: &HistoryReplay<'_>, message: &ModelMessage| {
+            Ok(replay.replies(message, |_| replay.result(&shown)))
+        };
+        if is_alone {
+            return self.run_programs(None, message, replies).await;
+        }
+        let replies = move |replay: &HistoryReplay<'_>| {
+            let replies = replies(replay, &message)?;
+            Ok((message, replies))
+        };
+        self.blocking(replies).await
     }
 
     /// Gives the client what stands before a new program, and the program itself to an explicit one.
