@@ -70,7 +70,8 @@ impl Mentions {
     pub(crate) fn in_code(&self, code: &str, functions: &[Function]) -> BTreeSet<ToolIndex> {
         let has_exact_name = |tool: &&ToolIndex| code.contains(&functions[tool.0 as usize].exact_name);
         let mut mentioned: BTreeSet<_> = self.without_word.iter().filter(has_exact_name).copied().collect();
-        for word in words(code).filter(|word| self.lengths.may_have(word)) {
+        // Each word once, however often a program has it: all functions that begin with it are looked for.
+        for word in words(code).filter(|word| self.lengths.may_have(word)).collect::<BTreeSet<_>>() {
             mentioned.extend(self.by_name.get(word).into_iter().flatten());
             mentioned.extend(self.by_first_word.get(word).into_iter().flatten().filter(has_exact_name));
         }
@@ -104,5 +105,16 @@ mod tests {
         assert_eq!(mentioned("get_weathers(); resend_mail(); mailbox - x"), [""; 0]);
         assert_eq!(mentioned("tools['--']; tools['-x-y']; tools[\"größe messen\"]"), ["--", "-x-y", "größe messen"]);
         assert_eq!(mentioned("tools['2fa']"), ["2fa"]);
+    }
+
+    #[test]
+    fn names_may_be_long_and_many_and_begin_alike() {
+        let long = "x".repeat(100);
+        let names: Vec<String> = (0..2_000).map(|number| format!("a-{number}")).chain([long.clone()]).collect();
+        let tools: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+        let catalog = Catalog::new(read_tools(&json!(tools)).unwrap());
+        let code = format!("{}'a-1999'; {long}()", "a ".repeat(10_000));
+        // Going over all functions for every word would take minutes.
+        assert_eq!(catalog.mentioned_in(&code).collect::<Vec<_>>(), ["a-1", "a-19", "a-199", "a-1999", long.as_str()]);
     }
 }

@@ -341,6 +341,8 @@ mod tests {
             ("{}", "{}"),
             (r#"[1, "a", null]"#, "(string | number | null)[]"),
             (r#"{"total-count": 1, "ok": true}"#, r#"{ "total-count": number; ok: boolean }"#),
+            (r#"[[{"a": 1}, {}], [{"a": 2}]]"#, "{ a?: number }[][]"),
+            (r#"[[{"a": 1}], [{"a": 2}, {}]]"#, "{ a?: number }[][]"),
             (r#"[{"a": 1}, {"b": [[2]]}]"#, "{ a?: number; b?: number[][] }[]"),
             (r#"{"a":{"b":{"c":{"d":{"e":{"f":{"g":1}}}}}}}"#, "{ a: { b: { c: { d: { e: { f: object } } } } } }"),
         ] {

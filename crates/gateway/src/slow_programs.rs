@@ -21,13 +21,17 @@ impl Default for SlowPrograms {
 impl SlowPrograms {
     /// Remembers a program of this client.
     pub(crate) fn add(&self, client: &str, code: &str) {
-        drop(self.cache().put(key(client, code), (), 0));
+        let key = key(client, code);
+        drop(self.cache().put(key, (), 0));
     }
 
     /// Whether it was interrupted. What one client ran says nothing to another.
     pub(crate) fn has(&self, client: &str, code: &str) -> bool {
-        let mut cache = self.cache();
-        cache.count() > 0 && cache.get(&key(client, code)).is_some()
+        if self.cache().count() == 0 {
+            return false;
+        }
+        let key = key(client, code);
+        self.cache().get(&key).is_some()
     }
 
     fn cache(&self) -> MutexGuard<'_, LruCache<()>> {

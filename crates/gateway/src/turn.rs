@@ -491,9 +491,13 @@ impl TurnRunner {
     ) -> Result<(I, T), TurnError> {
         let conversation = &self.turn.conversation;
         let answer_bytes = conversation.answer_bytes();
-        let tools_max = if conversation.has_searches() { AT_ONCE_SEARCHED_TOOLS_MAX } else { AT_ONCE_TOOLS_MAX };
+        let catalog = self.turn.toolbox().catalog();
+        let goes_over_tools =
+            || conversation.has_searches() || conversation.tool_names().any(|name| catalog.find(name).is_none());
+        let tools = catalog.tools().len();
         let is_large = conversation.items.len() > AT_ONCE_ITEMS_MAX
-            || self.turn.toolbox().catalog().tools().len() > tools_max
+            || tools > AT_ONCE_TOOLS_MAX
+            || tools > AT_ONCE_SEARCHED_TOOLS_MAX && goes_over_tools()
             || answer_bytes.new > AT_ONCE_NEW_BYTES_MAX
             || answer_bytes.all > AT_ONCE_ANSWER_BYTES_MAX;
         // Searches wait for a model that makes embeddings.
@@ -553,8 +557,9 @@ fn history_replay<'a>(
 
 /// Conversations of more entries take time that cannot be interrupted.
 const AT_ONCE_ITEMS_MAX: usize = 256;
-/// The same holds for one search in more tools, which a program may do, and for several that are repeated.
+/// The same holds for a search in more tools, which a program may do.
 const AT_ONCE_TOOLS_MAX: usize = 4_000;
+/// And where searches are repeated, or a list is made with tools that the client has taken away.
 const AT_ONCE_SEARCHED_TOOLS_MAX: usize = 1_000;
 /// A program that gets more than this takes so long that it would be interrupted, and have to be replayed from its start.
 const AT_ONCE_NEW_BYTES_MAX: usize = 32 << 10;

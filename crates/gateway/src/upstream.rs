@@ -200,7 +200,7 @@ struct Connections {
     has_tls: bool,
 }
 
-/// Addresses that are kept.
+/// Addresses that are kept. Few upstreams are configured, and each has a few.
 const ADDRESSES_MAX: usize = 64;
 
 /// Longer error bodies are cut.
@@ -275,22 +275,26 @@ impl Upstreams {
     }
 
     /// The address of an endpoint; `query` begins with a question mark, or is empty.
-    fn address(&self, base_url: &str, endpoint: &Endpoint<'_>, query: &str) -> Result<Url, TurnError> {
-        let mut text = format!("{base_url}{}", endpoint.path);
-        let wrong =
-            |error| TurnError::upstream(format!("the upstream's address is wrong: {error}; see its `base_url`"));
-        let parse = |text: &str| Url::parse(text).map_err(wrong);
+    fn address(
+        &self,
+        base_url: &str,
+        endpoint: &Endpoint<'_>,
+        query: &str,
+    ) -> Result<Url, <Url as std::str::FromStr>::Err> {
+        let text = format!("{base_url}{}", endpoint.path);
         if endpoint.kind == EndpointKind::Other {
-            text.push_str(query);
-            return parse(&text);
+            return Url::parse(&format!("{text}{query}"));
         }
         let known = self.addresses.read().unwrap_or_else(PoisonError::into_inner).get(&text).cloned();
         let mut address = if let Some(known) = known {
             known
         } else {
-            let address = parse(&text)?;
+            let address = Url::parse(&text)?;
+            if address.query().is_some() || address.fragment().is_some() {
+                // What follows belongs to these.
+                return Url::parse(&format!("{text}{query}"));
+            }
             let mut addresses = self.addresses.write().unwrap_or_else(PoisonError::into_inner);
-            // A path may hold the name of a model, which a client chooses.
             if addresses.len() < ADDRESSES_MAX {
                 addresses.insert(text, address.clone());
             }
@@ -370,7 +374,12 @@ impl Upstreams {
                 pass_trace_on(&mut headers, observer.trace_headers());
                 let is_same_wire = context.client.wire() == provider.wire();
                 let query = if is_same_wire { context.query.as_str() } else { "" };
-                let address = self.address(base_url, endpoint, query)?;
+                let address = self.address(base_url, endpoint, query).map_err(|error| {
+                    let name = &upstream.name;
+                    TurnError::upstream(format!(
+                        "the upstream `{name}` has a wrong address: {error}; see its `base_url`"
+                    ))
+                })?;
                 let sent =
                     self.client().request(endpoint.method.clone(), address).headers(headers).body(body.clone()).send();
                 let response = sent.await.map_err(|error| unreachable(&upstream.name, &error))?;
@@ -531,4 +540,23 @@ fn describe(error: &reqwest::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_that_of_the_text_whether_or_not_it_is_known() {
+        let timeouts = (Duration::from_secs(1), Duration::from_secs(1));
+        let upstreams = Upstreams::new(Vec::new(), Vec::new(), timeouts, None).unwrap();
+        let endpoint = Endpoint::completion(ProviderSide::MESSAGES, "m", Delivery::Whole);
+        for base_url in ["http://a.example/v1", "http://a.example/?to=b.example/v1", "http://a.example/#v1"] {
+            for query in ["", "?beta=true", "", "?x=%20 y'&\u{e4}", "?"] {
+                let address = upstreams.address(base_url, &endpoint, query).unwrap();
+                assert_eq!(address, Url::parse(&format!("{base_url}{}{query}", endpoint.path)).unwrap(), "{query}");
+            }
+        }
+        assert!(upstreams.address("http://", &endpoint, "").is_err());
+    }
 }

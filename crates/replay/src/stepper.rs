@@ -239,7 +239,10 @@ impl Stepper {
 
     fn dispose(&self, run: ReplayRun) {
         let waiting = Arc::strong_count(&self.undisposed) - 1;
-        let may_wait = waiting < UNDISPOSED_MAX as usize && run.memory_bytes() <= UNDISPOSED_BYTES_MAX;
+        let may_wait = waiting < UNDISPOSED_MAX as usize
+            && run.memory_bytes() <= UNDISPOSED_BYTES_MAX
+            // Else its place may be the last one.
+            && self.shortage().is_none();
         if let Some(disposal) = self.disposal.as_ref().filter(|_| may_wait) {
             disposal(EndedProgram { _run: run, _undisposed: Arc::clone(&self.undisposed) });
         }

@@ -152,6 +152,15 @@ impl Conversation {
         }
     }
 
+    /// The tools that its programs mention or have called.
+    pub fn tool_names(&self) -> impl Iterator<Item = &str> {
+        let blocks = self.items.iter().filter_map(|item| match item {
+            ConversationItem::Program(block) => Some(block),
+            _ => None,
+        });
+        blocks.flat_map(|block| block.tool_names())
+    }
+
     /// Whether replaying it repeats searches of the model: of messages that hold nothing else, or that led to a program.
     pub fn has_searches(&self) -> bool {
         self.items.iter().any(|item| match item {

@@ -281,9 +281,7 @@ impl ModelTools {
         }
         let has_declarations = !self.declared.tools.is_empty() || self.search.is_none() && self.shared.is_empty();
         if has_declarations {
-            // The names of other functions follow, as many as may be.
-            let names_bytes = if self.search.is_some() { self.names_bytes_max } else { 0 };
-            description.reserve(DECLARED.len() + self.declared.text.len() + names_bytes);
+            description.reserve(DECLARED.len() + self.declared.text.len());
             description.push_str(DECLARED);
             description.push_str(&self.declared.text);
         }

@@ -74,6 +74,8 @@ pub(crate) struct BorrowedTools {
     /// What the list is looked up by.
     beginning: CacheKey,
     list: Arc<ListText>,
+    /// Whether an earlier request had it.
+    is_known: bool,
 }
 
 impl Default for ToolLists {
@@ -149,7 +151,9 @@ impl ToolLists {
         let Some(beginning) = fields.rest().get(..BEGINNING_BYTES) else { return Ok((fields.value()?, None)) };
         let beginning = digest(tenant, beginning);
         let parse = |text: &str| serde_json::from_str::<Value>(text).ok().ok_or(NotAnObject);
-        let (list, value) = if let Some(list) = self.find(&beginning, fields.rest()) {
+        let known = self.find(&beginning, fields.rest());
+        let is_known = known.is_some();
+        let (list, value) = if let Some(list) = known {
             fields.skip(list.text.len());
             let value = self.take(&beginning, &list).map_or_else(|| parse(&list.text), Ok)?;
             (list, value)
@@ -162,7 +166,7 @@ impl ToolLists {
             }
             (Arc::new(ListText::new(tenant, text)), value)
         };
-        Ok((value, Some(BorrowedTools { lists: Arc::clone(self), beginning, list })))
+        Ok((value, Some(BorrowedTools { lists: Arc::clone(self), beginning, list, is_known })))
     }
 
     /// Goes over the tools that follow, without parsing them. `None` if they may concern the gateway.
@@ -292,6 +296,11 @@ impl RequestBody {
     /// Bytes of entries of its history that were not parsed.
     pub fn unread_bytes(&self) -> usize {
         self.unread.as_ref().map_or(0, |unread| unread.text().len())
+    }
+
+    /// Whether it has a tool list that no earlier request had, and of which more has to be made than a tree.
+    pub fn has_new_tools(&self) -> bool {
+        self.borrowed.as_ref().is_some_and(|borrowed| !borrowed.is_known)
     }
 
     /// To change other fields than the tools.

@@ -301,7 +301,9 @@ impl GatewayServer {
         let source = Arc::new(RequestSource { stored, offered, ..admitted.source(gateway, model, unopened) });
         let tenant = source.tenant(stored_turn, record);
         let (reader, upstream) = (Arc::clone(&source), Arc::clone(&route.target().upstream));
-        let read_bytes = admitted.body.len() - request_body.unread_bytes();
+        // Names and declarations of new tools take several times as long as parsing them.
+        let times = if request_body.has_new_tools() { 8 } else { 1 };
+        let read_bytes = (admitted.body.len() - request_body.unread_bytes()) * times;
         let input = (request_body, admitted.body.clone());
         let read =
             off_thread(input, read_bytes, move |(request_body, text)| reader.read(&upstream, request_body, &text));

@@ -376,8 +376,9 @@ async fn a_program_that_computes_after_each_answer_is_restarted_once() {
         conversation.answer(call, r#"{"hits": 4}"#, false);
     };
     assert_eq!(text, "20");
-    // After the first answer it took too long for the thread of its connection, which is remembered.
-    assert_eq!(steps(&gateway).await, (2, 4));
+    // After the first answer, if not before, it took too long for the thread of its connection, which is remembered.
+    let (cold, warm) = steps(&gateway).await;
+    assert!(cold <= 2 && cold + warm == 6, "{cold} from its start, {warm} from where it was");
 }
 
 /// Steps that were run from the start of their program, and from where it was.
