@@ -557,6 +557,6 @@ mod tests {
                 assert_eq!(address, Url::parse(&format!("{base_url}{}{query}", endpoint.path)).unwrap(), "{query}");
             }
         }
-        assert!(upstreams.address("http://", &endpoint, "").is_err());
+        assert!(upstreams.address("no address", &endpoint, "").is_err());
     }
 }
