@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dacapo_lru::{CacheKey, LruCache};
 use sha2::{Digest, Sha256};
 
-/// The last programs that were interrupted. A program loses its memory by that and has to be replayed from its start, so that
-/// it is done once and not in every round.
+/// The last programs that were interrupted there. An interrupted program loses its memory and is replayed from its start on
+/// another thread. Its next rounds begin on that thread, so that this happens once and not in every round.
 #[derive(Debug)]
 pub(crate) struct SlowPrograms(Mutex<LruCache<()>>);
 

@@ -482,7 +482,7 @@ impl TurnRunner {
         self.sink.answer(response, parts).await
     }
 
-    /// Runs programs of this turn, in this thread if that takes little time. `code` is that of the program that runs on.
+    /// Runs programs of this turn, in this thread if that takes little time. `code` is the source of the program that continues.
     async fn run_programs<I: Send + 'static, T: Send + 'static>(
         &self,
         code: Option<&str>,
