@@ -10,10 +10,7 @@ use serde_json::{Map, Value, json};
 /// The client's tools by who may call them.
 #[derive(Debug, Default)]
 pub(crate) struct ToolSplit<'a> {
-    /// For programs.
-    pub tools: Vec<Cow<'a, Value>>,
-    /// Where each of them stands in the request.
-    pub places: Vec<ToolPlace>,
+    pub tools: ProgramEntries<'a>,
     /// Names of those that the model may call directly, the provider's own included.
     pub direct: BTreeSet<String>,
     /// Entries that the model sees as they are.
@@ -27,6 +24,64 @@ pub(crate) struct ToolSplit<'a> {
     pub later_tools: LaterTools,
     /// Tools that the client has added in the conversation. A model on another wire gets them like the others.
     pub added: Vec<Value>,
+}
+
+/// The tools for programs.
+#[derive(Debug)]
+pub(crate) enum ProgramEntries<'a> {
+    /// All entries of the client's list, as they came.
+    List(&'a [Value]),
+    /// Some of them, or parts of them, and where each stands in the request.
+    Chosen(Vec<(Cow<'a, Value>, ToolPlace)>),
+}
+
+impl Default for ProgramEntries<'_> {
+    fn default() -> Self {
+        ProgramEntries::Chosen(Vec::new())
+    }
+}
+
+impl<'a> ProgramEntries<'a> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            ProgramEntries::List(list) => list.len(),
+            ProgramEntries::Chosen(chosen) => chosen.len(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Value> {
+        let (list, chosen) = match self {
+            ProgramEntries::List(list) => (*list, &[][..]),
+            ProgramEntries::Chosen(chosen) => (&[][..], chosen.as_slice()),
+        };
+        list.iter().chain(chosen.iter().map(|(tool, _)| &**tool))
+    }
+
+    fn push(&mut self, tool: Cow<'a, Value>, place: ToolPlace) {
+        match self {
+            ProgramEntries::Chosen(chosen) => chosen.push((tool, place)),
+            ProgramEntries::List(_) => unreachable!("nothing is added to a list that is complete"),
+        }
+    }
+
+    fn place(&self, number: usize) -> Option<ToolPlace> {
+        match self {
+            ProgramEntries::List(list) => list.get(number).map(|_| ToolPlace { entry: number, member: None }),
+            ProgramEntries::Chosen(chosen) => chosen.get(number).map(|(_, place)| *place),
+        }
+    }
+}
+
+/// What is known of a client's list before it is gone over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ListContents {
+    Unknown,
+    /// All entries are functions that programs call, and that nothing else is said of.
+    ForPrograms,
 }
 
 /// Where a tool stands in the request.
@@ -71,17 +126,46 @@ pub(crate) enum Extensions {
     Found,
 }
 
-impl ToolSplit<'_> {
-    /// With room for so many tools: there may be thousands, and most of them are for programs.
-    pub(crate) fn with_room_for(entries: usize) -> ToolSplit<'static> {
-        ToolSplit { tools: Vec::with_capacity(entries), places: Vec::with_capacity(entries), ..ToolSplit::default() }
+impl<'a> ToolSplit<'a> {
+    /// Before the entries of a list are gone over, unless it is known what they are.
+    pub(crate) fn of(entries: &'a [Value], contents: ListContents) -> ToolSplit<'a> {
+        let tools = match contents {
+            // There may be thousands, and most of them are for programs.
+            ListContents::Unknown => ProgramEntries::Chosen(Vec::with_capacity(entries.len())),
+            ListContents::ForPrograms => ProgramEntries::List(entries),
+        };
+        ToolSplit { tools, ..ToolSplit::default() }
+    }
+
+    /// What there is to know of a list with so many entries that was split in this way, for the next time.
+    pub(crate) fn contents(&self, entries: usize) -> ListContents {
+        let are_borrowed = match &self.tools {
+            ProgramEntries::List(_) => true,
+            ProgramEntries::Chosen(chosen) => {
+                chosen.iter().all(|(tool, place)| matches!(tool, Cow::Borrowed(_)) && place.member.is_none())
+            }
+        };
+        // Tools that were added in the conversation are not of the list.
+        let is_all = self.tools.len() == entries
+            && are_borrowed
+            && self.passed.is_empty()
+            && self.deferred.is_empty()
+            && self.search_tool.is_none()
+            && self.toolsets == Toolsets::Named
+            && self.extensions == Extensions::None;
+        if is_all { ListContents::ForPrograms } else { ListContents::Unknown }
+    }
+
+    /// Adds a tool for programs.
+    pub(crate) fn push(&mut self, tool: Cow<'a, Value>, place: ToolPlace) {
+        self.tools.push(tool, place);
     }
 
     /// Translates a path among the tools for programs into a path in the request.
     pub(crate) fn request_path(&self, path: &str) -> String {
         let in_request = || {
             let (number, rest) = path.strip_prefix("tools[")?.split_once(']')?;
-            let tool = self.places.get(number.parse::<usize>().ok()?)?;
+            let tool = self.tools.place(number.parse::<usize>().ok()?)?;
             Some(format!("{tool}{rest}"))
         };
         in_request().unwrap_or_else(|| path.to_owned())

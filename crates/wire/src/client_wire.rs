@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dacapo_replay::Toolbox;
 use serde_json::{Map, Value};
 
-use crate::allowed_callers::{ProgramDeclaration, ToolSplit};
+use crate::allowed_callers::{ListContents, ProgramDeclaration, ToolSplit};
 use crate::conversation::{Conversation, LostCalls, WireCall};
 use crate::encoder::{ApiError, EncoderOptions, ResponseEncoder};
 use crate::model_message::ModelCall;
@@ -32,8 +32,13 @@ pub(crate) trait ClientWire: Sync {
     /// Looks through a body once, and checks its shape.
     fn survey(&self, body: &Body) -> Result<RequestSurvey, BadRequest>;
 
-    /// Sorts the client's tools by who may call them.
-    fn split_tools<'a>(&self, body: &'a Body, programs: ProgramDeclaration) -> Result<ToolSplit<'a>, BadRequest>;
+    /// Sorts the client's tools by who may call them. `contents` is what is known of its list.
+    fn split_tools<'a>(
+        &self,
+        body: &'a Body,
+        programs: ProgramDeclaration,
+        contents: ListContents,
+    ) -> Result<ToolSplit<'a>, BadRequest>;
 
     /// Entries of `tools` for a model that writes no programs.
     fn ordinary_tools(&self, body: &Body, programs: ProgramDeclaration) -> Vec<Value>;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dacapo_replay::{Toolbox, Toolboxes};
 use serde_json::{Map, Value};
 
-use crate::allowed_callers::{CallerRules, Extensions, ProgramDeclaration, ToolSplit};
+use crate::allowed_callers::{CallerRules, Extensions, ListContents, ProgramDeclaration, ToolSplit};
 use crate::applied_mode::{AppliedMode, OffReason};
 use crate::body_outline::{BodyOutline, OutlinedTools};
 use crate::client_wire::{Body, CallIds, ExplicitState, HistoryReading, ParamNames, ProgramHistory, RequestSurvey};
@@ -220,7 +220,13 @@ impl RequestReader<'_> {
         let is_native = mode == CodeMode::Native && is_declared && origin == BodyOrigin::SameWire;
         let is_ruled = !is_declared && mode != CodeMode::Off;
         let marked = is_ruled.then(|| self.callers.marked(&body)).flatten();
-        let mut split = client.0.split_tools(marked.as_ref().unwrap_or(&body), survey.declaration)?;
+        // Tools that the operator has marked are not as they stand in the list.
+        let list = borrowed.as_ref().filter(|_| marked.is_none());
+        let contents = list.map_or(ListContents::Unknown, |list| list.contents(client));
+        let mut split = client.0.split_tools(marked.as_ref().unwrap_or(&body), survey.declaration, contents)?;
+        if let Some(list) = list {
+            list.note_contents(client, &body, &split);
+        }
         let has_added_tools = !split.added.is_empty();
         if origin == BodyOrigin::Translated {
             split.passed.append(&mut split.added);
@@ -262,7 +268,7 @@ impl RequestReader<'_> {
             }
             // Marks of the operator are not in the body.
             let marked_tools = match &marked {
-                Some(_) => client.0.split_tools(&body, survey.declaration)?.extensions,
+                Some(_) => client.0.split_tools(&body, survey.declaration, ListContents::Unknown)?.extensions,
                 None => split.extensions,
             };
             UnreadEntries::put_back(unread, &mut body, history_field)?;
@@ -348,7 +354,7 @@ impl RequestReader<'_> {
 
     /// `digest` identifies the tools for programs, if that is known without writing them.
     fn program_tools(&self, split: ToolSplit<'_>, digest: Option<[u8; 32]>) -> Result<ProgramTools, BadRequest> {
-        let text = || serde_json::to_string(&split.tools).unwrap_or_default();
+        let text = || serde_json::to_string(&split.tools.iter().collect::<Vec<_>>()).unwrap_or_default();
         let toolbox = match (digest, self.servers()) {
             (Some(digest), None) => self.toolboxes.get_known(self.tenant, digest, text),
             (None, None) => self.toolboxes.get_for(self.tenant, &text()),
@@ -431,7 +437,7 @@ impl RequestReader<'_> {
         }
         if BodyOrigin::between(client, self.provider) == BodyOrigin::Translated {
             let mut tools = client.0.ordinary_tools(&body, survey.declaration);
-            let added = client.0.split_tools(&body, survey.declaration)?.added;
+            let added = client.0.split_tools(&body, survey.declaration, ListContents::Unknown)?.added;
             let has_added_tools = !added.is_empty();
             tools.extend(added);
             let conversation = client.0.conversation(&mut body, HistoryReading::WithoutPrograms)?;

@@ -1,12 +1,12 @@
 //! Tools of servers behind the gateway. They join the client's tools in programs, and the gateway executes their calls.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use dacapo_catalog::{Effect, Tool};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::allowed_callers::ProgramEntries;
 use crate::ids::short_id;
 
 /// The tools of servers that one client may use.
@@ -60,16 +60,15 @@ impl ServerTools {
     }
 
     /// The client's tools and these, as JSON. A client may have a namespace of the same name: then its own tools go first.
-    pub(crate) fn joined(&self, of_client: &[Cow<'_, Value>]) -> String {
+    pub(crate) fn joined(&self, of_client: &ProgramEntries<'_>) -> String {
         let name = |entry: &Value| {
             let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
             let function = entry.get("function").and_then(|function| function.get("name")).and_then(Value::as_str);
             Some((text("server")?, text("name").or_else(|| function.map(str::to_owned))?))
         };
-        let taken: BTreeSet<(String, String)> = of_client.iter().filter_map(|entry| name(entry)).collect();
+        let taken: BTreeSet<(String, String)> = of_client.iter().filter_map(name).collect();
         let is_free = |entry: &&Value| taken.is_empty() || name(entry).is_none_or(|name| !taken.contains(&name));
-        let all: Vec<&Value> =
-            of_client.iter().map(|entry| &**entry).chain(self.entries.iter().filter(is_free)).collect();
+        let all: Vec<&Value> = of_client.iter().chain(self.entries.iter().filter(is_free)).collect();
         serde_json::to_string(&all).unwrap_or_default()
     }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dacapo_lru::{CacheKey, LruCache};
@@ -12,12 +13,13 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use crate::allowed_callers::{ListContents, ProgramEntries, ToolPlace, ToolSplit};
 use crate::body_outline::OutlinedTools;
 use crate::client_wire::Body;
 use crate::json_fields::{JsonFields, NotAnObject};
 use crate::marks::is_marked;
 use crate::unread_entries::{OutlinedHistory, UnreadEntries};
-use crate::wire::ClientSide;
+use crate::wire::{ClientSide, Wire};
 
 pub(crate) const TOOLS: &str = "tools";
 /// Lists are looked up by so many of their first bytes. Shorter ones are parsed as fast as they are found.
@@ -57,6 +59,8 @@ pub(crate) struct ListText {
     is_plain: bool,
     /// Whether a response may repeat it: tools that the provider connects to may hold credentials.
     is_repeatable: bool,
+    /// The client wires on which it was found to be [`ListContents::ForPrograms`].
+    is_for_programs: [AtomicBool; Wire::ALL.len()],
 }
 
 /// A request body, parsed.
@@ -256,7 +260,8 @@ impl ListText {
         // One that is plain does not spell its letters as escapes.
         let is_plain = !is_marked(bytes);
         let is_repeatable = is_plain && memmem::find(bytes, b"\"mcp\"").is_none();
-        ListText { text: text.into(), digest: digest(tenant, bytes), is_plain, is_repeatable }
+        let is_for_programs = Default::default();
+        ListText { text: text.into(), digest: digest(tenant, bytes), is_plain, is_repeatable, is_for_programs }
     }
 
     /// As the client wrote it.
@@ -330,36 +335,60 @@ impl BorrowedTools {
         self.list.is_plain
     }
 
+    /// What was found out about the list when an earlier request had it.
+    pub(crate) fn contents(&self, client: ClientSide) -> ListContents {
+        let is_for_programs = self.list.is_for_programs[client.0.wire() as usize].load(Ordering::Relaxed);
+        if is_for_programs { ListContents::ForPrograms } else { ListContents::Unknown }
+    }
+
+    /// Notes what it is to clients on this wire, whose tools were split in this way.
+    pub(crate) fn note_contents(&self, client: ClientSide, body: &Body, split: &ToolSplit<'_>) {
+        if split.contents(entries(body).len()) == ListContents::ForPrograms {
+            self.list.is_for_programs[client.0.wire() as usize].store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Identifies some tools of a list, without writing those that stand in it as they came.
-    pub(crate) fn digest_of(&self, body: &Body, tools: &[Cow<'_, Value>]) -> CacheKey {
-        let entries = body.get(TOOLS).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    pub(crate) fn digest_of(&self, body: &Body, tools: &ProgramEntries<'_>) -> CacheKey {
         let mut hash = Sha256::new_with_prefix(b"dacapo tools of a list\0");
         hash.update(self.list.digest);
-        // Tools that follow each other in the list are written together: often it is the whole list.
-        let mut following = 0..0;
-        for tool in tools {
-            let at = match tool {
-                Cow::Borrowed(tool) => entries[following.end..].iter().position(|entry| std::ptr::eq(entry, *tool)),
-                Cow::Owned(_) => None,
-            };
-            if at == Some(0) {
-                following.end += 1;
-                continue;
-            }
-            hash_places(&mut hash, &following);
-            following.start = following.end;
-            if let Some(at) = at {
-                following = following.end + at..following.end + at + 1;
-            } else {
-                let text = json_text(tool);
-                hash.update([1]);
-                hash.update(text.len().to_le_bytes());
-                hash.update(text);
-            }
+        match tools {
+            ProgramEntries::List(list) => hash_places(&mut hash, &(0..list.len())),
+            ProgramEntries::Chosen(chosen) => hash_chosen(&mut hash, body, chosen),
         }
-        hash_places(&mut hash, &following);
         hash.finalize().into()
     }
+}
+
+fn hash_chosen(hash: &mut Sha256, body: &Body, tools: &[(Cow<'_, Value>, ToolPlace)]) {
+    let entries = entries(body);
+    // Tools that follow each other in the list are written together: often it is the whole list.
+    let mut following = 0..0;
+    for (tool, _) in tools {
+        let at = match tool {
+            Cow::Borrowed(tool) => entries[following.end..].iter().position(|entry| std::ptr::eq(entry, *tool)),
+            Cow::Owned(_) => None,
+        };
+        if at == Some(0) {
+            following.end += 1;
+            continue;
+        }
+        hash_places(hash, &following);
+        following.start = following.end;
+        if let Some(at) = at {
+            following = following.end + at..following.end + at + 1;
+        } else {
+            let text = json_text(tool);
+            hash.update([1]);
+            hash.update(text.len().to_le_bytes());
+            hash.update(text);
+        }
+    }
+    hash_places(hash, &following);
+}
+
+fn entries(body: &Body) -> &[Value] {
+    body.get(TOOLS).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn hash_places(hash: &mut Sha256, places: &Range<usize>) {
@@ -443,7 +472,11 @@ mod tests {
         let (json, borrowed, _) = lists.parse("ann", text.as_bytes()).unwrap().into_parts();
         let (Value::Object(body), Some(borrowed)) = (json, borrowed) else { panic!("an object with tools") };
         let entries = body["tools"].as_array().unwrap();
-        let digest = |tools: &[Cow<'_, Value>]| borrowed.digest_of(&body, tools);
+        let place = ToolPlace { entry: 0, member: None };
+        let digest = |tools: &[Cow<'_, Value>]| {
+            let chosen = tools.iter().map(|tool| (tool.clone(), place)).collect();
+            borrowed.digest_of(&body, &ProgramEntries::Chosen(chosen))
+        };
         let (a, b) = (Cow::Borrowed(&entries[0]), Cow::Borrowed(&entries[1]));
         let all = [
             digest(&[]),
@@ -456,6 +489,7 @@ mod tests {
         let different: std::collections::BTreeSet<_> = all.iter().collect();
         assert_eq!(different.len(), all.len());
         assert_eq!(digest(&[a, b]), all[3]);
+        assert_eq!(borrowed.digest_of(&body, &ProgramEntries::List(entries)), all[3]);
     }
 
     #[test]

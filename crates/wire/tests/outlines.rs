@@ -117,8 +117,14 @@ fn tool_result() -> impl Strategy<Value = Value> {
 }
 
 fn tool() -> impl Strategy<Value = Value> {
-    let callers =
-        prop::sample::select(vec![None, None, Some(json!(["direct"])), Some(json!(["programmatic"])), Some(json!(3))]);
+    let callers = prop::sample::select(vec![
+        None,
+        None,
+        Some(json!(["direct"])),
+        Some(json!(["programmatic"])),
+        Some(json!(["direct", "programmatic"])),
+        Some(json!(3)),
+    ]);
     (prop::option::of(kinds()), callers).prop_map(|(kind, callers)| {
         let mut tool = json!({"name": "f", "function": {"name": "f"}, "input_schema": {"type": "object"}});
         if let Some(kind) = kind {
@@ -271,6 +277,77 @@ proptest! {
             }
         });
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What was found out about a list when it was new says nothing to a client on another wire, nor about the conversation.
+    #[test]
+    fn a_tool_list_is_read_alike_however_often_it_came(
+        tools in prop::collection::vec(listed_tool(), 0..4),
+        bodies in prop::collection::vec((body(), prop::sample::select(Wire::ALL.to_vec())), 1..4),
+        header in prop::sample::select(vec![None, None, Some(CodeMode::Off), Some(CodeMode::Explicit), Some(CodeMode::Native)]),
+    ) {
+        let lists = Arc::new(ToolLists::default());
+        for (mut body, wire) in bodies {
+            let client = ClientSide::of(wire).unwrap();
+            let other = if wire == Wire::Responses { "messages" } else { "input" };
+            body.as_object_mut().unwrap().shift_remove(other);
+            body["tools"] = json!(tools);
+            for _ in 0..2 {
+                Reader { wire, header, default: CodeMode::Plain }.run(|reader| {
+                    let known = lists.parse("", body.to_string().as_bytes()).unwrap();
+                    match (reader.read_body(client, known), reader.read(client, body.clone())) {
+                        (Err(known), Err(new)) => assert_eq!(known, new),
+                        (Ok(known), Ok(new)) => {
+                            assert_eq!(known.mode, new.mode);
+                            match (known.parsed, new.parsed) {
+                                (ParsedRequest::PassThrough(known), ParsedRequest::PassThrough(new)) => {
+                                    assert_eq!(known, new);
+                                }
+                                (ParsedRequest::Turn(known), ParsedRequest::Turn(new)) => {
+                                    assert_eq!(asked(&known), asked(&new));
+                                    known.end();
+                                }
+                                other => panic!("{other:?}"),
+                            }
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// A function on all wires that mostly nothing else is said of, and that makes a list long enough to be remembered.
+fn listed_tool() -> impl Strategy<Value = Value> {
+    let more = prop::sample::select(vec![
+        json!({}),
+        json!({}),
+        json!({}),
+        json!({"defer_loading": true}),
+        json!({"cache_control": {"type": "ephemeral"}}),
+        json!({"tools": [{"type": "function", "name": "g"}]}),
+    ]);
+    let kind = prop_oneof![
+        6 => Just(Some("function")),
+        3 => Just(None),
+        1 => Just(Some("namespace")),
+        1 => prop::option::of(kinds()),
+    ];
+    (tool(), kind, more, "[a-c]").prop_map(|(mut tool, kind, more, name)| {
+        tool["name"] = json!(name);
+        tool["function"]["name"] = json!(name);
+        tool["description"] = json!("what it does ".repeat(60));
+        for (key, value) in more.as_object().into_iter().flatten() {
+            tool[key] = value.clone();
+        }
+        // `null` is as good as none on wires that have functions without a type.
+        tool["type"] = json!(kind);
+        tool
+    })
 }
 
 const USER: &str = r#"{"role": "user", "content": "Rain in Oslo?"}"#;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::encode::{ChatEncoder, PreambleUse};
 use super::{Chat, fields, history, params, programs, tools, translate};
-use crate::allowed_callers::{ProgramDeclaration, ToolSplit};
+use crate::allowed_callers::{ListContents, ProgramDeclaration, ToolSplit};
 use crate::client_wire::{
     Body, CallIds, ClientCapabilities, ClientWire, EntriesPerResponse, EntryAuthor, ExplicitState, FailureMark,
     HistoryReading, ProgramHistory, RequestSurvey,
@@ -60,8 +60,13 @@ impl ClientWire for Chat {
         })
     }
 
-    fn split_tools<'a>(&self, body: &'a Body, _: ProgramDeclaration) -> Result<ToolSplit<'a>, BadRequest> {
-        tools::split(body)
+    fn split_tools<'a>(
+        &self,
+        body: &'a Body,
+        _: ProgramDeclaration,
+        contents: ListContents,
+    ) -> Result<ToolSplit<'a>, BadRequest> {
+        tools::split(body, contents)
     }
 
     fn ordinary_tools(&self, body: &Body, _: ProgramDeclaration) -> Vec<Value> {

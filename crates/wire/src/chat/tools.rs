@@ -5,18 +5,21 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::fields;
-use crate::allowed_callers::{AllowedCallers, Extensions, ProgramDeclaration, ToolPlace, ToolSplit};
+use crate::allowed_callers::{AllowedCallers, Extensions, ListContents, ProgramDeclaration, ToolPlace, ToolSplit};
 use crate::neutral::{ToolDeclaration, ToolInput, field, remove_fields, without_fields};
 use crate::request::BadRequest;
 
 /// Sorts the tools by who may call them.
-pub(super) fn split(body: &Map<String, Value>) -> Result<ToolSplit<'_>, BadRequest> {
+pub(super) fn split(body: &Map<String, Value>, contents: ListContents) -> Result<ToolSplit<'_>, BadRequest> {
     let entries = match body.get("tools") {
         None | Some(Value::Null) => return Ok(ToolSplit::default()),
         Some(Value::Array(entries)) => entries,
         Some(_) => return Err(BadRequest::new("tools", "must be an array")),
     };
-    let mut split = ToolSplit::with_room_for(entries.len());
+    let mut split = ToolSplit::of(entries, contents);
+    if contents == ListContents::ForPrograms {
+        return Ok(split);
+    }
     for (at, entry) in entries.iter().enumerate() {
         let is_function = field(entry, "type").and_then(Value::as_str) == Some("function");
         if !is_function {
@@ -31,8 +34,7 @@ pub(super) fn split(body: &Map<String, Value>) -> Result<ToolSplit<'_>, BadReque
             split.extensions = Extensions::Found;
         }
         if callers.allow_programs() {
-            split.tools.push(Cow::Borrowed(entry));
-            split.places.push(ToolPlace { entry: at, member: None });
+            split.push(Cow::Borrowed(entry), ToolPlace { entry: at, member: None });
         }
         if callers.allow_model() {
             split.direct.insert(fields::function_name(entry).to_owned());

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::encode::MessagesEncoder;
 use super::{Messages, approvals, fields, history, params, tools, translate};
-use crate::allowed_callers::{ProgramDeclaration, ToolSplit};
+use crate::allowed_callers::{ListContents, ProgramDeclaration, ToolSplit};
 use crate::client_wire::{
     Body, CallIds, ClientCapabilities, ClientWire, EntriesPerResponse, EntryAuthor, ExplicitState, FailureMark,
     HistoryReading, ProgramHistory, RequestSurvey,
@@ -70,8 +70,13 @@ impl ClientWire for Messages {
         })
     }
 
-    fn split_tools<'a>(&self, body: &'a Body, programs: ProgramDeclaration) -> Result<ToolSplit<'a>, BadRequest> {
-        tools::split(body, programs)
+    fn split_tools<'a>(
+        &self,
+        body: &'a Body,
+        programs: ProgramDeclaration,
+        contents: ListContents,
+    ) -> Result<ToolSplit<'a>, BadRequest> {
+        tools::split(body, programs, contents)
     }
 
     fn ordinary_tools(&self, body: &Body, programs: ProgramDeclaration) -> Vec<Value> {

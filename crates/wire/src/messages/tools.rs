@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::fields;
-use crate::allowed_callers::{AllowedCallers, Extensions, ProgramDeclaration, ToolPlace, ToolSplit, Toolsets};
+use crate::allowed_callers::{
+    AllowedCallers, Extensions, ListContents, ProgramDeclaration, ToolPlace, ToolSplit, Toolsets,
+};
 use crate::neutral::{ToolDeclaration, ToolInput, field, remove_fields, without_fields};
 use crate::prompt::{SEARCH, SEARCH_ALTERNATIVE};
 use crate::request::BadRequest;
@@ -92,12 +94,19 @@ fn owner(entry: &Value, entries: &[Value], programs: ProgramDeclaration) -> Resu
 }
 
 /// Sorts the tools by who may call them.
-pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> Result<ToolSplit<'_>, BadRequest> {
+pub(super) fn split(
+    body: &Map<String, Value>,
+    programs: ProgramDeclaration,
+    contents: ListContents,
+) -> Result<ToolSplit<'_>, BadRequest> {
     if !matches!(body.get("tools"), None | Some(Value::Null | Value::Array(_))) {
         return Err(BadRequest::new("tools", "must be an array"));
     }
     let entries = entries(body);
-    let mut split = ToolSplit::with_room_for(entries.len());
+    let mut split = ToolSplit::of(entries, contents);
+    if contents == ListContents::ForPrograms {
+        return Ok(split);
+    }
     for (at, entry) in entries.iter().enumerate() {
         let owner = owner(entry, entries, programs)
             .map_err(|message| BadRequest::new(format!("tools[{at}].allowed_callers"), message))?;
@@ -124,8 +133,7 @@ pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> 
             if is_deferred(entry) {
                 split.deferred.insert(split.tools.len());
             }
-            split.tools.push(for_programs(entry));
-            split.places.push(ToolPlace { entry: at, member: None });
+            split.push(for_programs(entry), ToolPlace { entry: at, member: None });
         }
         if callers.allow_model() {
             split.direct.insert(fields::name(entry).to_owned());

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::encode::ResponsesEncoder;
 use super::{Responses, envelope, events, fields, history, item_ids, params, programs, references, tools, translate};
-use crate::allowed_callers::{Extensions, ProgramDeclaration, ToolSplit};
+use crate::allowed_callers::{Extensions, ListContents, ProgramDeclaration, ToolSplit};
 use crate::chat;
 use crate::client_wire::{
     Body, CallIds, ClientCapabilities, ClientWire, EntriesPerResponse, EntryAuthor, ExplicitState, FailureMark,
@@ -75,12 +75,17 @@ impl ClientWire for Responses {
         })
     }
 
-    fn split_tools<'a>(&self, body: &'a Body, programs: ProgramDeclaration) -> Result<ToolSplit<'a>, BadRequest> {
+    fn split_tools<'a>(
+        &self,
+        body: &'a Body,
+        programs: ProgramDeclaration,
+        contents: ListContents,
+    ) -> Result<ToolSplit<'a>, BadRequest> {
         let items = body.get("input").and_then(Value::as_array);
         let needs_rewriting = items.is_some_and(|items| items.iter().any(item_ids::is_ours));
         Ok(ToolSplit {
             extensions: if needs_rewriting { Extensions::Found } else { Extensions::None },
-            ..tools::split(body, programs)?
+            ..tools::split(body, programs, contents)?
         })
     }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use super::fields;
-use crate::allowed_callers::{AllowedCallers, LaterTools, ProgramDeclaration, ToolPlace, ToolSplit};
+use crate::allowed_callers::{AllowedCallers, LaterTools, ListContents, ProgramDeclaration, ToolPlace, ToolSplit};
 use crate::neutral::{ToolDeclaration, ToolInput, field, without_fields};
 use crate::request::BadRequest;
 
@@ -69,15 +69,20 @@ fn members(entry: &Value) -> &[Value] {
 }
 
 /// Sorts the tools by who may call them.
-pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> Result<ToolSplit<'_>, BadRequest> {
+pub(super) fn split(
+    body: &Map<String, Value>,
+    programs: ProgramDeclaration,
+    contents: ListContents,
+) -> Result<ToolSplit<'_>, BadRequest> {
     let entries = match body.get("tools") {
         None | Some(Value::Null) => &[][..],
         Some(Value::Array(entries)) => entries,
         Some(_) => return Err(BadRequest::new("tools", "must be an array")),
     };
-    let mut split = ToolSplit::with_room_for(entries.len());
+    let mut split = ToolSplit::of(entries, contents);
     let mut search = None;
-    for (at, entry) in entries.iter().enumerate() {
+    let unknown = if contents == ListContents::ForPrograms { &[][..] } else { entries };
+    for (at, entry) in unknown.iter().enumerate() {
         let place = ToolPlace { entry: at, member: None };
         match fields::kind(entry) {
             "function" => {
@@ -111,7 +116,7 @@ pub(super) fn split(body: &Map<String, Value>, programs: ProgramDeclaration) -> 
     }
     let is_search = |entry: &Value| fields::kind(entry) == SEARCH && fields::text_of(entry, "execution") == "client";
     // The hint has to stand from the first request on, so a search that has found nothing yet counts.
-    if entries.iter().any(is_search) || items(body).any(adds_tools) {
+    if unknown.iter().any(is_search) || items(body).any(adds_tools) {
         split.later_tools = LaterTools::Direct;
     }
     for (name, tool) in loaded(body, &split) {
@@ -242,8 +247,7 @@ fn for_programs<'a>(tool: Cow<'a, Value>, place: ToolPlace, split: &mut ToolSpli
     if field(&tool, DEFERRED) == Some(&Value::Bool(true)) {
         split.deferred.insert(split.tools.len());
     }
-    split.tools.push(tool);
-    split.places.push(place);
+    split.push(tool, place);
 }
 
 /// The functions of a request, by the names under which programs know them.
