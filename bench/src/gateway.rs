@@ -11,7 +11,9 @@ mod cost;
 mod first_token;
 mod observing;
 mod pairs;
+mod played;
 mod servers;
+mod streamed;
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -45,6 +47,7 @@ pub(crate) fn run(quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
     cost::run(&servers, None, if quick { 10 } else { 40 }, measured)?;
     first_token::run(&servers, if quick { 20 } else { 100 }, measured)?;
     latency(&servers, if quick { 60 } else { 2_000 })?;
+    streamed::run(&servers, if quick { 60 } else { 2_000 })?;
     pairs::run(&servers, if quick { 40 } else { 400 })?;
     throughput(&servers, Duration::from_secs(if quick { 2 } else { 10 }))?;
     observing::run(&servers, if quick { 60 } else { 2_000 }, Duration::from_secs(if quick { 4 } else { 20 }))?;

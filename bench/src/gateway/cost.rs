@@ -18,7 +18,7 @@ use crate::sample::Threads;
 
 /// Conversations that are played in step, so that each kind of request is measured many times in a row.
 const IN_STEP: usize = 16;
-const QUESTION: &str =
+pub(super) const QUESTION: &str =
     "Who are our best customers of this year, and what did they buy for, in dollars? Put it into a report.";
 
 /// How clients and gateway are set up.
@@ -40,7 +40,7 @@ pub(crate) struct Way {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Delivery {
+pub(super) enum Delivery {
     Whole,
     Streamed,
 }

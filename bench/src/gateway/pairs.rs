@@ -3,13 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::ensure;
 use dacapo_wire::Wire;
 
 use super::client::Connection;
 use super::client_conversation::ClientConversation;
-use super::conversation::{REQUESTS, TOOLS, tool_answer};
-use super::servers::{ANSWER_HEADER, SAID, Servers};
+use super::conversation::{REQUESTS, TOOLS};
+use super::cost::Delivery;
+use super::played::{self, Played};
+use super::servers::Servers;
 use crate::sample::Sample;
 
 /// A client's wire and a model's, and what each conversation took.
@@ -59,29 +60,9 @@ pub(crate) fn run(servers: &Servers, conversations: usize) -> anyhow::Result<()>
 }
 
 /// Plays it to its end.
-fn play(pair: &Pair, model: SocketAddr, mut talk: ClientConversation) -> anyhow::Result<Duration> {
+fn play(pair: &Pair, model: SocketAddr, talk: ClientConversation) -> anyhow::Result<Duration> {
     let mut gateway = Connection::open(pair.gateway)?;
     let mut model = Connection::open(model)?;
-    talk.user("Who are our best customers of this year, and what did they buy for, in dollars? Put it into a report.");
-    let mut added = Duration::ZERO;
-    for number in 0..REQUESTS {
-        let (path, body) = talk.request();
-        let answer = if number == 0 { "program" } else { "text" };
-        let header = format!("{ANSWER_HEADER}: {answer}\r\n");
-        let body = body.to_string();
-        let (reply, taken) = gateway.post_to(path, &header, &body)?;
-        added += taken;
-        let is_asked = number == 0 || number == REQUESTS - 1;
-        if is_asked {
-            let (_, alone) = model.post_to(super::client_conversation::path(pair.upstream), &header, &body)?;
-            added = added.saturating_sub(alone);
-        }
-        let response = talk.read_response(std::str::from_utf8(&reply)?);
-        ensure!(response.calls.is_empty() == (number == REQUESTS - 1), "{} calls", response.calls.len());
-        for call in &response.calls {
-            talk.answer(call, &tool_answer(&call.name, &call.args)?, false);
-        }
-        ensure!(!response.calls.is_empty() || response.text == SAID, "{}", response.text);
-    }
-    Ok(added)
+    let played = played::play(&mut gateway, (&mut model, pair.upstream), talk, Delivery::Whole)?;
+    Ok(played.iter().map(Played::added).sum())
 }

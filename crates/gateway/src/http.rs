@@ -53,6 +53,7 @@ use self::request::{ClientRequest, RequestSource, bad_request};
 use self::running::RunningGateway;
 use crate::config::{Config, StepEndpoint};
 use crate::gateway::{Gateway, StartError};
+use crate::memory;
 use crate::model_routes::{Route, RouteTarget, is_failure};
 use crate::observe::{Event, Observer, OpenRequest};
 use crate::quota::QuotaShare;
@@ -183,12 +184,14 @@ async fn run_server(
     Ok(())
 }
 
-/// Keeps a timer of a second running. The runtime is woken for every timer that is due before all others, and the timeouts
-/// of a request are due later than this one: each of them would take a system call and an empty turn.
+/// Gives back freed memory every second, and keeps a timer running by that. The runtime is woken for every timer that is due
+/// before all others, and the timeouts of a request are due later than this one: each of them would take a system call and
+/// an empty turn.
 async fn tick() {
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     loop {
         seconds.tick().await;
+        memory::give_back_freed();
     }
 }
 

@@ -10,6 +10,18 @@ const MEASURED_EVERY: Duration = Duration::from_millis(100);
 /// must not refuse for ever because of it.
 const LET_IN_EVERY: Duration = Duration::from_secs(1);
 
+/// Has the allocator give back to the system what was freed some time ago. Allocators do that when more is freed, and in a
+/// process at rest nothing is: what a burst of programs took would be charged until the next requests.
+pub(crate) fn give_back_freed() {
+    /// Allocators keep smaller blocks at hand. Nothing is written to it, so that it takes no memory.
+    const BLOCK_BYTES: usize = 16 << 20;
+    let mut block = Vec::<u8>::new();
+    if block.try_reserve_exact(BLOCK_BYTES).is_ok() {
+        // Else the compiler may leave both out.
+        drop(std::hint::black_box(block));
+    }
+}
+
 /// What the process may take, and what it took when it was last measured.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
