@@ -9,7 +9,7 @@ use super::client::Connection;
 use super::client_conversation::ClientConversation;
 use super::conversation::{REQUESTS, TOOLS};
 use super::cost::Delivery;
-use super::played::{self, Played};
+use super::played;
 use super::servers::Servers;
 use crate::sample::Sample;
 
@@ -64,5 +64,8 @@ fn play(pair: &Pair, model: SocketAddr, talk: ClientConversation) -> anyhow::Res
     let mut gateway = Connection::open(pair.gateway)?;
     let mut model = Connection::open(model)?;
     let played = played::play(&mut gateway, (&mut model, pair.upstream), talk, Delivery::Whole)?;
-    Ok(played.iter().map(Played::added).sum())
+    let (taken, alone) = played.iter().fold(Default::default(), |(taken, alone): (Duration, Duration), played| {
+        (taken + played.taken, alone + played.alone)
+    });
+    Ok(taken.saturating_sub(alone))
 }

@@ -20,12 +20,6 @@ pub(crate) struct Played {
     pub alone: Duration,
 }
 
-impl Played {
-    pub(crate) fn added(&self) -> Duration {
-        self.taken.saturating_sub(self.alone)
-    }
-}
-
 /// Plays a conversation to its end.
 pub(crate) fn play(
     gateway: &mut Connection,

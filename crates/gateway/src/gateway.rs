@@ -228,7 +228,7 @@ impl Gateway {
     }
 
     /// Runs programs of a client, when it is the client's turn: on this thread if they take little time, else from the
-    /// start on one that may block. `work` must not block. `code` is the source of the program that continues.
+    /// start on one that may block. `work` must not block. `code` is the source of the program that starts or continues.
     pub(crate) async fn run_short_programs<I: Send + 'static, T: Send + 'static>(
         self: &Arc<Self>,
         client: &Arc<str>,

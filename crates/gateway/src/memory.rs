@@ -13,8 +13,9 @@ const LET_IN_EVERY: Duration = Duration::from_secs(1);
 /// Has the allocator give back to the system what was freed some time ago. Allocators do that when more is freed, and in a
 /// process at rest nothing is: what a burst of programs took would be charged until the next requests.
 pub(crate) fn give_back_freed() {
-    /// Allocators keep smaller blocks at hand. Nothing is written to it, so that it takes no memory.
-    const BLOCK_BYTES: usize = 16 << 20;
+    /// Allocators keep smaller blocks at hand; that of glibc would, once it had seen one of less than 32 MiB. Nothing is written
+    /// to it, so that it takes no memory.
+    const BLOCK_BYTES: usize = 64 << 20;
     let mut block = Vec::<u8>::new();
     if block.try_reserve_exact(BLOCK_BYTES).is_ok() {
         // Else the compiler may leave both out.

@@ -24,7 +24,7 @@ use dacapo_replay::{CompletedCall, ShouldContinue, StepError, StoredValues};
 use dacapo_wire::{
     AnswerParts, CallResult, ConversationItem, Intent, ItemIds, ModelHistory, ModelMessage, ModelResponse,
     OwnedAnswers, ProgramBlock, ProgramFinished, ProgramMode, ProgramName, ResponseMeta, RunState, Sealer, ToolChoice,
-    ToolChoiceOverride, ToolsSearched, Turn, TurnUsage, UnopenedStates,
+    ToolChoiceOverride, ToolsSearched, Turn, TurnUsage, UnopenedStates, may_search,
 };
 
 use self::history_replay::HistoryEnd;
@@ -482,7 +482,8 @@ impl TurnRunner {
         self.sink.answer(response, parts).await
     }
 
-    /// Runs programs of this turn, in this thread if that takes little time. `code` is the source of the program that continues.
+    /// Runs programs of this turn, in this thread if that takes little time. `code` is the source of the program that starts or
+    /// continues.
     async fn run_programs<I: Send + 'static, T: Send + 'static>(
         &self,
         code: Option<&str>,
@@ -492,8 +493,11 @@ impl TurnRunner {
         let conversation = &self.turn.conversation;
         let answer_bytes = conversation.answer_bytes();
         let catalog = self.turn.toolbox().catalog();
-        let goes_over_tools =
-            || conversation.has_searches() || conversation.tool_names().any(|name| catalog.find(name).is_none());
+        let goes_over_tools = || {
+            code.is_some_and(may_search)
+                || conversation.has_searches()
+                || conversation.tool_names().any(|name| catalog.find(name).is_none())
+        };
         let tools = catalog.tools().len();
         let is_large = conversation.items.len() > AT_ONCE_ITEMS_MAX
             || tools > AT_ONCE_TOOLS_MAX
@@ -557,9 +561,9 @@ fn history_replay<'a>(
 
 /// Conversations of more entries take time that cannot be interrupted.
 const AT_ONCE_ITEMS_MAX: usize = 256;
-/// The same holds for a search in more tools, which a program may do.
-const AT_ONCE_TOOLS_MAX: usize = 4_000;
-/// And where searches are repeated, or a list is made with tools that the client has taken away.
+/// The same holds for more tools.
+const AT_ONCE_TOOLS_MAX: usize = 2_000;
+/// And for fewer, where they are searched, or where a list is made with tools that the client has taken away.
 const AT_ONCE_SEARCHED_TOOLS_MAX: usize = 1_000;
 /// A program that gets more than this takes so long that it would be interrupted, and have to be replayed from its start.
 const AT_ONCE_NEW_BYTES_MAX: usize = 32 << 10;

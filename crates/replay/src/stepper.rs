@@ -241,7 +241,7 @@ impl Stepper {
         let waiting = Arc::strong_count(&self.undisposed) - 1;
         let may_wait = waiting < UNDISPOSED_MAX as usize
             && run.memory_bytes() <= UNDISPOSED_BYTES_MAX
-            // Else its place may be the last one.
+            // Where there is room for few programs, the next one may need this one's place.
             && self.shortage().is_none();
         if let Some(disposal) = self.disposal.as_ref().filter(|_| may_wait) {
             disposal(EndedProgram { _run: run, _undisposed: Arc::clone(&self.undisposed) });

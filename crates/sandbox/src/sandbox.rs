@@ -16,7 +16,7 @@ pub const MEMORY_BYTES_CAP: usize = 256 << 20;
 /// page faults: all but the stack. Most programs take no more.
 const KEEP_RESIDENT_BYTES: usize = STACK_START;
 /// What the quick pool may take when none of its memories is in use.
-const IDLE_BYTES_MAX: usize = 28 << 20;
+const IDLE_BYTES_MAX: usize = 38 << 20;
 /// So many memories are reset when their program has ended. Others are given back.
 pub const QUICK_PLACES: u32 = (IDLE_BYTES_MAX / KEEP_RESIDENT_BYTES) as u32;
 

@@ -80,7 +80,7 @@ impl<'a> ProgramEntries<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListContents {
     Unknown,
-    /// All entries are functions that programs call, and that nothing else is said of.
+    /// All entries are functions for programs, and only for them.
     ForPrograms,
 }
 

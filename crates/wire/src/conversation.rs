@@ -10,6 +10,7 @@ use crate::call_round::{CallRound, ExpectedCall, IssuedCall, SentCall, SentOutco
 use crate::ids::{CarriedRound, RunId};
 use crate::model_message::ModelMessage;
 use crate::placeholder;
+use crate::prompt::SEARCH;
 use crate::remarks;
 use crate::seal::PackedState;
 use crate::state::RunState;
@@ -161,12 +162,14 @@ impl Conversation {
         blocks.flat_map(|block| block.tool_names())
     }
 
-    /// Whether replaying it repeats searches of the model: of messages that hold nothing else, or that led to a program.
+    /// Whether replaying it may repeat searches: of the model, in messages that hold nothing else or that led to a program, or
+    /// of programs.
     pub fn has_searches(&self) -> bool {
         self.items.iter().any(|item| match item {
             ConversationItem::Search(_) => true,
             ConversationItem::Program(block) => {
-                block.state.model_messages.iter().map(|message| message.calls.len()).sum::<usize>() > 1
+                let calls = block.state.model_messages.iter().map(|message| message.calls.len()).sum::<usize>();
+                calls > 1 || may_search(&block.state.code)
             }
             ConversationItem::Entry(_) | ConversationItem::LostCalls(_) => false,
         })
@@ -206,6 +209,11 @@ impl Conversation {
             _ => None,
         })
     }
+}
+
+/// Whether a program may call `search`, which looks through all tools.
+pub fn may_search(code: &str) -> bool {
+    code.contains(SEARCH)
 }
 
 /// Why a program cannot be run again: the client changed the history.

@@ -62,7 +62,7 @@ pub use call_digests::CallDigests;
 pub use call_round::{CallRound, ExpectedCall, IssuedCall, SentCall, SentOutcome};
 pub use client_wire::EntryAuthor;
 pub use conversation::{
-    AnswerBytes, BlockStatus, Conversation, ConversationItem, HistoryGap, LostCalls, ProgramBlock, WireCall,
+    AnswerBytes, BlockStatus, Conversation, ConversationItem, HistoryGap, LostCalls, ProgramBlock, WireCall, may_search,
 };
 pub use decoder::{
     DeltaKind, FinishReason, ModelResponse, ResponseDecoder, ResponseDelta, ResponseMeta, StreamError, error_message,

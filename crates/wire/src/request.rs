@@ -291,6 +291,9 @@ impl RequestReader<'_> {
             split.passed.retain(|entry| !request_servers::is_about(entry, taken));
         }
         let tools = self.program_tools(split, digest)?;
+        if let Some(list) = &borrowed {
+            list.note_read();
+        }
         if let Some(taken) = taken {
             request_servers::remove(&mut body, taken);
         }

@@ -59,6 +59,8 @@ pub(crate) struct ListText {
     is_plain: bool,
     /// Whether a response may repeat it: tools that the provider connects to may hold credentials.
     is_repeatable: bool,
+    /// Whether functions were made of its tools.
+    was_read: AtomicBool,
     /// The client wires on which it was found to be [`ListContents::ForPrograms`].
     is_for_programs: [AtomicBool; Wire::ALL.len()],
 }
@@ -78,8 +80,6 @@ pub(crate) struct BorrowedTools {
     /// What the list is looked up by.
     beginning: CacheKey,
     list: Arc<ListText>,
-    /// Whether an earlier request had it.
-    is_known: bool,
 }
 
 impl Default for ToolLists {
@@ -155,9 +155,7 @@ impl ToolLists {
         let Some(beginning) = fields.rest().get(..BEGINNING_BYTES) else { return Ok((fields.value()?, None)) };
         let beginning = digest(tenant, beginning);
         let parse = |text: &str| serde_json::from_str::<Value>(text).ok().ok_or(NotAnObject);
-        let known = self.find(&beginning, fields.rest());
-        let is_known = known.is_some();
-        let (list, value) = if let Some(list) = known {
+        let (list, value) = if let Some(list) = self.find(&beginning, fields.rest()) {
             fields.skip(list.text.len());
             let value = self.take(&beginning, &list).map_or_else(|| parse(&list.text), Ok)?;
             (list, value)
@@ -170,7 +168,7 @@ impl ToolLists {
             }
             (Arc::new(ListText::new(tenant, text)), value)
         };
-        Ok((value, Some(BorrowedTools { lists: Arc::clone(self), beginning, list, is_known })))
+        Ok((value, Some(BorrowedTools { lists: Arc::clone(self), beginning, list })))
     }
 
     /// Goes over the tools that follow, without parsing them. `None` if they may concern the gateway.
@@ -260,8 +258,9 @@ impl ListText {
         // One that is plain does not spell its letters as escapes.
         let is_plain = !is_marked(bytes);
         let is_repeatable = is_plain && memmem::find(bytes, b"\"mcp\"").is_none();
-        let is_for_programs = Default::default();
-        ListText { text: text.into(), digest: digest(tenant, bytes), is_plain, is_repeatable, is_for_programs }
+        let digest = digest(tenant, bytes);
+        let (was_read, is_for_programs) = Default::default();
+        ListText { text: text.into(), digest, is_plain, is_repeatable, was_read, is_for_programs }
     }
 
     /// As the client wrote it.
@@ -303,9 +302,10 @@ impl RequestBody {
         self.unread.as_ref().map_or(0, |unread| unread.text().len())
     }
 
-    /// Whether it has a tool list that no earlier request had, and of which more has to be made than a tree.
-    pub fn has_new_tools(&self) -> bool {
-        self.borrowed.as_ref().is_some_and(|borrowed| !borrowed.is_known)
+    /// Bytes of its tool list if functions have to be made of the tools, because no earlier request had them.
+    pub fn new_tools_bytes(&self) -> usize {
+        let list = self.borrowed.as_ref().map(|borrowed| &borrowed.list);
+        list.filter(|list| !list.was_read.load(Ordering::Relaxed)).map_or(0, |list| list.text.len())
     }
 
     /// To change other fields than the tools.
@@ -346,6 +346,11 @@ impl BorrowedTools {
         if split.contents(entries(body).len()) == ListContents::ForPrograms {
             self.list.is_for_programs[client.0.wire() as usize].store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Notes that functions were made of its tools.
+    pub(crate) fn note_read(&self) {
+        self.list.was_read.store(true, Ordering::Relaxed);
     }
 
     /// Identifies some tools of a list, without writing those that stand in it as they came.

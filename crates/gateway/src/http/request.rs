@@ -234,8 +234,8 @@ impl GatewayServer {
         }
         let values_max = gateway.config.body_values_max;
         let (process, owner) = (Arc::clone(&gateway.process), Arc::clone(&admitted.tenant));
-        // Its history is gone over in a fraction of the time of parsing it.
-        let outline = off_thread(admitted.body.clone(), admitted.body.len() / 8, move |body| {
+        // Its history is gone over in a fraction of the time of parsing it, but a new tool list is not.
+        let outline = off_thread(admitted.body.clone(), admitted.body.len() / 2, move |body| {
             check_json_values(&body, values_max)?;
             Ok::<_, TurnError>(BodyOutline::of(client, &process.tool_lists, &owner, &body))
         });
@@ -302,8 +302,8 @@ impl GatewayServer {
         let tenant = source.tenant(stored_turn, record);
         let (reader, upstream) = (Arc::clone(&source), Arc::clone(&route.target().upstream));
         // Names and declarations of new tools take several times as long as parsing them.
-        let times = if request_body.has_new_tools() { 8 } else { 1 };
-        let read_bytes = (admitted.body.len() - request_body.unread_bytes()) * times;
+        let read_bytes =
+            admitted.body.len() - request_body.unread_bytes() + request_body.new_tools_bytes() * NEW_TOOLS_TIMES;
         let input = (request_body, admitted.body.clone());
         let read =
             off_thread(input, read_bytes, move |(request_body, text)| reader.read(&upstream, request_body, &text));
@@ -446,6 +446,9 @@ const UNKNOWN_RESPONSE: &str = "no response with this id is stored here: it was 
 than `ttl_seconds` of [store], or is another client's; send the whole history as `input`";
 const NO_CONVERSATIONS: &str = "conversations are not stored here; refer to the last response with `previous_response_id`, or send the whole \
 history as `input`";
+
+/// How many times as long as parsing a list of new tools it takes to make functions of them.
+const NEW_TOOLS_TIMES: usize = 8;
 
 /// Parses large bodies on a thread that may block, and small ones at once.
 async fn off_thread<I: Send + 'static, T: Send + 'static>(

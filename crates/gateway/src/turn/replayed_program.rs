@@ -92,7 +92,7 @@ impl HistoryReplay<'_> {
         ReplayedProgram { shown, answer_bytes: 0, record }
     }
 
-    /// The calls that write of those that a program has made before the round that it waits for now.
+    /// The writing calls among those that a program made before the round that it waits for now.
     pub(super) fn writes_before_next_round(&self, block: &ProgramBlock) -> CallDigests {
         let sent = block.sent_calls_of_journal();
         // Only they are digested, and most calls only read.
