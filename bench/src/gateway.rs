@@ -46,8 +46,7 @@ pub(crate) fn run(quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
     paused(&servers, measured)?;
     cost::run(&servers, None, if quick { 10 } else { 40 }, measured)?;
     first_token::run(&servers, if quick { 20 } else { 100 }, measured)?;
-    latency(&servers, if quick { 60 } else { 2_000 })?;
-    streamed::run(&servers, if quick { 60 } else { 2_000 })?;
+    latencies(&servers, quick)?;
     pairs::run(&servers, if quick { 40 } else { 400 })?;
     throughput(&servers, Duration::from_secs(if quick { 2 } else { 10 }))?;
     observing::run(&servers, if quick { 60 } else { 2_000 }, Duration::from_secs(if quick { 4 } else { 20 }))?;
@@ -57,6 +56,18 @@ pub(crate) fn run(quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
 /// Only the CPU of requests, and only of one row of the table, so that a profiler sees nothing else.
 pub(crate) fn cost_of(name: &str, quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
     cost::run(&Servers::start()?, Some(name), if quick { 10 } else { 40 }, measured)
+}
+
+/// Only what clients wait for their answers.
+pub(crate) fn latency_alone(quick: bool) -> anyhow::Result<()> {
+    latencies(&Servers::start()?, quick)
+}
+
+/// Whole answers, then streamed ones.
+fn latencies(servers: &Servers, quick: bool) -> anyhow::Result<()> {
+    let conversations = if quick { 60 } else { 2_000 };
+    latency(servers, conversations)?;
+    streamed::run(servers, conversations)
 }
 
 /// Fails before anything is measured, unless what the program returns reaches the model, warm and cold.

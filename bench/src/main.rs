@@ -91,6 +91,7 @@ const USAGE: &str =
        dacapo-bench gateway [--quick] [--update]   turns through the gateway, beside the same requests without it
        dacapo-bench beside PATH [--quick]   turns through this build of `dacapo`, beside the build at PATH
        dacapo-bench cost NAME [--quick]   one row of its table of CPU per request, to be profiled
+       dacapo-bench latency [--quick]       what clients wait for their answers, to be profiled
        dacapo-bench mcp [--quick]       programs over MCP servers, beside the MCP SDK alone
        dacapo-bench shares DIR [--quick]   CPU of the engine, WebAssembly and fuel counting, for the guest built in DIR
        dacapo-bench soak --minutes N    honest and hostile clients, over replicas that are killed
@@ -113,6 +114,7 @@ fn main() -> anyhow::Result<ExitCode> {
         // Only for processes that this one starts.
         ["serve", model] => gateway::serve_alone(model)?,
         ["cost", name] => gateway::cost_of(name, quick, &mut measured)?,
+        ["latency"] => return gateway::latency_alone(quick).map(|()| ExitCode::SUCCESS),
         ["mcp"] => return mcp::run(quick).map(|()| ExitCode::SUCCESS),
         [mcp::ECHO, number, tools, start_ms] => {
             return mcp::echo(number.parse()?, tools.parse()?, start_ms.parse()?).map(|()| ExitCode::SUCCESS);
