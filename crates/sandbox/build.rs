@@ -13,6 +13,7 @@ mod preinit;
 mod toolchain;
 
 use std::error::Error;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -41,9 +42,14 @@ fn build() -> Result<(), Box<dyn Error>> {
     let wasm = compile(&Toolchain::find()?, &here, &sources, &out)?;
     let script = |name: &str| fs::read(here.join(format!("guest/{name}.js")));
     let booted = preinit::boot(&wasm, &script("prelude")?, &script("intl")?)?;
+    let literal = |address: usize| format!("{:#06x}_{:04x}", address >> 16, address & 0xffff);
     for (name, address) in [("inbox", usize::try_from(booted.inbox)?), ("stack_start", booted.stack_start)] {
-        fs::write(out.join(format!("{name}.in")), format!("{:#06x}_{:04x}", address >> 16, address & 0xffff))?;
+        fs::write(out.join(format!("{name}.in")), literal(address))?;
     }
+    fs::write(out.join("memory.image"), &booted.image)?;
+    let range = |range: &Range<usize>| format!("{}..{}", literal(range.start), literal(range.end));
+    let ranges: Vec<String> = booted.image_ranges.iter().map(range).collect();
+    fs::write(out.join("memory_ranges.in"), format!("[{}]", ranges.join(", ")))?;
     fs::write(out.join("built_ins.in"), format!("{:?}", booted.built_ins))?;
     // For those who compile it in another way: `dacapo-bench shares`.
     fs::write(out.join("booted.wasm"), &booted.module)?;

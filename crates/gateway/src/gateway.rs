@@ -311,7 +311,7 @@ impl Gateway {
             MemoryVerdict::Enough => Ok(()),
             MemoryVerdict::LetIn => {
                 // Where there is no address space to do so, the next time is soon.
-                drop(self.process.stepper.release_memory());
+                self.process.stepper.release_memory();
                 self.config.secrets.release_memory();
                 Ok(())
             }

@@ -147,7 +147,7 @@ impl Stepper {
         self
     }
 
-    /// Set if address space is limited: programs start more slowly, and there may be room for fewer.
+    /// Set if address space is limited: there may be room for fewer programs, and they may run more slowly.
     pub fn shortage(&self) -> Option<Shortage> {
         self.sandbox.shortage()
     }
@@ -249,11 +249,11 @@ impl Stepper {
     }
 
     /// Gives up the programs and steps that are kept only to save time, and the memory that they took.
-    pub fn release_memory(&self) -> Result<(), SandboxError> {
+    pub fn release_memory(&self) {
         while self.warm().evict().is_some() {}
         while self.finished().evict().is_some() {}
         while self.prepared().evict().is_some() {}
-        self.sandbox.release_memory()
+        self.sandbox.release_memory();
     }
 
     /// Gives up the paused programs that no step has used since the last call of this method. They are replayed when
@@ -262,6 +262,7 @@ impl Stepper {
         // They are dropped after the lock is released.
         let unused = self.warm().evict_unused();
         drop(unused);
+        self.sandbox.release_unused();
     }
 
     /// The paused program that has come furthest into this journal.

@@ -112,7 +112,7 @@ impl Runner {
         Ok(Runner { stepper: Arc::new(Stepper::new(WARM)?), gate: CallGate::new(policy), limits, initial_decisions })
     }
 
-    /// Set if address space is limited: programs start more slowly, and there may be room for fewer.
+    /// Set if address space is limited: there may be room for fewer programs, and they may run more slowly.
     pub fn shortage(&self) -> Option<Shortage> {
         self.stepper.shortage()
     }

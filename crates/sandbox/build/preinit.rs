@@ -2,6 +2,7 @@
 //! an engine that is already initialised.
 
 use std::error::Error;
+use std::ops::Range;
 
 use wasmtime::{Caller, Engine, Extern, ExternType, Instance, Linker, Memory, Module, OptLevel, Store, Val};
 
@@ -12,8 +13,7 @@ const WASM_PAGE: usize = 65536;
 
 /// Stack of the guest while it boots.
 pub(crate) const BOOT_STACK_BYTES: usize = 64 << 10;
-/// Stack of the guest while it runs a program. It comes last in memory: what comes before it is reset as a whole after each
-/// program, and most programs use little of their stack.
+/// Stack of the guest while it runs a program. It comes last in memory.
 const STACK_BYTES: usize = 1 << 20;
 
 const SECTION_CUSTOM: u8 = 0;
@@ -24,6 +24,9 @@ const SECTION_DATA_COUNT: u8 = 12;
 
 pub(crate) struct Booted {
     pub(crate) module: Vec<u8>,
+    /// What the memory holds before the stack: the bytes of these ranges, one after the other.
+    pub(crate) image: Vec<u8>,
+    pub(crate) image_ranges: Vec<Range<usize>>,
     /// Where the guest expects small messages.
     pub(crate) inbox: i32,
     /// Where its stack begins, and what programs write to most ends.
@@ -56,7 +59,8 @@ pub(crate) fn boot(wasm: &[u8], prelude: &[u8], intl: &[u8]) -> Result<Booted, B
         baked.extend(unsigned(body.len()));
         baked.extend(body);
     }
-    Ok(Booted { module: baked, inbox, stack_start, built_ins })
+    let image = segments.iter().flat_map(|range| &memory[range.clone()]).copied().collect();
+    Ok(Booted { module: baked, image, image_ranges: segments, inbox, stack_start, built_ins })
 }
 
 struct BootedMemory {
@@ -171,8 +175,8 @@ fn text(caller: &mut Caller<'_, Vec<String>>, at: i32, length: i32) -> String {
 }
 
 /// Runs of pages that hold anything but zeros.
-fn touched(memory: &[u8]) -> Vec<std::ops::Range<usize>> {
-    let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
+fn touched(memory: &[u8]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
     for (page, bytes) in memory.chunks(PAGE).enumerate() {
         if bytes.iter().all(|byte| *byte == 0) {
             continue;
@@ -202,6 +206,15 @@ fn global_section(body: &[u8], old_top: usize, new_top: usize) -> Result<Vec<u8>
     let mut expected = vec![0x7f, 1, 0x41]; // a mutable i32 that is a constant first
     expected.extend(signed(old_top));
     let rest = rest.strip_prefix(&expected[..]).ok_or("the first global is not the stack pointer")?;
+    // Between two programs only the memory is reset.
+    let others_are_constant = match count {
+        1 => rest == [0x0b],
+        2 => rest.starts_with(&[0x0b, 0x7f, 0]),
+        _ => false,
+    };
+    if !others_are_constant {
+        return Err("the guest has variables that are not in its memory".into());
+    }
     let mut section = unsigned(count);
     section.extend([0x7f, 1, 0x41]);
     section.extend(signed(new_top));
@@ -209,7 +222,7 @@ fn global_section(body: &[u8], old_top: usize, new_top: usize) -> Result<Vec<u8>
     Ok(section)
 }
 
-fn data_section(memory: &[u8], segments: &[std::ops::Range<usize>]) -> Vec<u8> {
+fn data_section(memory: &[u8], segments: &[Range<usize>]) -> Vec<u8> {
     let mut section = unsigned(segments.len());
     for segment in segments {
         section.extend([0, 0x41]); // active in memory 0, at i32.const

@@ -551,6 +551,8 @@ static JSValue call_compiled(uint8_t *bytes, uint32_t len, JSValueConst arg) {
   return result;
 }
 
+#define ROOM_FOR_PROGRAMS (256 * 1024)
+
 // Both scripts are compiled, and in memory of `room`.
 int EXPORT(boot)(uint8_t *prelude, uint32_t prelude_len, uint8_t *intl, uint32_t intl_len) {
   now_ms = 1e12;
@@ -598,6 +600,9 @@ int EXPORT(boot)(uint8_t *prelude, uint32_t prelude_len, uint8_t *intl, uint32_t
   if (JS_IsException(namespaces) || boot_names()) return boot_failed();
   JS_SetHostPromiseRejectionTracker(rt, on_rejection, NULL);
   JS_RunGC(rt);
+  // Most programs need no more, so that their memory does not grow: one that has grown serves only one program.
+  void *volatile room_for_programs = malloc(ROOM_FOR_PROGRAMS);
+  free(room_for_programs);
   return 0;
 }
 

@@ -198,7 +198,8 @@ pub enum LogLevel {
 
 /// The host's side of one program.
 pub(crate) struct HostState<H> {
-    pub host: H,
+    /// There is none between two programs.
+    pub host: Option<H>,
     pub memory: Option<Memory>,
     pub memory_bytes_max: usize,
     pub memory_refused: bool,
@@ -213,10 +214,12 @@ pub(crate) struct HostState<H> {
     collation: Collation,
 }
 
+const HAS_HOST: &str = "a program that runs has a host";
+
 impl<H> HostState<H> {
     pub(crate) fn new(host: H, memory_bytes_max: usize, fuel: u64) -> HostState<H> {
         HostState {
-            host,
+            host: Some(host),
             memory: None,
             memory_bytes_max,
             memory_refused: false,
@@ -229,6 +232,14 @@ impl<H> HostState<H> {
             reply: Vec::new(),
             collation: Collation::default(),
         }
+    }
+
+    pub(crate) fn host(&self) -> &H {
+        self.host.as_ref().expect(HAS_HOST)
+    }
+
+    pub(crate) fn host_mut(&mut self) -> &mut H {
+        self.host.as_mut().expect(HAS_HOST)
     }
 
     /// Whether a few milliseconds of work have passed since the last check. If so, it is to be made now.
@@ -284,7 +295,7 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<HostState<H>>) -> wasmtime::Re
                 let json = text(bytes, at, length)?;
                 let args =
                     if tool & POSITIONAL == 0 { CallArguments::One(&json) } else { CallArguments::Positional(&json) };
-                let decision = state.host.call(tool & !(FRESH | POSITIONAL), args, freshness, &mut meter);
+                let decision = state.host_mut().call(tool & !(FRESH | POSITIONAL), args, freshness, &mut meter);
                 settle(&mut caller, &meter)?;
                 let state = caller.data_mut();
                 match decision {
@@ -308,7 +319,7 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<HostState<H>>) -> wasmtime::Re
             3 => LogLevel::Warn,
             _ => LogLevel::Error,
         };
-        match state.host.log(level, &text(bytes, at, length)?) {
+        match state.host_mut().log(level, &text(bytes, at, length)?) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(stop(state)),
         }
@@ -344,7 +355,7 @@ pub(crate) fn define<H: Host>(linker: &mut Linker<HostState<H>>) -> wasmtime::Re
                 let (bytes, state) = split(&mut caller)?;
                 // What is not UTF-8 is half of a surrogate pair, which no name has.
                 let name = std::str::from_utf8(slice(bytes, at, length)?).ok();
-                let listed = name.and_then(|name| state.host.names()?.listed(list, name));
+                let listed = name.and_then(|name| state.host().names()?.listed(list, name));
                 Ok(listed.map_or(-1, |listed| state.reply_with(listed)))
             })
         },
@@ -391,8 +402,8 @@ async fn answer_question<H: Host>(
     if question == builtins::NAMES {
         let list = guest_bytes(caller, at, length)?.first_chunk().ok_or_else(misused)?;
         let list = u32::from_le_bytes(*list);
-        charge(caller, all_listed(&caller.data().host, list).len() as u64).await?;
-        let names = all_listed(&caller.data().host, list).to_vec();
+        charge(caller, all_listed(caller.data().host(), list).len() as u64).await?;
+        let names = all_listed(caller.data().host(), list).to_vec();
         return Ok(caller.data_mut().reply_with(names));
     }
     let (bytes, state) = split(caller)?;
@@ -408,31 +419,31 @@ async fn answer_question<H: Host>(
                 2 => NamePlace::Path(&place),
                 _ => NamePlace::Module(&place),
             };
-            let meaning = state.host.meaning(place, &name, &mut meter);
+            let meaning = state.host().meaning(place, &name, &mut meter);
             settle(caller, &meter)?;
             Some(meaning.map_err(|OutOfFuel| Trap::OutOfFuel)?.to_bytes())
         }
         builtins::EXPRESSION => {
             let tool = slice(bytes, at, length)?.first_chunk().ok_or_else(misused)?;
-            Some(state.host.expression(u32::from_le_bytes(*tool)).into_bytes())
+            Some(state.host().expression(u32::from_le_bytes(*tool)).into_bytes())
         }
         builtins::STORE => {
             let (length_of_name, texts) = slice(bytes, at, length)?.split_first_chunk().ok_or_else(misused)?;
             let length_of_name = u32::from_le_bytes(*length_of_name) as usize;
             let (name, json) = texts.split_at_checked(length_of_name).ok_or_else(misused)?;
             let (name, json) = (String::from_utf8_lossy(name), String::from_utf8_lossy(json));
-            if state.host.store(&name, Some(&*json).filter(|json| !json.is_empty())).is_break() {
+            if state.host_mut().store(&name, Some(&*json).filter(|json| !json.is_empty())).is_break() {
                 return Err(stop(state));
             }
             None
         }
         builtins::LOAD => {
-            let found = state.host.load(&text(bytes, at, length)?).map(|json| json.as_bytes().to_vec());
+            let found = state.host().load(&text(bytes, at, length)?).map(|json| json.as_bytes().to_vec());
             charge(caller, FUEL_PER_BYTE * found.as_ref().map_or(0, Vec::len) as u64).await?;
             found
         }
         builtins::ALL_TOOLS => {
-            let tools = state.host.all_tools();
+            let tools = state.host().all_tools();
             charge(caller, FUEL_PER_BYTE * tools.len() as u64).await?;
             Some(tools.into_bytes())
         }

@@ -15,8 +15,11 @@
 mod builtins;
 mod config;
 mod guest_code;
+mod guest_memory;
+mod idle_memories;
 mod imports;
 mod names;
+mod page_map;
 mod sandbox;
 mod vm;
 
@@ -24,5 +27,5 @@ pub use imports::{
     CallArguments, CallDecision, Freshness, FuelMeter, Host, LogLevel, NameMeaning, NamePlace, OutOfFuel, Refusal,
 };
 pub use names::{Names, ProgramNames};
-pub use sandbox::{MEMORY_BYTES_CAP, QUICK_PLACES, Sandbox, SandboxError, Shortage};
+pub use sandbox::{MEMORY_BYTES_CAP, Sandbox, SandboxError, Shortage};
 pub use vm::{AnswerKind, FinalReport, IdleState, JsPosition, ShouldContinue, Stop, Vm, VmConfig};

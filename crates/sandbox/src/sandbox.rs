@@ -1,39 +1,28 @@
-//! The pools of memories that programs run in.
+//! The memories that programs run in.
 
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::Arc;
 
 use wasmtime::{Engine, InstanceAllocationStrategy, InstancePre, Linker, PoolingAllocationConfig};
 
 use crate::config::{self, AddressSpace};
 use crate::guest_code;
+use crate::guest_memory::{GuestMemory, PoolError};
+use crate::idle_memories::IdleMemories;
 use crate::imports::{self, Host, HostState};
-use crate::vm::STACK_START;
+use crate::vm::{Vm, VmConfig};
 
 /// Largest memory a program may be given.
 pub const MEMORY_BYTES_CAP: usize = 256 << 20;
 
-/// Bytes of a memory in the quick pool that are reset in place when its program has ended, which saves the next one the
-/// page faults: all but the stack. Most programs take no more.
-const KEEP_RESIDENT_BYTES: usize = STACK_START;
-/// What the quick pool may take when none of its memories is in use.
-const IDLE_BYTES_MAX: usize = 38 << 20;
-/// So many memories are reset when their program has ended. Others are given back.
-pub const QUICK_PLACES: u32 = (IDLE_BYTES_MAX / KEEP_RESIDENT_BYTES) as u32;
-
 /// With room for fewer programs a service is of no use.
 const PROGRAMS_MIN: u32 = 4;
 
-/// What programs share: the compiled guest, and two pools of memories that they run in.
+/// What programs share: the compiled guest, and a pool of memories that they run in.
 pub struct Sandbox<H: 'static> {
-    /// A few memories that keep what they took, so that programs start faster. There are none where address space is
-    /// limited, which [`Sandbox::shortage`] tells.
-    quick: Option<RwLock<InstancePre<HostState<H>>>>,
-    /// Many memories that give everything back. Programs get one if all quick ones are taken. There are none if the quick
-    /// ones are enough.
-    large: Option<LargePool<H>>,
+    guest: InstancePre<HostState<H>>,
+    idle: Arc<IdleMemories<H>>,
     programs_max: u32,
     shortage: Option<Shortage>,
-    space: AddressSpace,
 }
 
 /// What a sandbox has to do without because address space is limited. Programs run all the same.
@@ -43,23 +32,23 @@ pub struct Shortage {
     pub programs_max: u32,
     /// How many there should have been room for.
     pub programs_wanted: u32,
+    space: AddressSpace,
 }
 
 impl std::fmt::Display for Shortage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Shortage { programs_max, programs_wanted } = self;
+        let Shortage { programs_max, programs_wanted, space } = self;
         write!(f, "address space is limited, so ")?;
         if programs_max < programs_wanted {
-            write!(f, "there is room for {programs_max} programs instead of {programs_wanted}, and ")?;
+            write!(f, "there is room for {programs_max} programs instead of {programs_wanted}")?;
         }
-        write!(f, "programs start more slowly; `ulimit -v unlimited` (systemd: `LimitAS=infinity`) lifts the limit")
+        match space {
+            AddressSpace::Scarce if programs_max < programs_wanted => write!(f, ", and programs run more slowly")?,
+            AddressSpace::Scarce => write!(f, "programs run more slowly")?,
+            AddressSpace::Ample => {}
+        }
+        write!(f, "; `ulimit -v unlimited` (systemd: `LimitAS=infinity`) lifts the limit")
     }
-}
-
-struct LargePool<H: 'static> {
-    engine: Engine,
-    /// Loaded when it is needed for the first time.
-    guest: OnceLock<InstancePre<HostState<H>>>,
 }
 
 impl<H> std::fmt::Debug for Sandbox<H> {
@@ -92,27 +81,27 @@ pub enum SandboxError {
 }
 
 impl<H: Host> Sandbox<H> {
-    /// Reserves address space, not memory, for so many programs alive at the same time. Where it is limited they start
-    /// more slowly, and there may be room for fewer: see [`shortage`](Self::shortage).
+    /// Reserves address space, not memory, for so many programs alive at the same time. Where it is limited there may be
+    /// room for fewer, and they may run more slowly: see [`shortage`](Self::shortage).
     pub fn new(programs_wanted: u32) -> Result<Sandbox<H>, SandboxError> {
-        let quick_places = QUICK_PLACES.min(programs_wanted);
-        let large_places = programs_wanted - quick_places;
-        let is_ample =
-            |within: &EngineWithin| within.space == AddressSpace::Ample && within.programs_max == large_places;
-        let large = (large_places > 0).then(|| EngineWithin::largest(large_places)).transpose()?;
-        if large.as_ref().is_none_or(is_ample)
-            && let Ok(quick) = quick_engine(quick_places)
-        {
-            let space = AddressSpace::Ample;
-            let quick = RwLock::new(link(&quick, space).map_err(SandboxError::Guest)?);
-            let large = large.map(|within| LargePool { engine: within.engine, guest: OnceLock::new() });
-            return Ok(Sandbox { quick: Some(quick), large, programs_max: programs_wanted, shortage: None, space });
-        }
-        drop(large);
         let EngineWithin { programs_max, space, engine } = EngineWithin::largest(programs_wanted)?;
-        let guest = OnceLock::from(link(&engine, space).map_err(SandboxError::Guest)?);
-        let shortage = Some(Shortage { programs_max, programs_wanted });
-        Ok(Sandbox { quick: None, large: Some(LargePool { engine, guest }), programs_max, shortage, space })
+        let guest = link(&engine, space).map_err(SandboxError::Guest)?;
+        let is_short = programs_max < programs_wanted || space == AddressSpace::Scarce;
+        let shortage = is_short.then_some(Shortage { programs_max, programs_wanted, space });
+        Ok(Sandbox { guest, idle: Arc::default(), programs_max, shortage })
+    }
+
+    /// A memory in which nothing has run yet, or of which nothing is left; `Err` if all are taken.
+    pub fn new_vm(&self, config: &VmConfig, host: H) -> Result<Vm<H>, SandboxError> {
+        let state = HostState::new(host, config.memory_bytes, config.fuel);
+        let memory = match self.idle.take() {
+            Some(memory) => memory.reuse(state).map_err(SandboxError::Guest)?,
+            None => GuestMemory::of_pool(&self.guest, state).map_err(|error| match error {
+                PoolError::Full => SandboxError::Full(self.programs_max),
+                PoolError::Guest(error) => SandboxError::Guest(error),
+            })?,
+        };
+        Ok(Vm::new(config, memory, Arc::clone(&self.idle)))
     }
 
     /// How many programs may be alive at the same time.
@@ -125,33 +114,20 @@ impl<H: Host> Sandbox<H> {
         self.shortage
     }
 
-    /// Gives back what the quick pool keeps, once the programs that are alive now have ended.
-    ///
-    /// A pool has no setting for that. So new programs get a new pool, and the old one is dropped with the last program in
-    /// it.
-    pub fn release_memory(&self) -> Result<(), SandboxError> {
-        let Some(quick) = &self.quick else { return Ok(()) };
-        let engine = quick_engine(QUICK_PLACES.min(self.programs_max))?;
-        let fresh = link(&engine, self.space).map_err(SandboxError::Guest)?;
-        let old = std::mem::replace(&mut *quick.write().unwrap_or_else(PoisonError::into_inner), fresh);
-        // After the lock is released: the last one to drop it unmaps memory.
-        drop(old);
-        Ok(())
+    /// Gives back the memories that are kept for the next programs.
+    pub fn release_memory(&self) {
+        self.idle.release();
     }
 
-    /// The guest in the quick pool.
-    pub(crate) fn quick_guest(&self) -> Option<InstancePre<HostState<H>>> {
-        self.quick.as_ref().map(|quick| quick.read().unwrap_or_else(PoisonError::into_inner).clone())
+    /// Gives back those that no program has needed since the last call of this method. To be called from time to time:
+    /// there is no clock here.
+    pub fn release_unused(&self) {
+        self.idle.release_unused();
     }
 
-    /// The guest in the large pool.
-    pub(crate) fn large_guest(&self) -> Result<Option<&InstancePre<HostState<H>>>, SandboxError> {
-        let Some(LargePool { engine, guest }) = &self.large else { return Ok(None) };
-        if guest.get().is_none() {
-            let loaded = link(engine, self.space).map_err(SandboxError::Guest)?;
-            guest.get_or_init(|| loaded);
-        }
-        Ok(guest.get())
+    #[cfg(test)]
+    pub(crate) fn idle(&self) -> &IdleMemories<H> {
+        &self.idle
     }
 }
 
@@ -194,18 +170,8 @@ impl EngineWithin {
     }
 }
 
+/// An engine whose pool gives everything back. Memories that are kept for the next program never return to it.
 fn engine(programs_max: u32, space: AddressSpace) -> Result<Engine, SandboxError> {
-    engine_keeping(0, programs_max, space)
-}
-
-fn quick_engine(programs_max: u32) -> Result<Engine, SandboxError> {
-    engine_keeping(KEEP_RESIDENT_BYTES, programs_max, AddressSpace::Ample)
-}
-
-/// An engine whose memories keep this much for the next program. The other way to know what a program has written to is to
-/// ask the kernel for the pages that are present, which leaves out those that are swapped out or on the move: the next
-/// program would see them.
-fn engine_keeping(resident_bytes: usize, programs_max: u32, space: AddressSpace) -> Result<Engine, SandboxError> {
     let memory_bytes_cap = match space {
         AddressSpace::Ample => MEMORY_BYTES_CAP,
         AddressSpace::Scarce => config::SCARCE_MEMORY_BYTES_CAP,
@@ -218,12 +184,11 @@ fn engine_keeping(resident_bytes: usize, programs_max: u32, space: AddressSpace)
         .total_stacks(programs_max)
         .max_memory_size(memory_bytes_cap)
         .table_elements(4096)
-        .max_core_instance_size(1 << 20)
-        .linear_memory_keep_resident(resident_bytes);
+        .max_core_instance_size(1 << 20);
     let mut config = config::shared(space);
     guest_code::allow_in_place(&mut config);
     // Else every stack that was ever used keeps its pages, however many there are.
-    config.async_stack_zeroing(resident_bytes == 0);
+    config.async_stack_zeroing(true);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     Engine::new(&config).map_err(|source| SandboxError::Pool { programs: programs_max, source })
 }

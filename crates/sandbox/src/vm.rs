@@ -1,13 +1,15 @@
 //! One program in its own memory.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use wasmtime::{Instance, InstancePre, Memory, Store, Trap, TypedFunc, WasmParams, WasmResults};
+use wasmtime::{Trap, TypedFunc, WasmParams, WasmResults};
 
-use crate::imports::{Host, HostState};
+use crate::guest_memory::GuestMemory;
+use crate::idle_memories::IdleMemories;
+use crate::imports::Host;
 use crate::names::{Names, ProgramNames};
-use crate::sandbox::{Sandbox, SandboxError};
 
 /// Everything that a program's run depends on besides its code, its tools and their answers.
 #[derive(Debug, Clone)]
@@ -94,8 +96,9 @@ const HEADER_BYTES: usize = 64;
 const INBOX: u32 = include!(concat!(env!("OUT_DIR"), "/inbox.in"));
 const INBOX_BYTES: usize = 65536;
 
-/// Where the guest's stack begins. Before it lies what most programs write to.
-pub(crate) const STACK_START: usize = include!(concat!(env!("OUT_DIR"), "/stack_start.in"));
+/// Where the guest's stack begins.
+#[cfg(test)]
+const STACK_START: usize = include!(concat!(env!("OUT_DIR"), "/stack_start.in"));
 
 /// Fuel that is burnt between two calls of [`ShouldContinue`]: a millisecond or two of work.
 pub(crate) const FUEL_PER_CHECK: u64 = 4_000_000;
@@ -117,19 +120,13 @@ pub type ShouldContinue<'a> = &'a dyn Fn() -> bool;
 /// # Ok::<(), dacapo_sandbox::SandboxError>(())
 /// ```
 pub struct Vm<H: 'static> {
-    store: Store<HostState<H>>,
-    memory: Memory,
+    /// Taken when it is dropped.
+    memory: Option<GuestMemory<H>>,
+    /// Where it goes then.
+    idle: Arc<IdleMemories<H>>,
+    /// Whether all functions of the guest that were called have returned.
+    is_between_runs: bool,
     fuel_max: u64,
-    exports: Exports,
-}
-
-struct Exports {
-    room: TypedFunc<u32, u32>,
-    start: TypedFunc<u32, i32>,
-    settle: TypedFunc<(u32, u32, u32, u32), i32>,
-    tick: TypedFunc<(), i32>,
-    finish: TypedFunc<(), ()>,
-    locate: TypedFunc<(), ()>,
 }
 
 impl<H> std::fmt::Debug for Vm<H> {
@@ -138,75 +135,30 @@ impl<H> std::fmt::Debug for Vm<H> {
     }
 }
 
-impl<H: Host> Sandbox<H> {
-    /// A fresh memory in which nothing has run yet; `Err` if all are taken.
-    pub fn new_vm(&self, config: &VmConfig, host: H) -> Result<Vm<H>, SandboxError> {
-        let mut state = HostState::new(host, config.memory_bytes, config.fuel);
-        if let Some(guest) = self.quick_guest() {
-            state = match instantiate(&guest, state) {
-                Ok((store, instance)) => return Vm::new(config, store, &instance),
-                Err(PoolError::Full(state)) => *state,
-                Err(PoolError::Guest(error)) => return Err(SandboxError::Guest(error)),
-            };
-        }
-        let full = SandboxError::Full(self.programs_max());
-        let Some(guest) = self.large_guest()? else { return Err(full) };
-        match instantiate(guest, state) {
-            Ok((store, instance)) => Vm::new(config, store, &instance),
-            Err(PoolError::Full(_)) => Err(full),
-            Err(PoolError::Guest(error)) => Err(SandboxError::Guest(error)),
+impl<H> Drop for Vm<H> {
+    /// Its memory is for the next program. Where that is not possible it is given back.
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take().filter(|_| self.is_between_runs) {
+            self.idle.put(memory);
         }
     }
 }
 
-/// Why a pool has no memory for a program.
-enum PoolError<H> {
-    /// With the state that was meant for it.
-    Full(Box<HostState<H>>),
-    Guest(wasmtime::Error),
-}
+impl<H> Vm<H> {
+    pub(crate) fn new(config: &VmConfig, memory: GuestMemory<H>, idle: Arc<IdleMemories<H>>) -> Vm<H> {
+        Vm { memory: Some(memory), idle, is_between_runs: true, fuel_max: config.fuel }
+    }
 
-/// A memory of a pool.
-fn instantiate<H: Host>(
-    guest: &InstancePre<HostState<H>>,
-    state: HostState<H>,
-) -> Result<(Store<HostState<H>>, Instance), PoolError<H>> {
-    let mut store = Store::new(guest.module().engine(), state);
-    store.limiter(|state| state);
-    match drive(guest.instantiate_async(&mut store), &|| true).expect("it is never given up") {
-        Ok(instance) => Ok((store, instance)),
-        Err(error) if error.is::<wasmtime::PoolConcurrencyLimitError>() => {
-            Err(PoolError::Full(Box::new(store.into_data())))
-        }
-        Err(error) => Err(PoolError::Guest(error)),
+    pub(crate) fn guest(&self) -> &GuestMemory<H> {
+        self.memory.as_ref().expect(HAS_MEMORY)
+    }
+
+    pub(crate) fn guest_mut(&mut self) -> &mut GuestMemory<H> {
+        self.memory.as_mut().expect(HAS_MEMORY)
     }
 }
 
-impl<H: Host> Vm<H> {
-    fn new(config: &VmConfig, mut store: Store<HostState<H>>, instance: &Instance) -> Result<Vm<H>, SandboxError> {
-        let exports = Exports::of(instance, &mut store).map_err(SandboxError::Guest)?;
-        let memory = instance
-            .get_memory(&mut store, "memory")
-            .ok_or_else(|| SandboxError::Guest(wasmtime::Error::msg("it exports no memory")))?;
-        store.data_mut().memory = Some(memory);
-        store.set_fuel(config.fuel).map_err(SandboxError::Guest)?;
-        store.fuel_async_yield_interval(Some(FUEL_PER_CHECK)).map_err(SandboxError::Guest)?;
-        Ok(Vm { store, memory, fuel_max: config.fuel, exports })
-    }
-}
-
-impl Exports {
-    fn of(instance: &Instance, store: &mut Store<impl Send>) -> wasmtime::Result<Exports> {
-        Ok(Exports {
-            room: instance.get_typed_func(&mut *store, "room")?,
-            start: instance.get_typed_func(&mut *store, "start")?,
-            settle: instance.get_typed_func(&mut *store, "settle")?,
-            tick: instance.get_typed_func(&mut *store, "tick")?,
-            finish: instance.get_typed_func(&mut *store, "finish")?,
-            locate: instance.get_typed_func(&mut *store, "where")?,
-        })
-    }
-}
+const HAS_MEMORY: &str = "it has its memory until it is dropped";
 
 impl<H: Host> Vm<H> {
     /// Runs `javascript`, whose value must be a promise, until the job queue is empty. To be called once.
@@ -231,7 +183,7 @@ impl<H: Host> Vm<H> {
         message.extend_from_slice(javascript.as_bytes());
         message.push(0);
         let at = self.write_message(&message, should_continue)?;
-        let start = self.exports.start.clone();
+        let start = self.guest().exports.start.clone();
         self.enter(&start, at, should_continue).map(rest)
     }
 
@@ -248,21 +200,21 @@ impl<H: Host> Vm<H> {
         message.extend_from_slice(text.as_bytes());
         message.push(0);
         let at = self.write_message(&message, should_continue)?;
-        let settle = self.exports.settle.clone();
+        let settle = self.guest().exports.settle.clone();
         self.enter(&settle, (call, kind as u32, at, text.len() as u32), should_continue).map(rest)
     }
 
     /// Moves the clock to the earliest timer and lets it fire; only when [`IdleState::WaitingForTimer`].
     pub fn tick(&mut self, should_continue: ShouldContinue<'_>) -> Result<IdleState, Stop> {
-        let tick = self.exports.tick.clone();
+        let tick = self.guest().exports.tick.clone();
         self.enter(&tick, (), should_continue).map(rest)
     }
 
     /// Takes the result or the error; only when fulfilled or rejected.
     pub fn finish(&mut self, should_continue: ShouldContinue<'_>) -> Result<FinalReport, Stop> {
-        let finish = self.exports.finish.clone();
+        let finish = self.guest().exports.finish.clone();
         self.enter(&finish, (), should_continue)?;
-        let state = self.store.data_mut();
+        let state = self.guest_mut().store.data_mut();
         let unhandled = std::mem::take(&mut state.unhandled);
         let outcome = match (state.result.take(), state.error.take()) {
             (Some(result), _) => Ok(result),
@@ -274,12 +226,12 @@ impl<H: Host> Vm<H> {
 
     /// The host that was given to [`Sandbox::new_vm`].
     pub fn host(&self) -> &H {
-        &self.store.data().host
+        self.guest().store.data().host()
     }
 
     /// The host, to be changed between two runs.
     pub fn host_mut(&mut self) -> &mut H {
-        &mut self.store.data_mut().host
+        self.guest_mut().store.data_mut().host_mut()
     }
 
     /// Instructions executed since the start, and work of the host on the program's behalf.
@@ -289,7 +241,7 @@ impl<H: Host> Vm<H> {
 
     /// Instructions that it may still execute.
     pub fn fuel_left(&self) -> u64 {
-        self.store.get_fuel().unwrap_or(0)
+        self.guest().store.get_fuel().unwrap_or(0)
     }
 
     /// Takes fuel for work that the host does between two runs of the guest.
@@ -298,10 +250,10 @@ impl<H: Host> Vm<H> {
             return Ok(());
         }
         let left = self.fuel_left().checked_sub(cost);
-        let charged = self.store.set_fuel(left.unwrap_or(0));
+        let charged = self.guest_mut().store.set_fuel(left.unwrap_or(0));
         charged.map_err(|error| Stop::Fault(format!("{error:?}")))?;
         let Some(left) = left else { return Err(Stop::OutOfFuel(Vec::new())) };
-        if self.store.data_mut().is_check_due(left) && !should_continue() {
+        if self.guest_mut().store.data_mut().is_check_due(left) && !should_continue() {
             return Err(Stop::Interrupted);
         }
         Ok(())
@@ -309,7 +261,10 @@ impl<H: Host> Vm<H> {
 
     /// Size of its memory, which never shrinks.
     pub fn memory_bytes(&self) -> usize {
-        self.memory.data_size(&self.store)
+        {
+            let guest = self.guest();
+            guest.memory.data_size(&guest.store)
+        }
     }
 
     /// Copies a message into the guest's memory; large ones into memory that it allocates for them.
@@ -317,15 +272,16 @@ impl<H: Host> Vm<H> {
         let at = if message.len() <= INBOX_BYTES {
             INBOX
         } else {
-            let room = self.exports.room.clone();
+            let room = self.guest().exports.room.clone();
             self.enter(&room, message.len() as u32, should_continue)?
         };
         if at == 0 {
-            self.store.data_mut().memory_refused = true;
+            self.guest_mut().store.data_mut().memory_refused = true;
             return Err(Stop::OutOfMemory);
         }
         let start = at as usize;
-        self.memory.data_mut(&mut self.store)[start..start + message.len()].copy_from_slice(message);
+        let GuestMemory { store, memory, .. } = self.guest_mut();
+        memory.data_mut(store)[start..start + message.len()].copy_from_slice(message);
         Ok(at)
     }
 
@@ -339,38 +295,41 @@ impl<H: Host> Vm<H> {
         P: WasmParams + Sync,
         R: WasmResults + Send + Sync,
     {
-        let outcome = drive(export.call_async(&mut self.store, params), should_continue).ok_or(Stop::Interrupted)?;
-        outcome.map_err(|error| self.stopped(&error))
+        self.is_between_runs = false;
+        let outcome = drive(export.call_async(&mut self.guest_mut().store, params), should_continue);
+        let result = outcome.ok_or(Stop::Interrupted)?.map_err(|error| self.stopped(&error))?;
+        self.is_between_runs = true;
+        Ok(result)
     }
 
     fn stopped(&mut self, error: &wasmtime::Error) -> Stop {
-        if self.store.data().stopped_by_host {
+        if self.guest_mut().store.data().stopped_by_host {
             return Stop::ByHost(self.places());
         }
         match error.downcast_ref::<Trap>() {
             Some(Trap::OutOfFuel) => Stop::OutOfFuel(self.places()),
             Some(Trap::StackOverflow) => Stop::StackExhausted,
             // The engine traps when it cannot even report that memory is short.
-            Some(_) if self.store.data().memory_refused => Stop::OutOfMemory,
+            Some(_) if self.guest_mut().store.data().memory_refused => Stop::OutOfMemory,
             _ => Stop::Fault(format!("{error:?}")),
         }
     }
 
     fn places(&mut self) -> Vec<JsPosition> {
-        let locate = self.exports.locate.clone();
-        let left = self.store.get_fuel().unwrap_or(0);
-        if self.store.set_fuel(POST_MORTEM_FUEL).is_ok() {
+        let locate = self.guest().exports.locate.clone();
+        let left = self.guest_mut().store.get_fuel().unwrap_or(0);
+        if self.guest_mut().store.set_fuel(POST_MORTEM_FUEL).is_ok() {
             // The positions are a help and no more: without them the program is stopped all the same.
-            drop(drive(locate.call_async(&mut self.store, ()), &|| true));
+            drop(drive(locate.call_async(&mut self.guest_mut().store, ()), &|| true));
         }
         // Fuel that the search took is not the program's.
-        drop(self.store.set_fuel(left));
-        std::mem::take(&mut self.store.data_mut().places)
+        drop(self.guest_mut().store.set_fuel(left));
+        std::mem::take(&mut self.guest_mut().store.data_mut().places)
     }
 }
 
 /// Runs a guest's future to its end on this thread; `None` if `should_continue` returned `false` first.
-fn drive<F: Future>(future: F, should_continue: ShouldContinue<'_>) -> Option<F::Output> {
+pub(crate) fn drive<F: Future>(future: F, should_continue: ShouldContinue<'_>) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     loop {
@@ -394,6 +353,7 @@ fn rest(status: i32) -> IdleState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Sandbox;
 
     /// Ways to recurse through the engine's own functions, whose frames are larger than those of programs.
     const RECURSIONS: [&str; 13] = [
@@ -434,7 +394,7 @@ mod tests {
                 ["\"RangeError\"", "\"InternalError\"", "\"SyntaxError\""].contains(&&*error),
                 "{recursion}: {error}"
             );
-            let stack = &vm.memory.data(&vm.store)[STACK_START..];
+            let stack = &vm.guest().memory.data(&vm.guest().store)[STACK_START..];
             let unused = stack.iter().take_while(|byte| **byte == 0).count();
             assert!(unused > 64 << 10, "{recursion}: only {unused} bytes were left");
         }

@@ -35,7 +35,7 @@ fn start_with_little(starts: bool) {
             let programs_max = sandbox.programs_max();
             assert!((4..1_000).contains(&programs_max), "{programs_max}");
             let message = sandbox.shortage().map(|shortage| shortage.to_string()).unwrap_or_default();
-            let fewer = format!("room for {programs_max} programs instead of 1000, and programs start more slowly");
+            let fewer = format!("room for {programs_max} programs instead of 1000");
             assert!(message.contains(&fewer) && message.contains("`ulimit -v unlimited`"), "{message}");
             let mut vm = sandbox.new_vm(&config, ()).expect("room for a program");
             vm.start(&config, &dacapo_sandbox::ProgramNames::default(), "(async () => 6 * 7)()", &|| true)
