@@ -191,6 +191,13 @@ fn programs(quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
     println!("1,000 paused programs: {each} KB of private memory each");
     measured.add("paused program, KB", each as f64);
     drop(paused);
+    let (brought_back, replayed, bytes) = ours.brought_back(runs.min(200))?;
+    println!(
+        "one that nobody resumes for long: {} KB; brought back in {brought_back} µs, replayed in {replayed} µs",
+        bytes >> 10
+    );
+    measured.add("paused program that nobody resumes, KB", (bytes >> 10) as f64);
+    measured.add("paused program brought back, µs", brought_back.min());
     Ok(())
 }
 

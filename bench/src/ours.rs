@@ -7,8 +7,8 @@ use std::time::Instant;
 use anyhow::{anyhow, ensure};
 use cpu_time::ThreadTime;
 use dacapo_replay::{
-    Answer, CallIndex, JournalEntry, JsonText, Outcome, Program, Step, StepRequest, Stepper, Toolbox, WarmPrograms,
-    read_tools,
+    Answer, CallIndex, JournalEntry, JsonText, Outcome, Program, Step, StepRequest, StepStart, Stepper, Toolbox,
+    WarmPrograms, read_tools,
 };
 use dacapo_sandbox::{
     AnswerKind, CallArguments, CallDecision, Freshness, FuelMeter, Host, IdleState, LogLevel, Names, ProgramNames,
@@ -169,6 +169,29 @@ impl Bench {
             ensure!(matches!(step.outcome, Outcome::Paused { .. }), "{step:?}");
         }
         Ok(stepper)
+    }
+
+    /// Brings paused programs back after nobody has used them for a while, and replays them. Also what is kept of one
+    /// meanwhile, in bytes.
+    pub(crate) fn brought_back(&self, runs: usize) -> anyhow::Result<(Sample, Sample, usize)> {
+        let stepper = Stepper::new(WarmPrograms::default())?;
+        let request = self.request(work::TWO_TOOLS);
+        let mut bytes = 0;
+        let mut step = |fuel_min| {
+            stepper.step(&request, NEVER_INTERRUPT)?;
+            // Shrunk by the second call, if nothing has used it since the first.
+            stepper.release_unused_from(fuel_min);
+            stepper.release_unused_from(fuel_min);
+            bytes = stepper.paused().bytes.max(bytes);
+            let start = Instant::now();
+            let (_, from) = stepper.step_from(&request, NEVER_INTERRUPT)?;
+            let taken = start.elapsed();
+            ensure!((from == StepStart::Warm) == (fuel_min == 0), "{from:?}");
+            Ok(taken)
+        };
+        let brought_back = Sample::take(runs, || step(0))?;
+        let replayed = Sample::take(runs, || step(u64::MAX))?;
+        Ok((brought_back, replayed, bytes))
     }
 
     fn request(&self, code: &str) -> StepRequest {

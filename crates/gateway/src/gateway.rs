@@ -294,8 +294,8 @@ impl Gateway {
         work.await.map_err(|error| TurnError::Internal(format!("a program could not be run: {error}")))
     }
 
-    /// Gives up paused programs whose answers do not come, as long as it runs. They are replayed if the answers come
-    /// later.
+    /// Takes their memory from paused programs whose answers do not come, as long as it runs. They are replayed or brought
+    /// back if the answers come later.
     pub(crate) async fn release_unused_programs(self: &Arc<Self>) {
         loop {
             tokio::time::sleep(UNUSED_PROGRAMS_EVERY).await;

@@ -105,10 +105,11 @@ impl<T> LruCache<T> {
     }
 
     /// Removes the values that were not used since the last call of this method.
-    pub fn evict_unused(&mut self) -> Vec<T> {
+    pub fn evict_unused(&mut self) -> Vec<(CacheKey, T)> {
         let mut evicted = Vec::new();
-        while self.order.first_key_value().is_some_and(|(used, _)| *used <= self.checked_at) {
-            evicted.extend(self.evict());
+        while let Some((_, key)) = self.order.first_key_value().filter(|(used, _)| **used <= self.checked_at) {
+            let key = *key;
+            evicted.extend(self.take(&key).map(|value| (key, value)));
         }
         self.checked_at = self.clock;
         evicted
@@ -138,10 +139,10 @@ mod tests {
         for name in 1..=3 {
             assert!(cache.put([name; 32], name, 10).is_empty());
         }
-        assert_eq!(cache.evict_unused(), [] as [u8; 0], "all of them are new");
+        assert_eq!(cache.evict_unused(), [], "all of them are new");
         assert_eq!(cache.get(&[2; 32]), Some(&2));
-        assert_eq!(cache.evict_unused(), [1, 3]);
-        assert_eq!(cache.evict_unused(), [2]);
+        assert_eq!(cache.evict_unused(), [([1; 32], 1), ([3; 32], 3)]);
+        assert_eq!(cache.evict_unused(), [([2; 32], 2)]);
         assert_eq!((cache.bytes, cache.evict()), (0, None));
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dacapo_catalog::{Decoded, OutOfBudget, ToolIndex, WorkBudget};
-use dacapo_sandbox::{AnswerKind, FinalReport, IdleState, LogLevel, ShouldContinue, Stop, Vm};
+use dacapo_sandbox::{
+    AnswerKind, FinalReport, IdleState, LogLevel, Sandbox, SandboxError, ShouldContinue, ShrunkVm, Stop, Vm,
+};
 use serde_json::json;
 
 use crate::call_recorder::{CallRecorder, Callee, FUEL_PER_CHECK_STEP, Issued};
@@ -18,8 +20,8 @@ use crate::step::{Call, ComparedCall, LogLine, Outcome, ProgramFailure, Resource
 const FUEL_PER_OBSERVED_BYTE: u64 = 10;
 
 /// A program whose job queue is empty, with all journal answers so far settled.
-pub(crate) struct ReplayRun {
-    vm: Vm<CallRecorder>,
+pub(crate) struct ReplayRun<V = Vm<CallRecorder>> {
+    vm: V,
     rest: Result<IdleState, Stop>,
     /// Journal entries settled.
     consumed: usize,
@@ -29,6 +31,9 @@ pub(crate) struct ReplayRun {
     /// Calls that were open when the program returned, and that a warning has been logged for.
     left_behind: BTreeSet<CallIndex>,
 }
+
+/// The same while it is not expected to go on soon.
+pub(crate) type ShrunkRun = ReplayRun<ShrunkVm<CallRecorder>>;
 
 /// Why a run goes no further.
 enum StepEnd {
@@ -71,6 +76,17 @@ impl ReplayRun {
 
     pub(crate) fn consumed(&self) -> usize {
         self.consumed
+    }
+
+    /// What it has taken so far, and what replaying it would take.
+    pub(crate) fn fuel_used(&self) -> u64 {
+        self.vm.fuel_used()
+    }
+
+    /// Without its memory, unless more than `bytes_max` would be left of it.
+    pub(crate) fn shrink(self, bytes_max: usize) -> Option<ShrunkRun> {
+        let ReplayRun { vm, rest, consumed, handed_out_epoch, left_behind } = self;
+        Some(ReplayRun { vm: vm.shrink(bytes_max)?, rest, consumed, handed_out_epoch, left_behind })
     }
 
     /// Its own memory, and what is kept of its calls and logs.
@@ -295,6 +311,19 @@ impl ReplayRun {
         let stored = recorder.stored(failure);
         let shapes = if matches!(outcome, Outcome::Finished { .. }) { recorder.shapes() } else { Vec::new() };
         Step { outcome, logs: recorder.logs.clone(), usage, reused, record: Vec::new(), stored, shapes }
+    }
+}
+
+impl ShrunkRun {
+    /// With a memory again; `Err` if there is none.
+    pub(crate) fn restore(self, sandbox: &Sandbox<CallRecorder>) -> Result<ReplayRun, SandboxError> {
+        let ReplayRun { vm, rest, consumed, handed_out_epoch, left_behind } = self;
+        Ok(ReplayRun { vm: sandbox.restore(vm)?, rest, consumed, handed_out_epoch, left_behind })
+    }
+
+    /// What is left of its memory, and what is kept of its calls and logs.
+    pub(crate) fn bytes(&self) -> usize {
+        self.vm.bytes() + self.vm.host().held_bytes()
     }
 }
 

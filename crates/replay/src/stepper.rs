@@ -12,7 +12,7 @@ use crate::journal::{CallIndex, Journal};
 use crate::limits::Limit;
 use crate::report;
 use crate::request::StepRequest;
-use crate::run::{Interrupted, ReplayRun, RunInputs};
+use crate::run::{Interrupted, ReplayRun, RunInputs, ShrunkRun};
 use crate::step::{Outcome, ProgramFailure, ResourceUsage, Step};
 
 /// Runs programs step by step. Make one per process and share it between threads.
@@ -20,6 +20,8 @@ pub struct Stepper {
     sandbox: Sandbox<CallRecorder>,
     /// Paused programs kept in memory. A cache: a program that is not here is replayed.
     warm: Mutex<LruCache<ReplayRun>>,
+    /// Those that nobody has resumed for a while, and that would take long to be replayed.
+    shrunk: Mutex<LruCache<ShrunkRun>>,
     /// Steps that ended a program. A cache as well: clients send the same history with every request.
     finished: Mutex<LruCache<Step>>,
     /// Programs as JavaScript. A cache as well: a program that is replayed was prepared for the step before, unless another
@@ -115,6 +117,13 @@ const FUEL_PER_SOURCE_BYTE: u64 = 100;
 const FINISHED_PER_WARM: usize = 8;
 const FINISHED_BYTES_MAX: usize = 64 << 20;
 
+/// Programs that have used less are replayed in less time than it takes to bring back what is left of them, some 300 µs.
+const FUEL_WORTH_KEEPING: u64 = 2_000_000;
+/// What may be left of one program's memory. More is given up, and the program is replayed.
+const SHRUNK_MEMORY_BYTES_MAX: usize = 64 << 10;
+/// What may be left of all.
+const SHRUNK_BYTES_MAX: usize = 64 << 20;
+
 const PREPARED_MAX: usize = 4_096;
 const PREPARED_BYTES_MAX: usize = 16 << 20;
 
@@ -133,6 +142,7 @@ impl Stepper {
         Ok(Stepper {
             sandbox,
             warm: Mutex::new(LruCache::new(warm.count_max as usize, warm.bytes_max)),
+            shrunk: Mutex::new(LruCache::new(warm.count_max as usize, warm.bytes_max.min(SHRUNK_BYTES_MAX))),
             finished: Mutex::new(LruCache::new(warm.count_max as usize * FINISHED_PER_WARM, FINISHED_BYTES_MAX)),
             prepared: Mutex::new(LruCache::new(PREPARED_MAX, PREPARED_BYTES_MAX)),
             disposal: None,
@@ -180,8 +190,8 @@ impl Stepper {
 
     /// The paused programs that are in memory now.
     pub fn paused(&self) -> PausedPrograms {
-        let warm = self.warm();
-        PausedPrograms { count: warm.count(), bytes: warm.bytes() }
+        let (warm, shrunk) = (self.warm(), self.shrunk());
+        PausedPrograms { count: warm.count() + shrunk.count(), bytes: warm.bytes() + shrunk.bytes() }
     }
 
     /// Like [`step`](Stepper::step), for a caller who has seen all calls before `new` already: a pause lists only the
@@ -251,24 +261,48 @@ impl Stepper {
     /// Gives up the programs and steps that are kept only to save time, and the memory that they took.
     pub fn release_memory(&self) {
         while self.warm().evict().is_some() {}
+        while self.shrunk().evict().is_some() {}
         while self.finished().evict().is_some() {}
         while self.prepared().evict().is_some() {}
         self.sandbox.release_memory();
     }
 
-    /// Gives up the paused programs that no step has used since the last call of this method. They are replayed when
-    /// they are needed again. To be called from time to time: there is no clock here.
+    /// Takes their memory from the paused programs that no step has used since the last call of this method. Those that
+    /// have computed for long are brought back from what is kept of them when they are needed again, up to 64 KB each; the
+    /// others are replayed. To be called from time to time: there is no clock here.
     pub fn release_unused(&self) {
-        // They are dropped after the lock is released.
+        self.release_unused_from(FUEL_WORTH_KEEPING);
+    }
+
+    /// The same, with something kept of programs that have used at least this much fuel.
+    pub fn release_unused_from(&self, fuel_min: u64) {
+        // After the lock is released: it takes about a millisecond for each of them.
         let unused = self.warm().evict_unused();
-        drop(unused);
+        for (key, run) in unused {
+            let shrunk = (run.fuel_used() >= fuel_min).then(|| run.shrink(SHRUNK_MEMORY_BYTES_MAX)).flatten();
+            if let Some(shrunk) = shrunk {
+                let bytes = shrunk.bytes();
+                drop(self.shrunk().put(key, shrunk, bytes));
+            }
+        }
         self.sandbox.release_unused();
     }
 
     /// The paused program that has come furthest into this journal.
     fn resume(&self, base: &CacheKey, journal: &Journal) -> Option<ReplayRun> {
-        let mut warm = self.warm();
-        (0..=journal.entries().len()).rev().find_map(|consumed| warm.take(&key(base, journal, consumed)))
+        for consumed in (0..=journal.entries().len()).rev() {
+            let key = key(base, journal, consumed);
+            let run = self.warm().take(&key);
+            if run.is_some() {
+                return run;
+            }
+            let shrunk = self.shrunk().take(&key);
+            if let Some(shrunk) = shrunk {
+                // Without a place for its memory it is replayed.
+                return shrunk.restore(&self.sandbox).ok();
+            }
+        }
+        None
     }
 
     fn start(&self, request: &StepRequest, inputs: &RunInputs<'_>) -> Result<Result<ReplayRun, Step>, StepError> {
@@ -340,6 +374,10 @@ impl Stepper {
 
     fn prepared(&self) -> MutexGuard<'_, LruCache<Arc<PreparedScript>>> {
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shrunk(&self) -> MutexGuard<'_, LruCache<ShrunkRun>> {
+        self.shrunk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn warm(&self) -> MutexGuard<'_, LruCache<ReplayRun>> {

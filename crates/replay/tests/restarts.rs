@@ -405,8 +405,9 @@ proptest! {
             play.sent.iter().for_each(|&count| play.matches(count, &replica));
         }
         for warm in [FEW, WarmPrograms { count_max: 1, ..FEW }] {
-            interleave(&plays, &stepper(warm), &mut choices.clone());
+            interleave(&plays, &stepper(warm), Waiting::InMemory, &mut choices.clone());
         }
+        interleave(&plays, &stepper(FEW), Waiting::Shrunk, &mut choices.clone());
         for play in plays.iter().filter(|play| !play.journal.is_empty() && !play.is_starved()) {
             let at = choices.below(play.journal.len());
             assert_diverges_at(at, &step(&COLD, &play.tampered(at)));
@@ -416,8 +417,15 @@ proptest! {
     }
 }
 
+/// How paused programs wait for the next answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    InMemory,
+    Shrunk,
+}
+
 /// Steps all plays side by side, after every answer, so that they share and evict each other's paused programs.
-fn interleave(plays: &[RecordedRun], stepper: &Stepper, choices: &mut Choices) {
+fn interleave(plays: &[RecordedRun], stepper: &Stepper, waiting: Waiting, choices: &mut Choices) {
     let mut under_way: Vec<_> = plays.iter().map(|play| (play, 0..play.steps.len())).collect();
     while !under_way.is_empty() {
         let at = choices.below(under_way.len());
@@ -425,6 +433,11 @@ fn interleave(plays: &[RecordedRun], stepper: &Stepper, choices: &mut Choices) {
         match counts.next() {
             Some(count) => play.matches(count, stepper),
             None => drop(under_way.remove(at)),
+        }
+        if waiting == Waiting::Shrunk {
+            // Those that were used since the last time are shrunk by the second call.
+            stepper.release_unused_from(0);
+            stepper.release_unused_from(0);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dacapo_replay::{
-    Answer, CallIndex, JournalEntry, JsonText, Outcome, Program, StepError, StepRequest, Stepper, Toolbox,
+    Answer, CallIndex, JournalEntry, JsonText, Outcome, Program, StepError, StepRequest, StepStart, Stepper, Toolbox,
     WarmPrograms, read_tools,
 };
 use serde_json::json;
@@ -62,4 +62,42 @@ fn arguments_of_open_calls_take_their_share_of_the_memory_for_paused_programs() 
     };
     assert!(is_kept(10));
     assert!(!is_kept(200_000), "20 calls with 200 kB each, in two forms, are 8 MB");
+}
+
+#[test]
+fn a_program_that_nobody_resumes_gives_its_memory_back_and_goes_on_where_it_was() {
+    // What waits, whether it is brought back, and how much of its memory is kept.
+    let cases = [
+        ("for (let i = 0; i < 1e6; i++) {} const kept = [1, 2]; return [await a(), kept]", true),
+        // Its memory has grown.
+        (
+            "const kept = Array.from({length: 5e4}, () => 7); for (let i = 0; i < 1e6; i++) {} return [await a(), kept.length]",
+            true,
+        ),
+        // Replayed in less time.
+        ("return [await a(), 3]", false),
+        // More than 64 KB would be left of it.
+        ("const kept = Array.from({length: 1e5}, () => Math.random()); return [await a(), kept[0] < 1]", false),
+    ];
+    let toolbox = Arc::new(Toolbox::new(read_tools(&json!([{"name": "a"}])).unwrap()).unwrap());
+    for (code, is_brought_back) in cases {
+        let stepper = Stepper::new(WarmPrograms::default()).unwrap();
+        let mut request = StepRequest::new(Program::new(code), Arc::clone(&toolbox));
+        let first = stepper.step(&request, &|| true).unwrap();
+        assert!(matches!(first.outcome, Outcome::Paused { .. }), "{:?}", first.outcome);
+        let paused = stepper.paused();
+        stepper.release_unused();
+        assert_eq!(stepper.paused(), paused, "it was used before the first call");
+        stepper.release_unused();
+        let left = stepper.paused();
+        assert_eq!(left.count, usize::from(is_brought_back), "{code}");
+        assert!(left.bytes <= 64 << 10, "{code}: {}", left.bytes);
+
+        let answer = Answer::Ok(JsonText::from(&json!("answer")));
+        request.journal.push(JournalEntry::new(CallIndex(0), "a", Some(&json!({})), answer));
+        let (step, start) = stepper.step_from(&request, &|| true).unwrap();
+        assert_eq!(start, if is_brought_back { StepStart::Warm } else { StepStart::Cold }, "{code}");
+        let cold = Stepper::new(WarmPrograms::NONE).unwrap().step(&request, &|| true).unwrap();
+        assert_eq!(serde_json::to_string(&step).unwrap(), serde_json::to_string(&cold).unwrap());
+    }
 }

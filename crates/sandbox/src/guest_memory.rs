@@ -80,6 +80,18 @@ impl<H: Host> GuestMemory<H> {
 }
 
 impl<H> GuestMemory<H> {
+    /// The pages that its program has changed, by their numbers; `None` if the guest was stopped within a function.
+    pub(crate) fn changed_pages(&mut self) -> Option<Vec<(u32, &[u8])>> {
+        let stack_top = self.stack_pointer.get(&mut self.store);
+        if stack_top.i32() != i32::try_from(self.bytes).ok() {
+            return None;
+        }
+        let bytes = self.memory.data(&self.store);
+        let pages = bytes.chunks(PAGE_BYTES).zip(image_pages()).zip(0..).zip(written(bytes));
+        let changed = pages.filter(|(((page, as_new), _), is_written)| *is_written && page != as_new);
+        Some(changed.map(|(((page, _), number), _)| (number, page)).collect())
+    }
+
     /// Makes all that a program can see what it was before the program that ended, and drops its host. `false` if the
     /// memory has to be dropped as well: it has grown, or the guest was stopped within a function.
     pub(crate) fn reset(&mut self) -> bool {
@@ -90,8 +102,7 @@ impl<H> GuestMemory<H> {
         if bytes.len() != self.bytes || stack_top.i32() != i32::try_from(self.bytes).ok() {
             return false;
         }
-        let count = bytes.len() / PAGE_BYTES;
-        let written = written_pages(bytes.as_ptr().addr(), count).unwrap_or_else(|| vec![true; count]);
+        let written = written(bytes);
         self.pages = written.iter().filter(|is_written| **is_written).count();
         restore(bytes, &written);
         true
@@ -101,6 +112,12 @@ impl<H> GuestMemory<H> {
     pub(crate) fn kept_bytes(&self) -> usize {
         BYTES_BESIDE + self.pages * PAGE_BYTES
     }
+}
+
+/// Which pages may have been written to: all, where the system does not tell.
+fn written(bytes: &[u8]) -> Vec<bool> {
+    let count = bytes.len() / PAGE_BYTES;
+    written_pages(bytes.as_ptr().addr(), count).unwrap_or_else(|| vec![true; count])
 }
 
 /// Makes the pages that may have been written to what programs find in them.
@@ -115,7 +132,7 @@ fn restore(bytes: &mut [u8], written: &[bool]) {
 }
 
 /// The pages of a memory as programs find it, without end.
-fn image_pages() -> impl Iterator<Item = &'static [u8]> {
+pub(crate) fn image_pages() -> impl Iterator<Item = &'static [u8]> {
     const ZEROS: &[u8] = &[0; PAGE_BYTES];
     let mut image = IMAGE.chunks(PAGE_BYTES);
     let mut ranges = IMAGE_RANGES.iter().peekable();

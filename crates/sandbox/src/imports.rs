@@ -218,8 +218,12 @@ const HAS_HOST: &str = "a program that runs has a host";
 
 impl<H> HostState<H> {
     pub(crate) fn new(host: H, memory_bytes_max: usize, fuel: u64) -> HostState<H> {
+        HostState { host: Some(host), ..HostState::between_programs(memory_bytes_max, fuel) }
+    }
+
+    pub(crate) fn between_programs(memory_bytes_max: usize, fuel: u64) -> HostState<H> {
         HostState {
-            host: Some(host),
+            host: None,
             memory: None,
             memory_bytes_max,
             memory_refused: false,

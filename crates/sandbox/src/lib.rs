@@ -21,6 +21,7 @@ mod imports;
 mod names;
 mod page_map;
 mod sandbox;
+mod shrunk_vm;
 mod vm;
 
 pub use imports::{
@@ -28,4 +29,5 @@ pub use imports::{
 };
 pub use names::{Names, ProgramNames};
 pub use sandbox::{MEMORY_BYTES_CAP, Sandbox, SandboxError, Shortage};
+pub use shrunk_vm::ShrunkVm;
 pub use vm::{AnswerKind, FinalReport, IdleState, JsPosition, ShouldContinue, Stop, Vm, VmConfig};

@@ -93,15 +93,18 @@ impl<H: Host> Sandbox<H> {
 
     /// A memory in which nothing has run yet, or of which nothing is left; `Err` if all are taken.
     pub fn new_vm(&self, config: &VmConfig, host: H) -> Result<Vm<H>, SandboxError> {
-        let state = HostState::new(host, config.memory_bytes, config.fuel);
-        let memory = match self.idle.take() {
-            Some(memory) => memory.reuse(state).map_err(SandboxError::Guest)?,
+        let memory = self.guest_memory(HostState::new(host, config.memory_bytes, config.fuel))?;
+        Ok(Vm::new(config.fuel, memory, Arc::clone(&self.idle)))
+    }
+
+    pub(crate) fn guest_memory(&self, state: HostState<H>) -> Result<GuestMemory<H>, SandboxError> {
+        match self.idle.take() {
+            Some(memory) => memory.reuse(state).map_err(SandboxError::Guest),
             None => GuestMemory::of_pool(&self.guest, state).map_err(|error| match error {
                 PoolError::Full => SandboxError::Full(self.programs_max),
                 PoolError::Guest(error) => SandboxError::Guest(error),
-            })?,
-        };
-        Ok(Vm::new(config, memory, Arc::clone(&self.idle)))
+            }),
+        }
     }
 
     /// How many programs may be alive at the same time.
@@ -125,8 +128,7 @@ impl<H: Host> Sandbox<H> {
         self.idle.release_unused();
     }
 
-    #[cfg(test)]
-    pub(crate) fn idle(&self) -> &IdleMemories<H> {
+    pub(crate) fn idle(&self) -> &Arc<IdleMemories<H>> {
         &self.idle
     }
 }

@@ -138,15 +138,24 @@ impl<H> std::fmt::Debug for Vm<H> {
 impl<H> Drop for Vm<H> {
     /// Its memory is for the next program. Where that is not possible it is given back.
     fn drop(&mut self) {
-        if let Some(memory) = self.memory.take().filter(|_| self.is_between_runs) {
+        if let Some(memory) = self.take_between_runs() {
             self.idle.put(memory);
         }
     }
 }
 
 impl<H> Vm<H> {
-    pub(crate) fn new(config: &VmConfig, memory: GuestMemory<H>, idle: Arc<IdleMemories<H>>) -> Vm<H> {
-        Vm { memory: Some(memory), idle, is_between_runs: true, fuel_max: config.fuel }
+    pub(crate) fn new(fuel_max: u64, memory: GuestMemory<H>, idle: Arc<IdleMemories<H>>) -> Vm<H> {
+        Vm { memory: Some(memory), idle, is_between_runs: true, fuel_max }
+    }
+
+    /// Its memory, unless the guest was stopped within a function.
+    pub(crate) fn take_between_runs(&mut self) -> Option<GuestMemory<H>> {
+        self.memory.take().filter(|_| self.is_between_runs)
+    }
+
+    pub(crate) fn fuel_max(&self) -> u64 {
+        self.fuel_max
     }
 
     pub(crate) fn guest(&self) -> &GuestMemory<H> {
