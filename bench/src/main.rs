@@ -153,7 +153,7 @@ fn programs(quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
     println!("{:44} {:>28} {:>28} {:>7}", "", "dacapo", "native", "ratio");
 
     let ours = ours::Bench::new()?;
-    row(measured, "new VM", &ours.new_vm(runs)?, Some(&native::new_vm(runs)?));
+    row(measured, "new VM, and its end", &ours.new_vm(runs)?, Some(&native::new_vm(runs)?));
     row(
         measured,
         "two-tool run, JavaScript, new VM to result",

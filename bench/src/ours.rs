@@ -74,12 +74,9 @@ impl Bench {
     }
 
     pub(crate) fn new_vm(&self, runs: usize) -> anyhow::Result<Sample> {
-        Sample::take(runs, || {
-            let start = Instant::now();
-            let vm = self.sandbox.new_vm(&self.config, Counter(0))?;
-            let taken = start.elapsed();
-            drop(vm);
-            Ok(taken)
+        Sample::wall(runs, || {
+            drop(self.sandbox.new_vm(&self.config, Counter(0))?);
+            Ok(())
         })
     }
 
