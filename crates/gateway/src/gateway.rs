@@ -310,7 +310,6 @@ impl Gateway {
         match self.process.memory.check(Instant::now()) {
             MemoryVerdict::Enough => Ok(()),
             MemoryVerdict::LetIn => {
-                // Where there is no address space to do so, the next time is soon.
                 self.process.stepper.release_memory();
                 self.config.secrets.release_memory();
                 Ok(())

@@ -31,8 +31,8 @@ pub struct LruCache<T> {
     order: BTreeMap<u64, CacheKey>,
     /// Counts uses.
     clock: u64,
-    /// The clock when unused values were last evicted.
-    checked_at: u64,
+    /// The clock when the period began.
+    period_began: u64,
 }
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl<T> LruCache<T> {
             slots: HashMap::new(),
             order: BTreeMap::new(),
             clock: 0,
-            checked_at: 0,
+            period_began: 0,
         }
     }
 
@@ -104,15 +104,15 @@ impl<T> LruCache<T> {
         self.take(&key)
     }
 
-    /// Removes the values that were not used since the last call of this method.
-    pub fn evict_unused(&mut self) -> Vec<(CacheKey, T)> {
-        let mut evicted = Vec::new();
-        while let Some((_, key)) = self.order.first_key_value().filter(|(used, _)| **used <= self.checked_at) {
-            let key = *key;
-            evicted.extend(self.take(&key).map(|value| (key, value)));
-        }
-        self.checked_at = self.clock;
-        evicted
+    /// Removes the least recently used value, if it was not used in this period.
+    pub fn evict_unused(&mut self) -> Option<(CacheKey, T)> {
+        let key = *self.order.first_key_value().filter(|(used, _)| **used <= self.period_began)?.1;
+        self.take(&key).map(|value| (key, value))
+    }
+
+    /// From now on, only what is used counts as used.
+    pub fn begin_period(&mut self) {
+        self.period_began = self.clock;
     }
 }
 
@@ -134,15 +134,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_between_two_checks_stays() {
+    fn what_is_used_in_a_period_stays() {
         let mut cache = LruCache::new(3, 100);
         for name in 1..=3 {
             assert!(cache.put([name; 32], name, 10).is_empty());
         }
-        assert_eq!(cache.evict_unused(), [], "all of them are new");
+        assert_eq!(cache.evict_unused(), None, "all of them are new");
+        cache.begin_period();
         assert_eq!(cache.get(&[2; 32]), Some(&2));
-        assert_eq!(cache.evict_unused(), [([1; 32], 1), ([3; 32], 3)]);
-        assert_eq!(cache.evict_unused(), [([2; 32], 2)]);
+        assert_eq!(cache.evict_unused(), Some(([1; 32], 1)));
+        assert_eq!(cache.evict_unused(), Some(([3; 32], 3)));
+        assert_eq!(cache.evict_unused(), None, "it was used");
+        cache.begin_period();
+        assert_eq!(cache.evict_unused(), Some(([2; 32], 2)));
         assert_eq!((cache.bytes, cache.evict()), (0, None));
     }
 }

@@ -82,6 +82,8 @@ pub(crate) struct CallRecorder {
     log_bytes: u64,
     /// Arguments of all calls, in both forms.
     held_bytes: usize,
+    /// Of the record, and of calls that were handed out.
+    given_bytes: usize,
     suggestions_left: Cell<u32>,
     /// Of the answers of tools without an output schema.
     shapes: BTreeMap<ToolIndex, Observation>,
@@ -131,6 +133,7 @@ impl CallRecorder {
             has_written: false,
             log_bytes: 0,
             held_bytes: 0,
+            given_bytes: records.iter().map(CompletedCall::bytes).sum::<usize>() + size_of_val(&handed_out[..]),
             suggestions_left: Cell::new(SUGGESTIONS_MAX),
             shapes: BTreeMap::new(),
             given_stored: stored.clone(),
@@ -212,7 +215,8 @@ impl CallRecorder {
 
     /// Memory that the program takes outside of its own: what it logged, and the arguments of its calls.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.held_bytes + self.log_bytes as usize + self.stored.bytes() + self.given_stored.bytes()
+        let given = self.given_bytes + self.given_stored.bytes();
+        self.held_bytes + self.log_bytes as usize + self.stored.bytes() + given
     }
 
     fn stop(&mut self, limit: Limit) {

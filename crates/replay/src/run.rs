@@ -91,7 +91,7 @@ impl ReplayRun {
 
     /// Its own memory, and what is kept of its calls and logs.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.vm.memory_bytes() + self.vm.host().held_bytes()
+        self.vm.memory_bytes() + self.vm.reported_bytes() + self.vm.host().held_bytes()
     }
 
     fn walk(&mut self, journal: &Journal, inputs: &RunInputs<'_>) -> StepEnd {

@@ -1,5 +1,6 @@
 //! The step function: [`Stepper::step`].
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dacapo_lru::{CacheKey, LruCache};
@@ -18,10 +19,12 @@ use crate::step::{Outcome, ProgramFailure, ResourceUsage, Step};
 /// Runs programs step by step. Make one per process and share it between threads.
 pub struct Stepper {
     sandbox: Sandbox<CallRecorder>,
-    /// Paused programs kept in memory. A cache: a program that is not here is replayed.
+    /// Paused programs kept in memory. A cache: a program that is neither here nor shrunk is replayed.
     warm: Mutex<LruCache<ReplayRun>>,
     /// Those that nobody has resumed for a while, and that would take long to be replayed.
     shrunk: Mutex<LruCache<ShrunkRun>>,
+    /// How often unused programs were released.
+    releases: AtomicU32,
     /// Steps that ended a program. A cache as well: clients send the same history with every request.
     finished: Mutex<LruCache<Step>>,
     /// Programs as JavaScript. A cache as well: a program that is replayed was prepared for the step before, unless another
@@ -123,6 +126,8 @@ const FUEL_WORTH_KEEPING: u64 = 2_000_000;
 const SHRUNK_MEMORY_BYTES_MAX: usize = 64 << 10;
 /// What may be left of all.
 const SHRUNK_BYTES_MAX: usize = 64 << 20;
+/// Those that nobody needed between so many releases are given up.
+const SHRUNK_PERIOD_RELEASES: u32 = 12;
 
 const PREPARED_MAX: usize = 4_096;
 const PREPARED_BYTES_MAX: usize = 16 << 20;
@@ -143,6 +148,7 @@ impl Stepper {
             sandbox,
             warm: Mutex::new(LruCache::new(warm.count_max as usize, warm.bytes_max)),
             shrunk: Mutex::new(LruCache::new(warm.count_max as usize, warm.bytes_max.min(SHRUNK_BYTES_MAX))),
+            releases: AtomicU32::new(0),
             finished: Mutex::new(LruCache::new(warm.count_max as usize * FINISHED_PER_WARM, FINISHED_BYTES_MAX)),
             prepared: Mutex::new(LruCache::new(PREPARED_MAX, PREPARED_BYTES_MAX)),
             disposal: None,
@@ -269,23 +275,39 @@ impl Stepper {
 
     /// Takes their memory from the paused programs that no step has used since the last call of this method. Those that
     /// have computed for long are brought back from what is kept of them when they are needed again, up to 64 KB each; the
-    /// others are replayed. To be called from time to time: there is no clock here.
+    /// others are replayed, and so are those that were not needed for a dozen calls more. To be called from time to time:
+    /// there is no clock here.
     pub fn release_unused(&self) {
         self.release_unused_from(FUEL_WORTH_KEEPING);
     }
 
     /// The same, with something kept of programs that have used at least this much fuel.
     pub fn release_unused_from(&self, fuel_min: u64) {
-        // After the lock is released: it takes about a millisecond for each of them.
-        let unused = self.warm().evict_unused();
-        for (key, run) in unused {
+        while let Some((key, run)) = self.next_unused() {
             let shrunk = (run.fuel_used() >= fuel_min).then(|| run.shrink(SHRUNK_MEMORY_BYTES_MAX)).flatten();
             if let Some(shrunk) = shrunk {
                 let bytes = shrunk.bytes();
                 drop(self.shrunk().put(key, shrunk, bytes));
             }
         }
+        self.warm().begin_period();
+        if self.releases.fetch_add(1, Ordering::Relaxed).is_multiple_of(SHRUNK_PERIOD_RELEASES) {
+            while let Some(unused) = self.next_unused_shrunk() {
+                drop(unused);
+            }
+            self.shrunk().begin_period();
+        }
         self.sandbox.release_unused();
+    }
+
+    // Without the lock each of them is shrunk or dropped, which takes up to a few milliseconds.
+
+    fn next_unused(&self) -> Option<(CacheKey, ReplayRun)> {
+        self.warm().evict_unused()
+    }
+
+    fn next_unused_shrunk(&self) -> Option<(CacheKey, ShrunkRun)> {
+        self.shrunk().evict_unused()
     }
 
     /// The paused program that has come furthest into this journal.

@@ -94,10 +94,29 @@ fn a_program_that_nobody_resumes_gives_its_memory_back_and_goes_on_where_it_was(
         assert!(left.bytes <= 64 << 10, "{code}: {}", left.bytes);
 
         let answer = Answer::Ok(JsonText::from(&json!("answer")));
+        for _ in 0..8 {
+            stepper.release_unused();
+        }
+        assert_eq!(stepper.paused(), left, "it is kept for longer than the memory was");
         request.journal.push(JournalEntry::new(CallIndex(0), "a", Some(&json!({})), answer));
         let (step, start) = stepper.step_from(&request, &|| true).unwrap();
         assert_eq!(start, if is_brought_back { StepStart::Warm } else { StepStart::Cold }, "{code}");
         let cold = Stepper::new(WarmPrograms::NONE).unwrap().step(&request, &|| true).unwrap();
         assert_eq!(serde_json::to_string(&step).unwrap(), serde_json::to_string(&cold).unwrap());
     }
+}
+
+#[test]
+fn what_is_left_of_a_program_that_nobody_resumes_at_all_is_given_up() {
+    let toolbox = Arc::new(Toolbox::new(read_tools(&json!([{"name": "a"}])).unwrap()).unwrap());
+    let stepper = Stepper::new(WarmPrograms::default()).unwrap();
+    let request = StepRequest::new(Program::new("for (let i = 0; i < 1e6; i++) {} await a()"), toolbox);
+    stepper.step(&request, &|| true).unwrap();
+    let counts: Vec<usize> = (0..30)
+        .map(|_| {
+            stepper.release_unused();
+            stepper.paused().count
+        })
+        .collect();
+    assert_eq!((counts[0], counts[20], counts[29]), (1, 1, 0), "{counts:?}");
 }

@@ -6,14 +6,17 @@ use wasmtime::{Global, Instance, InstancePre, Memory, Store, TypedFunc};
 
 use crate::imports::{Host, HostState};
 use crate::page_map::{PAGE_BYTES, written_pages};
-use crate::vm::{FUEL_PER_CHECK, drive};
+use crate::vm::{FUEL_PER_CHECK, STACK_START, drive};
 
 /// What every program finds in its memory: the bytes of these ranges, one after the other. All else is zero.
 static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/memory.image"));
 static IMAGE_RANGES: &[Range<usize>] = &include!(concat!(env!("OUT_DIR"), "/memory_ranges.in"));
 
-/// What a memory takes besides its pages: the host's stack of the guest, and what describes it.
-const BYTES_BESIDE: usize = 32 << 10;
+/// What a memory takes besides its pages: what describes it, and the stack that its guest has on the host.
+const BYTES_BESIDE: usize = 64 << 10;
+/// How much of the guest's stack a program may have written to, so that another one follows it. One that recursed deeply has
+/// used as much of the host's stack, which is given back only as a whole.
+const STACK_BYTES_KEPT_MAX: usize = 64 << 10;
 
 pub(crate) struct GuestMemory<H: 'static> {
     pub store: Store<HostState<H>>,
@@ -87,22 +90,30 @@ impl<H> GuestMemory<H> {
             return None;
         }
         let bytes = self.memory.data(&self.store);
-        let pages = bytes.chunks(PAGE_BYTES).zip(image_pages()).zip(0..).zip(written(bytes));
+        let written = written_pages(bytes.as_ptr().addr(), bytes.len() / PAGE_BYTES);
+        let written = written.unwrap_or_else(|| all_pages(bytes));
+        let pages = bytes.chunks(PAGE_BYTES).zip(image_pages()).zip(0..).zip(written);
         let changed = pages.filter(|(((page, as_new), _), is_written)| *is_written && page != as_new);
         Some(changed.map(|(((page, _), number), _)| (number, page)).collect())
     }
 
-    /// Makes all that a program can see what it was before the program that ended, and drops its host. `false` if the
-    /// memory has to be dropped as well: it has grown, or the guest was stopped within a function.
+    /// Makes all that a program can see what it was before the program that ended, and drops what the host kept of that.
+    /// `false` if the memory has to be dropped as well: it has grown, or much of its stack was used, or the guest was stopped
+    /// within a function.
     pub(crate) fn reset(&mut self) -> bool {
-        self.store.data_mut().host = None;
+        *self.store.data_mut() = HostState::between_programs(0, 0);
         // The guest has no other variables outside of its memory: `build/preinit.rs` makes sure of that.
         let stack_top = self.stack_pointer.get(&mut self.store);
         let bytes = self.memory.data_mut(&mut self.store);
         if bytes.len() != self.bytes || stack_top.i32() != i32::try_from(self.bytes).ok() {
             return false;
         }
-        let written = written(bytes);
+        let written = written_pages(bytes.as_ptr().addr(), bytes.len() / PAGE_BYTES);
+        let stack_pages = |written: &Vec<bool>| written[STACK_START / PAGE_BYTES..].iter().filter(|it| **it).count();
+        if written.as_ref().map_or(0, stack_pages) * PAGE_BYTES > STACK_BYTES_KEPT_MAX {
+            return false;
+        }
+        let written = written.unwrap_or_else(|| all_pages(bytes));
         self.pages = written.iter().filter(|is_written| **is_written).count();
         restore(bytes, &written);
         true
@@ -114,10 +125,9 @@ impl<H> GuestMemory<H> {
     }
 }
 
-/// Which pages may have been written to: all, where the system does not tell.
-fn written(bytes: &[u8]) -> Vec<bool> {
-    let count = bytes.len() / PAGE_BYTES;
-    written_pages(bytes.as_ptr().addr(), count).unwrap_or_else(|| vec![true; count])
+/// Where the system does not tell what was written, all may have been.
+fn all_pages(bytes: &[u8]) -> Vec<bool> {
+    vec![true; bytes.len() / PAGE_BYTES]
 }
 
 /// Makes the pages that may have been written to what programs find in them.
@@ -165,10 +175,11 @@ mod tests {
     const PROGRAMS: [&str; 5] = [
         "globalThis.secret = 'a secret'.repeat(99); Array.prototype.map = () => 'mine'; return secret.length",
         "const all = new Map(); for (let i = 0; i < 200; i++) all.set(`key ${i}`, { i, at: [i] }); return all.size",
-        "const deep = (n) => n === 0 ? 0 : 1 + deep(n - 1); return deep(1000)",
+        "const deep = (n) => n === 0 ? 0 : 1 + deep(n - 1); return deep(90)",
         "setTimeout(() => Promise.reject(new Error('late')), 1); await new Promise((done) => setTimeout(done, 2))",
         "Object.defineProperty(Object.prototype, 'x', { get() { return 7 } }); throw new TypeError({}.x)",
     ];
+    const RECURSES: &str = "const deep = (n) => n === 0 ? 0 : 1 + deep(n - 1); return deep(1000)";
     const GROWS: &str = "return new Uint8Array(1 << 20).fill(1).length";
     const NEVER_ENDS: &str = "for (;;);";
 
@@ -201,7 +212,7 @@ mod tests {
         for program in PROGRAMS {
             let mut vm = sandbox.new_vm(&config(), ()).expect("a memory");
             run(&mut vm, program).expect("it ends by itself");
-            assert!(bytes(&vm) != fresh, "{program} has written something");
+            // Reading all of it would make all of it count as written.
             drop(vm);
             assert_eq!(idle(&sandbox), 1, "the memory after {program} is used again");
             let vm = sandbox.new_vm(&config(), ()).expect("a memory");
@@ -222,11 +233,11 @@ mod tests {
         assert!(bytes(&vm) == fresh);
     }
 
-    /// It has grown, or the guest was stopped within a function.
+    /// It has grown, or its stack was used deeply, or the guest was stopped within a function.
     #[test]
     fn a_memory_that_cannot_be_made_as_new_is_given_back() {
         let sandbox = Sandbox::new(1).expect("a sandbox");
-        for (program, has_ended) in [(GROWS, true), (NEVER_ENDS, false)] {
+        for (program, has_ended) in [(GROWS, true), (RECURSES, true), (NEVER_ENDS, false)] {
             let mut vm = sandbox.new_vm(&config(), ()).expect("a memory");
             assert_eq!(run(&mut vm, program).is_ok(), has_ended, "{program}");
             drop(vm);

@@ -238,6 +238,12 @@ impl<H> HostState<H> {
         }
     }
 
+    /// Rejections that nobody handled, and what else was reported and is still here.
+    pub(crate) fn reported_bytes(&self) -> usize {
+        let reports = self.unhandled.iter().chain(&self.result).chain(&self.error);
+        reports.map(String::len).sum::<usize>() + self.reply.len()
+    }
+
     pub(crate) fn host(&self) -> &H {
         self.host.as_ref().expect(HAS_HOST)
     }

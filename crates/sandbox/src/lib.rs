@@ -1,7 +1,7 @@
 //! Runs one JavaScript program in a memory of its own, and stops where it calls tools.
 //!
 //! A [`Sandbox`] holds the compiled guest: QuickJS in WebAssembly, initialised at build time. [`Sandbox::new_vm`] gives a
-//! program its own memory, copy-on-write from that image. [`Vm::start`] runs it until its job queue is empty. Then it is
+//! program its own memory, copy-on-write from that image, or one in which all that an earlier program wrote was undone. [`Vm::start`] runs it until its job queue is empty. Then it is
 //! in an [`IdleState`], and the caller settles a call, lets a timer fire, or finishes it.
 //!
 //! A program sees nothing but its [`VmConfig`], its tools and their answers: the crate reads no clock, draws no randomness

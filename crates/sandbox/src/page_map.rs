@@ -1,6 +1,7 @@
 //! Which pages of its own memory a process has written to, as Linux tells it.
 
 use std::fs::File;
+use std::process;
 use std::sync::OnceLock;
 
 /// Size of the pages that are told about.
@@ -19,8 +20,10 @@ const ENTRIES_AT_ONCE: usize = 512;
 /// For each page from this address on, whether it may hold something else than when it was mapped. `None` if the system
 /// does not tell.
 pub(crate) fn written_pages(address: usize, count: usize) -> Option<Vec<bool>> {
-    static PAGE_MAP: OnceLock<Option<File>> = OnceLock::new();
-    let page_map = PAGE_MAP.get_or_init(open).as_ref()?;
+    static PAGE_MAP: OnceLock<Option<(u32, File)>> = OnceLock::new();
+    let opened = PAGE_MAP.get_or_init(|| open().map(|file| (process::id(), file)));
+    // A process that was forked from the one that opened it would read about that one.
+    let (_, page_map) = opened.as_ref().filter(|(process, _)| *process == process::id())?;
     let mut written = Vec::with_capacity(count);
     let mut entries = [0; ENTRIES_AT_ONCE * ENTRY_BYTES];
     while written.len() < count {

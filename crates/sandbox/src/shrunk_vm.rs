@@ -10,6 +10,9 @@ use crate::page_map::PAGE_BYTES;
 use crate::sandbox::{Sandbox, SandboxError};
 use crate::vm::Vm;
 
+/// A program that has changed more is not shrunk: to bring it back would take longer than others may wait.
+const PAGES_MAX: usize = (4 << 20) / PAGE_BYTES;
+
 /// A [`Vm`] without its memory: only what differs from a new one, compressed. [`Sandbox::restore`] makes it a `Vm` again,
 /// which goes on as if nothing had happened.
 pub struct ShrunkVm<H: 'static> {
@@ -30,11 +33,12 @@ impl<H> std::fmt::Debug for ShrunkVm<H> {
 }
 
 impl<H: Host> Vm<H> {
-    /// Gives its memory back, unless more than `bytes_max` would be left of it. `None` if the program was given up.
+    /// Gives its memory back. What is left of it takes `bytes_max` at the most; `None` if it would take more, or much time
+    /// to bring back, so that the program was given up.
     pub fn shrink(mut self, bytes_max: usize) -> Option<ShrunkVm<H>> {
         let fuel_left = self.fuel_left();
         let mut memory = self.take_between_runs()?;
-        let changed = memory.changed_pages()?;
+        let changed = memory.changed_pages().filter(|changed| changed.len() <= PAGES_MAX)?;
         let pages: Vec<u32> = changed.iter().map(|(number, _)| *number).collect();
         let mut differences = changed.iter().map(|(_, page)| *page).collect::<Vec<_>>().concat();
         subtract_image(&pages, &mut differences);
@@ -52,7 +56,7 @@ impl<H: Host> Vm<H> {
 impl<H> ShrunkVm<H> {
     /// What it takes, besides what the host keeps.
     pub fn bytes(&self) -> usize {
-        self.pages.len() * size_of::<u32>() + self.differences.len()
+        self.pages.len() * size_of::<u32>() + self.differences.len() + self.state.reported_bytes()
     }
 
     /// The host that was given to [`Sandbox::new_vm`].

@@ -97,8 +97,7 @@ const INBOX: u32 = include!(concat!(env!("OUT_DIR"), "/inbox.in"));
 const INBOX_BYTES: usize = 65536;
 
 /// Where the guest's stack begins.
-#[cfg(test)]
-const STACK_START: usize = include!(concat!(env!("OUT_DIR"), "/stack_start.in"));
+pub(crate) const STACK_START: usize = include!(concat!(env!("OUT_DIR"), "/stack_start.in"));
 
 /// Fuel that is burnt between two calls of [`ShouldContinue`]: a millisecond or two of work.
 pub(crate) const FUEL_PER_CHECK: u64 = 4_000_000;
@@ -266,6 +265,11 @@ impl<H: Host> Vm<H> {
             return Err(Stop::Interrupted);
         }
         Ok(())
+    }
+
+    /// What the program has reported and nobody has taken yet.
+    pub fn reported_bytes(&self) -> usize {
+        self.guest().store.data().reported_bytes()
     }
 
     /// Size of its memory, which never shrinks.
