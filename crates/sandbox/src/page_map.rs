@@ -4,7 +4,7 @@ use std::fs::File;
 use std::process;
 use std::sync::OnceLock;
 
-/// Size of the pages that are told about.
+/// Size of a page of memory.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// An entry of `/proc/self/pagemap`, see proc(5).
