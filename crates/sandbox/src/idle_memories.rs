@@ -7,7 +7,11 @@ use crate::guest_memory::GuestMemory;
 /// What all of them together may take.
 const IDLE_BYTES_MAX: usize = 32 << 20;
 
-pub(crate) struct IdleMemories<H: 'static>(Mutex<IdleList<H>>);
+pub(crate) struct IdleMemories<H: 'static> {
+    list: Mutex<IdleList<H>>,
+    /// A new memory, if there is room for one.
+    make: Box<dyn Fn() -> Option<GuestMemory<H>> + Send + Sync>,
+}
 
 struct IdleList<H: 'static> {
     /// The last one is the first to be used again: more of it is in the processor's caches.
@@ -17,13 +21,12 @@ struct IdleList<H: 'static> {
     unused: usize,
 }
 
-impl<H> Default for IdleMemories<H> {
-    fn default() -> IdleMemories<H> {
-        IdleMemories(Mutex::new(IdleList { memories: Vec::new(), bytes: 0, unused: 0 }))
-    }
-}
-
 impl<H> IdleMemories<H> {
+    pub(crate) fn new(make: impl Fn() -> Option<GuestMemory<H>> + Send + Sync + 'static) -> IdleMemories<H> {
+        let list = Mutex::new(IdleList { memories: Vec::new(), bytes: 0, unused: 0 });
+        IdleMemories { list, make: Box::new(make) }
+    }
+
     /// The memory that was used last.
     pub(crate) fn take(&self) -> Option<GuestMemory<H>> {
         let mut list = self.list();
@@ -33,11 +36,19 @@ impl<H> IdleMemories<H> {
         Some(memory)
     }
 
-    /// Takes the memory of a program that has ended, if it can be made as new and there is room for it.
+    /// Takes the memory of a program that has ended, if there is room for it. Where it cannot be made as new, a new one takes
+    /// its place, so that the next program need not wait for its pages.
     pub(crate) fn put(&self, mut memory: GuestMemory<H>) {
         // Without the lock: it takes longer than all else here.
-        if self.list().bytes >= IDLE_BYTES_MAX || !memory.reset() {
+        if self.list().bytes >= IDLE_BYTES_MAX {
             return;
+        }
+        if !memory.reset() {
+            let written = memory.written_pages();
+            drop(memory);
+            let Some(made) = (self.make)() else { return };
+            memory = made;
+            memory.take_pages(&written);
         }
         let mut list = self.list();
         if list.bytes + memory.kept_bytes() <= IDLE_BYTES_MAX {
@@ -73,6 +84,6 @@ impl<H> IdleMemories<H> {
     }
 
     fn list(&self) -> MutexGuard<'_, IdleList<H>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

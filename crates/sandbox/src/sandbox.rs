@@ -88,7 +88,10 @@ impl<H: Host> Sandbox<H> {
         let guest = link(&engine, space).map_err(SandboxError::Guest)?;
         let is_short = programs_max < programs_wanted || space == AddressSpace::Scarce;
         let shortage = is_short.then_some(Shortage { programs_max, programs_wanted, space });
-        Ok(Sandbox { guest, idle: Arc::default(), programs_max, shortage })
+        let of_idle = guest.clone();
+        // Memories that wait for a program have no limit of their own yet.
+        let make = move || GuestMemory::of_pool(&of_idle, HostState::between_programs(usize::MAX, 0)).ok();
+        Ok(Sandbox { guest, idle: Arc::new(IdleMemories::new(make)), programs_max, shortage })
     }
 
     /// A memory in which nothing has run yet, or of which nothing is left; `Err` if all are taken.
