@@ -256,6 +256,7 @@ mod tests {
         for program in [GROWS, RECURSES] {
             let mut vm = sandbox.new_vm(&config(), ()).expect("a memory");
             run(&mut vm, program).expect("it ends by itself");
+            assert!(!vm.guest_mut().reset(), "{program}");
             drop(vm);
             assert_eq!(idle(&sandbox), 1, "{program}");
             let vm = sandbox.new_vm(&config(), ()).expect("a memory");
