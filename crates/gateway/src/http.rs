@@ -2,6 +2,7 @@
 
 mod auth;
 mod body;
+mod connection_work;
 mod connections;
 mod content_encoding;
 mod deadline;
@@ -18,6 +19,7 @@ mod request;
 mod running;
 mod self_waking;
 mod threads;
+mod turn_task;
 mod web_pages;
 
 pub(crate) use auth::{ApiClient, ApiClients, ClientRules, hex};
@@ -47,10 +49,12 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use self::exit::{Exit, StreamingTurn, TurnTask};
+use self::connection_work::ConnectionWork;
+use self::exit::{Exit, StreamingTurn};
 use self::model_name::with_model;
 use self::request::{ClientRequest, RequestSource, bad_request};
 use self::running::RunningGateway;
+use self::turn_task::TurnTask;
 use crate::config::{Config, StepEndpoint};
 use crate::gateway::{Gateway, StartError};
 use crate::memory;
@@ -318,6 +322,7 @@ impl GatewayServer {
         request: Request<Body>,
         observer: Observer,
     ) -> Result<Exit, TurnError> {
+        let connection = request.extensions().get::<ConnectionWork>().cloned();
         let ClientRequest { parsed, body, source, mut route, context, tenant, permit } =
             self.read(client, request, &observer).await?;
         if let Some(recorder) = &self.gateway.process.recorder {
@@ -337,7 +342,7 @@ impl GatewayServer {
                 };
                 match turn {
                     Some(turn) => turn,
-                    None => return Exit::pass_through(response?, permit, deadline).await,
+                    None => return Exit::pass_through(response?, permit, deadline, connection).await,
                 }
             }
         };
@@ -352,7 +357,11 @@ impl GatewayServer {
             earlier => earlier,
         };
         let parts = TurnParts { turn: *turn, route, context, tenant, earlier };
-        Box::pin(self.turn(parts, waits, permit, deadline, observer)).await
+        if parts.turn.prefs.delivery == Delivery::Streamed {
+            let connection = connection.as_ref();
+            return Box::pin(self.stream(parts, waits, permit, deadline, observer, connection)).await;
+        }
+        Box::pin(self.turn(parts, permit, deadline, observer)).await
     }
 
     /// Asks the upstreams on the client's own wire that come next on the route, until one can answer. The last response is
@@ -418,14 +427,10 @@ impl GatewayServer {
     async fn turn(
         &self,
         parts: TurnParts,
-        earlier: EarlierTurns,
         permit: QuotaShare,
         deadline: TurnDeadline,
         observer: Observer,
     ) -> Result<Exit, TurnError> {
-        if parts.turn.prefs.delivery == Delivery::Streamed {
-            return self.stream(parts, earlier, permit, deadline, observer).await;
-        }
         let record = parts.tenant.record.clone();
         let runner = TurnRunner::new(Arc::clone(&self.gateway), parts, None, deadline, observer);
         let run = async move {
@@ -433,11 +438,9 @@ impl GatewayServer {
             drop(permit);
             done
         };
-        let done = if record.is_none() {
-            run.await?
-        } else {
-            let mut task = TurnTask { handle: tokio::spawn(run), record };
-            (&mut task.handle).await.map_err(|error| TurnError::Internal(error.to_string()))??
+        let done = match record {
+            None => run.await?,
+            record => TurnTask::start(None, record, run).outcome().await?,
         };
         Ok(Exit::Turn(Box::new(done)))
     }
@@ -494,6 +497,7 @@ impl GatewayServer {
         permit: QuotaShare,
         deadline: TurnDeadline,
         observer: Observer,
+        connection: Option<&ConnectionWork>,
     ) -> Result<Exit, TurnError> {
         let (pieces, mut receiver) = mpsc::channel(STREAM_QUEUE_PIECES);
         let headers = Arc::new(OnceLock::new());
@@ -501,7 +505,7 @@ impl GatewayServer {
         let record = parts.tenant.record.clone();
         let mut runner = TurnRunner::new(Arc::clone(&self.gateway), parts, Some(stream), deadline, observer);
         let first_headers = runner.first_headers();
-        let handle = tokio::spawn(async move {
+        let run = async move {
             let attached = match earlier {
                 EarlierTurns::Awaited => runner.attach().await,
                 EarlierTurns::Known => Ok(None),
@@ -513,14 +517,11 @@ impl GatewayServer {
             };
             drop(permit);
             done
-        });
-        let mut task = TurnTask { handle, record };
+        };
+        let mut task = TurnTask::start(connection, record, run);
         let Some(first) = receiver.recv().await else {
-            return Err(match (&mut task.handle).await {
-                Ok(Err(error)) => error,
-                Ok(Ok(_)) => TurnError::bug("a stream ended without an event"),
-                Err(error) => TurnError::Internal(error.to_string()),
-            });
+            let ended = task.outcome().await;
+            return Err(ended.err().unwrap_or_else(|| TurnError::bug("a stream ended without an event")));
         };
         let headers = headers.get().cloned().unwrap_or(first_headers);
         Ok(Exit::Stream(StreamingTurn { first, receiver, task, headers }))

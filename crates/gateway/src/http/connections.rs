@@ -1,18 +1,24 @@
 //! Connections of clients: accepted, served over HTTP/1.1, and closed.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, Response};
 use axum::serve::{Listener, ListenerExt};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 
+use super::connection_work::ConnectionWork;
 use super::running::RunningGateway;
 use super::self_waking::SelfWaking;
 
@@ -40,11 +46,12 @@ pub(super) async fn serve_connections(
             accepted = listener.accept() => accepted,
             () = &mut stop => break,
         };
-        let service = TowerToHyperService::new(router.clone());
+        let work = ConnectionWork::default();
+        let service = request_service(router.clone(), work.clone());
         // The certificate may have been replaced since the last connection.
         let Some(acceptor) = running.current().config.tls.as_ref().map(|tls| tls.acceptor.clone()) else {
             let connection = connections.watch(http.serve_connection(TokioIo::new(connection), service));
-            tokio::spawn(async move { log_end(SelfWaking::new(connection).await) });
+            tokio::spawn(async move { log_end(SelfWaking::new(work.with(connection)).await) });
             continue;
         };
         let (http, watcher) = (http.clone(), connections.watcher());
@@ -52,7 +59,7 @@ pub(super) async fn serve_connections(
             match tokio::time::timeout(HANDSHAKE_TIMEOUT.min(header_timeout), acceptor.accept(connection)).await {
                 Ok(Ok(encrypted)) => {
                     let connection = watcher.watch(http.serve_connection(TokioIo::new(encrypted), service));
-                    log_end(SelfWaking::new(connection).await);
+                    log_end(SelfWaking::new(work.with(connection)).await);
                 }
                 Ok(Err(error)) => tracing::debug!(%error, "a connection could not be encrypted"),
                 Err(_elapsed) => tracing::debug!("a connection was not encrypted in time"),
@@ -61,6 +68,18 @@ pub(super) async fn serve_connections(
     }
     drop(listener);
     connections.shutdown().await;
+}
+
+/// Serves the requests of a connection, which can start work in its task.
+fn request_service(
+    router: Router,
+    work: ConnectionWork,
+) -> impl Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send> + Send {
+    let router = TowerToHyperService::new(router);
+    service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(work.clone());
+        router.call(request)
+    })
 }
 
 fn log_end(end: Result<(), hyper::Error>) {

@@ -1,7 +1,6 @@
 //! The end of every request: one place makes the HTTP response and reports the outcome.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -11,13 +10,14 @@ use dacapo_wire::ClientSide;
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
+use super::connection_work::ConnectionWork;
 use super::deadline::TurnDeadline;
 use super::errors::{TurnError, UPSTREAM};
+use super::turn_task::TurnTask;
 use crate::observe::{Event, Observer, OpenRequest, REQUEST_ID_HEADER, RequestOutcome};
 use crate::quota::QuotaShare;
-use crate::store::turn_records::{RecordedResponse, TurnRecord};
+use crate::store::turn_records::RecordedResponse;
 use crate::turn::{TurnDone, TurnEnd};
 use crate::upstream::UpstreamResponse;
 
@@ -52,6 +52,7 @@ pub(super) enum Exit {
         response: UpstreamResponse,
         permit: QuotaShare,
         deadline: TurnDeadline,
+        connection: Option<ConnectionWork>,
     },
 }
 
@@ -61,20 +62,6 @@ pub(super) struct StreamingTurn {
     pub receiver: mpsc::Receiver<Bytes>,
     pub task: TurnTask,
     pub headers: HeaderMap,
-}
-
-/// A turn that runs in the background. It is cancelled if the client disconnects, unless it has sent calls with effects.
-pub(super) struct TurnTask<T = TurnDone> {
-    pub handle: JoinHandle<Result<T, TurnError>>,
-    pub record: Option<Arc<TurnRecord>>,
-}
-
-impl<T> Drop for TurnTask<T> {
-    fn drop(&mut self) {
-        if !self.record.as_ref().is_some_and(|record| record.has_begun()) {
-            self.handle.abort();
-        }
-    }
 }
 
 impl Exit {
@@ -88,10 +75,11 @@ impl Exit {
         mut response: UpstreamResponse,
         permit: QuotaShare,
         deadline: TurnDeadline,
+        connection: Option<ConnectionWork>,
     ) -> Result<Exit, TurnError> {
         let is_small = response.bytes.is_some_and(|bytes| bytes <= WHOLE_BYTES_MAX);
         if response.is_stream() || !is_small {
-            return Ok(Exit::PassThrough { response, permit, deadline });
+            return Ok(Exit::PassThrough { response, permit, deadline, connection });
         }
         let (status, headers) = (response.status, std::mem::take(&mut response.headers));
         let broken_off = |reason| TurnError::upstream(format!("the upstream broke off: {reason}"));
@@ -152,7 +140,9 @@ fn respond_to(open: OpenRequest, client: ClientSide, exit: Result<Exit, TurnErro
             *response.headers_mut() = headers;
             response
         }
-        Ok(Exit::PassThrough { response, permit, deadline }) => pass_through(open, client, response, permit, deadline),
+        Ok(Exit::PassThrough { response, permit, deadline, connection }) => {
+            pass_through(open, client, response, permit, deadline, connection.as_ref())
+        }
         Err(error) => fail(open, client, error),
     }
 }
@@ -198,8 +188,7 @@ fn stream_turn(open: OpenRequest, turn: StreamingTurn) -> Response<Body> {
             None => match tokio::time::timeout(SILENCE_MAX, receiver.recv()).await {
                 Ok(Some(piece)) => piece,
                 Ok(None) => {
-                    let done =
-                        (&mut task.handle).await.unwrap_or_else(|error| Err(TurnError::Internal(error.to_string())));
+                    let done = task.outcome().await;
                     if let Err(error) = &done {
                         report(error, &open.observer());
                     }
@@ -228,20 +217,20 @@ fn passed_outcome(status: StatusCode) -> RequestOutcome {
     }
 }
 
-/// Passes the upstream's body on. It is read in the background, so that the turn ends at its deadline even if the client
-/// has stopped reading.
+/// Passes the upstream's body on. It is read whatever the client reads, so that the turn ends at its deadline.
 fn pass_through(
     open: OpenRequest,
     client: ClientSide,
     response: UpstreamResponse,
     permit: QuotaShare,
     deadline: TurnDeadline,
+    connection: Option<&ConnectionWork>,
 ) -> Response<Body> {
     let is_stream = response.is_stream();
     let UpstreamResponse { status, headers, mut body, .. } = response;
     let (pieces, receiver) = mpsc::channel(PASSED_QUEUE_PIECES);
     let observer = open.observer();
-    let handle = tokio::spawn(async move {
+    let passing = async move {
         let mut has_begun = false;
         let passed = deadline.limit(async {
             while let Some(piece) = body.next().await {
@@ -270,14 +259,13 @@ fn pass_through(
             drop(sent);
         }
         passed
-    });
-    let state = (receiver, TurnTask { handle, record: None }, open);
+    };
+    let state = (receiver, TurnTask::start(connection, None, passing), open);
     let body = stream::unfold(state, move |(mut receiver, mut task, open)| async move {
         if let Some(piece) = receiver.recv().await {
             return Some((piece, (receiver, task, open)));
         }
-        let passed = (&mut task.handle).await.unwrap_or_else(|error| Err(TurnError::Internal(error.to_string())));
-        open.end(match passed {
+        open.end(match task.outcome().await {
             Err(TurnError::ClientLeft) => RequestOutcome::Left,
             Err(error) => RequestOutcome::Error { status: error.status(), failure: error.kind() },
             Ok(()) => passed_outcome(status),

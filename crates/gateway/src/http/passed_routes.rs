@@ -11,6 +11,7 @@ use bytes::Bytes;
 use dacapo_replay::matches_pattern;
 use dacapo_wire::{AppliedMode, ClientSide, OffReason};
 
+use super::connection_work::ConnectionWork;
 use super::exit::{self, Exit};
 use super::model_name::ModelName;
 use super::request::bad_request;
@@ -39,6 +40,7 @@ pub(super) fn client_of(uri: &Uri, headers: &HeaderMap) -> ClientSide {
 
 impl GatewayServer {
     async fn pass_on(&self, client: ClientSide, request: Request<Body>, observer: Observer) -> Result<Exit, TurnError> {
+        let connection = request.extensions().get::<ConnectionWork>().cloned();
         let (parts, body) = request.into_parts();
         let path = self.passed_path(&parts)?;
         let tenant = self.admit_observed(&parts, &observer).await?;
@@ -58,7 +60,7 @@ impl GatewayServer {
         let deadline = self.turn_deadline();
         let passed = PassedRequest { method: parts.method, path, body, model, context };
         let response = deadline.limit(self.send_on(passed, route, &observer)).await?;
-        Exit::pass_through(response, permit, deadline).await
+        Exit::pass_through(response, permit, deadline, connection).await
     }
 
     /// The path below `/v1`, if requests to it pass.

@@ -1,0 +1,188 @@
+//! Programs that run as the model wrote them, with spaces in the place of types and comments.
+//!
+//! Stripping the types from the tree and printing it anew takes a third of the front end's time. Most programs need neither:
+//! without their types they are JavaScript, and every other byte may stay where it is. Whatever could make the text another
+//! program than the printed tree is left to the printer, if in doubt.
+
+use std::ops::Range;
+
+use oxc::ast::AstKind;
+use oxc::semantic::Semantic;
+use oxc::span::{GetSpan, Span};
+
+/// The text without types and comments, as long as before; `None` if the program has to be printed.
+pub(crate) fn blanked(semantic: &Semantic<'_>, text: &str) -> Option<String> {
+    let mut blanks: Vec<Blank> = Vec::new();
+    for node in semantic.nodes().iter() {
+        if needs_printer(node.kind()) {
+            return None;
+        }
+        blanks.extend(Blank::of(node.kind(), text)?);
+    }
+    // A comment between two tokens is as good as a space, or a line break.
+    let comments = semantic.comments().iter().map(|comment| range(comment.span));
+    let bytes = text.as_bytes();
+    let mut body = bytes.to_vec();
+    for comment in comments {
+        blank(&mut body[comment]);
+    }
+    let may_stay = has_plain_breaks(&body);
+    blanks.sort_unstable_by_key(|blank| blank.range.start);
+    let mut end = 0;
+    for Blank { range, syntax } in blanks {
+        // Types within types.
+        if range.start < end {
+            continue;
+        }
+        end = range.end;
+        let (inner, after) = (&bytes[range.clone()], body.get(range.end..)?);
+        if syntax != TypeSyntax::Statement && (inner.contains(&b'\n') || !syntax.may_stand_before(after)) {
+            return None;
+        }
+        blank(&mut body[range.clone()]);
+        if syntax == TypeSyntax::Statement {
+            // The statement before it may end only because another one begins.
+            body[range.start] = b';';
+        }
+    }
+    may_stay.then(|| String::from_utf8(body).ok()).flatten()
+}
+
+/// Syntax that means something when the program runs, or whose removal takes more than blanks.
+fn needs_printer(kind: AstKind<'_>) -> bool {
+    match kind {
+        // Fields and parameters of classes have modifiers, and some of them are assignments.
+        AstKind::Class(_)
+        | AstKind::Hashbang(_)
+        | AstKind::Decorator(_)
+        | AstKind::ImportDeclaration(_)
+        | AstKind::ExportDeclaration(_)
+        | AstKind::ExportNamedDeclaration(_)
+        | AstKind::ExportFromDeclaration(_)
+        | AstKind::ExportDefaultDeclaration(_)
+        | AstKind::ExportAllDeclaration(_)
+        | AstKind::V8IntrinsicExpression(_)
+        | AstKind::TSThisParameter(_)
+        | AstKind::TSEnumDeclaration(_)
+        | AstKind::TSExternalModuleDeclaration(_)
+        | AstKind::TSNamespaceDeclaration(_)
+        | AstKind::TSGlobalDeclaration(_)
+        | AstKind::TSTypeAssertion(_)
+        | AstKind::TSImportEqualsDeclaration(_)
+        | AstKind::TSExportAssignment(_)
+        | AstKind::TSNamespaceExportDeclaration(_)
+        | AstKind::TSInstantiationExpression(_)
+        | AstKind::JSDocNullableType(_)
+        | AstKind::JSDocNonNullableType(_)
+        | AstKind::JSDocUnknownType(_) => true,
+        // An overload, or a declaration of what is elsewhere.
+        AstKind::Function(function) => function.declare || function.body.is_none() || function.id.is_none(),
+        AstKind::VariableDeclaration(declaration) => declaration.declare,
+        AstKind::VariableDeclarator(declarator) => declarator.definite,
+        AstKind::FormalParameter(parameter) => parameter.optional && parameter.type_annotation.is_none(),
+        AstKind::TSInterfaceDeclaration(declaration) => declaration.declare,
+        AstKind::TSTypeAliasDeclaration(declaration) => declaration.declare,
+        _ => false,
+    }
+}
+
+/// What stands in the text for the sake of types alone.
+struct Blank {
+    range: Range<usize>,
+    syntax: TypeSyntax,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TypeSyntax {
+    /// `: T`, `?: T`, `<T>`, `!`
+    Suffix,
+    /// `as T`, `satisfies T`
+    Operator,
+    /// An interface or a type alias.
+    Statement,
+}
+
+impl TypeSyntax {
+    /// Whether what follows belongs to the same expression or statement when the types are gone.
+    fn may_stand_before(self, after: &[u8]) -> bool {
+        let next = after.iter().find(|byte| **byte != b' ' && **byte != b'\t');
+        match self {
+            // After a line break it could become a part of the expression that has ended.
+            TypeSyntax::Suffix => next.is_some_and(|next| *next != b'\n'),
+            // In `a + b as T * c` the sum is a factor.
+            TypeSyntax::Operator => next.is_some_and(|next| matches!(next, b')' | b']' | b'}' | b',' | b';')),
+            TypeSyntax::Statement => true,
+        }
+    }
+}
+
+impl Blank {
+    /// `None` if it is not as expected, `Some(None)` if the node is not for types alone.
+    #[expect(clippy::option_option, reason = "the outer one gives up")]
+    fn of(kind: AstKind<'_>, text: &str) -> Option<Option<Blank>> {
+        let (range, syntax) = match kind {
+            AstKind::TSTypeAnnotation(it) => (annotation(range(it.span), text)?, TypeSyntax::Suffix),
+            AstKind::TSTypeParameterInstantiation(it) => (bracketed(range(it.span), text)?, TypeSyntax::Suffix),
+            AstKind::TSTypeParameterDeclaration(it) => (bracketed(range(it.span), text)?, TypeSyntax::Suffix),
+            AstKind::TSNonNullExpression(it) => {
+                let Range { end, .. } = range(it.span);
+                let mark = text[..end].strip_suffix('!')?.len();
+                (mark..end, TypeSyntax::Suffix)
+            }
+            AstKind::TSAsExpression(it) => {
+                (operator(it.span, it.type_annotation.span(), "as", text)?, TypeSyntax::Operator)
+            }
+            AstKind::TSSatisfiesExpression(it) => {
+                (operator(it.span, it.type_annotation.span(), "satisfies", text)?, TypeSyntax::Operator)
+            }
+            AstKind::TSInterfaceDeclaration(it) => (range(it.span), TypeSyntax::Statement),
+            AstKind::TSTypeAliasDeclaration(it) => (range(it.span), TypeSyntax::Statement),
+            _ => return Some(None),
+        };
+        Some(Some(Blank { range, syntax }))
+    }
+}
+
+/// A type after a colon, with the question mark of an optional parameter.
+fn annotation(range: Range<usize>, text: &str) -> Option<Range<usize>> {
+    if !text[range.clone()].starts_with(':') {
+        // A function's type has an arrow instead. It is within another type.
+        return text[range.clone()].starts_with("=>").then_some(range);
+    }
+    let before = text[..range.start].trim_end_matches([' ', '\t']);
+    let start = before.strip_suffix('?').map_or(range.start, str::len);
+    Some(start..range.end)
+}
+
+fn bracketed(range: Range<usize>, text: &str) -> Option<Range<usize>> {
+    let inner = &text[range.clone()];
+    (inner.starts_with('<') && inner.ends_with('>')).then_some(range)
+}
+
+/// From the word before a type to the end of the expression.
+fn operator(whole: Span, of_type: Span, word: &str, text: &str) -> Option<Range<usize>> {
+    let before = text[..of_type.start as usize].trim_end_matches([' ', '\t', '\n']);
+    let start = before.strip_suffix(word)?.len();
+    // The word may be the end of another one, if a comment or a bracket stands before the type.
+    let is_word = text[..start].ends_with([' ', '\t', '\n', ')', ']', '}', '"', '\'', '`']);
+    is_word.then_some(start..whole.end as usize)
+}
+
+/// Whether the engine sees the same lines in it as the parser, and no comments: `<!--` and `-->` begin comments in scripts.
+fn has_plain_breaks(body: &[u8]) -> bool {
+    let is_plain = |byte: &u8| *byte >= b' ' || matches!(byte, b'\n' | b'\t');
+    // U+2028 and U+2029 end lines too.
+    let ends_line = |window: &[u8]| matches!(window, [0xe2, 0x80, 0xa8 | 0xa9]);
+    let is_arrow = |window: &[u8]| window == b"-->" || window == b"<!-";
+    body.iter().all(is_plain) && !body.windows(3).any(|window| ends_line(window) || is_arrow(window))
+}
+
+fn blank(text: &mut [u8]) {
+    for byte in text.iter_mut().filter(|byte| **byte != b'\n') {
+        *byte = b' ';
+    }
+}
+
+fn range(span: Span) -> Range<usize> {
+    span.start as usize..span.end as usize
+}
