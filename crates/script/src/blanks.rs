@@ -12,12 +12,15 @@ use oxc::span::{GetSpan, Span};
 
 /// The text without types and comments, as long as before; `None` if the program has to be printed.
 pub(crate) fn blanked(semantic: &Semantic<'_>, text: &str) -> Option<String> {
+    if !has_plain_breaks(text) {
+        return None;
+    }
     let mut blanks: Vec<Blank> = Vec::new();
     for node in semantic.nodes().iter() {
         if needs_printer(node.kind()) {
             return None;
         }
-        blanks.extend(Blank::of(node.kind(), text)?);
+        blanks.extend(Blank::of(node.kind(), text).ok()?);
     }
     // A comment between two tokens is as good as a space, or a line break.
     let comments = semantic.comments().iter().map(|comment| range(comment.span));
@@ -26,7 +29,6 @@ pub(crate) fn blanked(semantic: &Semantic<'_>, text: &str) -> Option<String> {
     for comment in comments {
         blank(&mut body[comment]);
     }
-    let may_stay = has_plain_breaks(&body);
     blanks.sort_unstable_by_key(|blank| blank.range.start);
     let mut end = 0;
     for Blank { range, syntax } in blanks {
@@ -45,7 +47,7 @@ pub(crate) fn blanked(semantic: &Semantic<'_>, text: &str) -> Option<String> {
             body[range.start] = b';';
         }
     }
-    may_stay.then(|| String::from_utf8(body).ok()).flatten()
+    String::from_utf8(body).ok().filter(|body| !has_html_comments(body))
 }
 
 /// Syntax that means something when the program runs, or whose removal takes more than blanks.
@@ -76,7 +78,10 @@ fn needs_printer(kind: AstKind<'_>) -> bool {
         | AstKind::JSDocNonNullableType(_)
         | AstKind::JSDocUnknownType(_) => true,
         // An overload, or a declaration of what is elsewhere.
-        AstKind::Function(function) => function.declare || function.body.is_none() || function.id.is_none(),
+        AstKind::Function(function) => {
+            let is_nameless = function.is_function_declaration() && function.id.is_none();
+            function.declare || function.body.is_none() || is_nameless
+        }
         AstKind::VariableDeclaration(declaration) => declaration.declare,
         AstKind::VariableDeclarator(declarator) => declarator.definite,
         AstKind::FormalParameter(parameter) => parameter.optional && parameter.type_annotation.is_none(),
@@ -116,30 +121,28 @@ impl TypeSyntax {
     }
 }
 
+/// The syntax is not as expected.
+struct NeedsPrinter;
+
 impl Blank {
-    /// `None` if it is not as expected, `Some(None)` if the node is not for types alone.
-    #[expect(clippy::option_option, reason = "the outer one gives up")]
-    fn of(kind: AstKind<'_>, text: &str) -> Option<Option<Blank>> {
+    /// `None` for what does not stand there for types alone.
+    fn of(kind: AstKind<'_>, text: &str) -> Result<Option<Blank>, NeedsPrinter> {
         let (range, syntax) = match kind {
-            AstKind::TSTypeAnnotation(it) => (annotation(range(it.span), text)?, TypeSyntax::Suffix),
-            AstKind::TSTypeParameterInstantiation(it) => (bracketed(range(it.span), text)?, TypeSyntax::Suffix),
-            AstKind::TSTypeParameterDeclaration(it) => (bracketed(range(it.span), text)?, TypeSyntax::Suffix),
-            AstKind::TSNonNullExpression(it) => {
-                let Range { end, .. } = range(it.span);
-                let mark = text[..end].strip_suffix('!')?.len();
-                (mark..end, TypeSyntax::Suffix)
-            }
+            AstKind::TSTypeAnnotation(it) => (annotation(range(it.span), text), TypeSyntax::Suffix),
+            AstKind::TSTypeParameterInstantiation(it) => (bracketed(range(it.span), text), TypeSyntax::Suffix),
+            AstKind::TSTypeParameterDeclaration(it) => (bracketed(range(it.span), text), TypeSyntax::Suffix),
+            AstKind::TSNonNullExpression(it) => (exclamation_mark(range(it.span), text), TypeSyntax::Suffix),
             AstKind::TSAsExpression(it) => {
-                (operator(it.span, it.type_annotation.span(), "as", text)?, TypeSyntax::Operator)
+                (operator(it.span, it.type_annotation.span(), "as", text), TypeSyntax::Operator)
             }
             AstKind::TSSatisfiesExpression(it) => {
-                (operator(it.span, it.type_annotation.span(), "satisfies", text)?, TypeSyntax::Operator)
+                (operator(it.span, it.type_annotation.span(), "satisfies", text), TypeSyntax::Operator)
             }
-            AstKind::TSInterfaceDeclaration(it) => (range(it.span), TypeSyntax::Statement),
-            AstKind::TSTypeAliasDeclaration(it) => (range(it.span), TypeSyntax::Statement),
-            _ => return Some(None),
+            AstKind::TSInterfaceDeclaration(it) => (Some(range(it.span)), TypeSyntax::Statement),
+            AstKind::TSTypeAliasDeclaration(it) => (Some(range(it.span)), TypeSyntax::Statement),
+            _ => return Ok(None),
         };
-        Some(Some(Blank { range, syntax }))
+        Ok(Some(Blank { range: range.ok_or(NeedsPrinter)?, syntax }))
     }
 }
 
@@ -152,6 +155,10 @@ fn annotation(range: Range<usize>, text: &str) -> Option<Range<usize>> {
     let before = text[..range.start].trim_end_matches([' ', '\t']);
     let start = before.strip_suffix('?').map_or(range.start, str::len);
     Some(start..range.end)
+}
+
+fn exclamation_mark(Range { end, .. }: Range<usize>, text: &str) -> Option<Range<usize>> {
+    text[..end].strip_suffix('!').map(|before| before.len()..end)
 }
 
 fn bracketed(range: Range<usize>, text: &str) -> Option<Range<usize>> {
@@ -168,13 +175,15 @@ fn operator(whole: Span, of_type: Span, word: &str, text: &str) -> Option<Range<
     is_word.then_some(start..whole.end as usize)
 }
 
-/// Whether the engine sees the same lines in it as the parser, and no comments: `<!--` and `-->` begin comments in scripts.
-fn has_plain_breaks(body: &[u8]) -> bool {
-    let is_plain = |byte: &u8| *byte >= b' ' || matches!(byte, b'\n' | b'\t');
-    // U+2028 and U+2029 end lines too.
-    let ends_line = |window: &[u8]| matches!(window, [0xe2, 0x80, 0xa8 | 0xa9]);
-    let is_arrow = |window: &[u8]| window == b"-->" || window == b"<!-";
-    body.iter().all(is_plain) && !body.windows(3).any(|window| ends_line(window) || is_arrow(window))
+/// Whether the engine sees the same lines in it as the parser.
+fn has_plain_breaks(text: &str) -> bool {
+    let controls = text.bytes().filter(|byte| *byte < b' ' && !matches!(byte, b'\n' | b'\t')).count();
+    controls == 0 && !text.contains('\u{2028}') && !text.contains('\u{2029}')
+}
+
+/// Whether the engine sees comments in it that the parser does not: it reads a script, and not a module.
+fn has_html_comments(text: &str) -> bool {
+    text.contains("<!--") || text.contains("-->")
 }
 
 fn blank(text: &mut [u8]) {

@@ -1,4 +1,4 @@
-//! From the text the model wrote to JavaScript: parse, check, strip types, print.
+//! From the text the model wrote to JavaScript: parse, check, and strip types, in the text or by printing it anew.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -8,10 +8,11 @@ use oxc::ast::ast::{Program, Statement};
 use oxc::codegen::{Codegen, CodegenOptions, CommentOptions};
 use oxc::diagnostics::{Diagnostics, OxcDiagnostic, Severity};
 use oxc::parser::{ParseOptions, Parser};
-use oxc::semantic::SemanticBuilder;
+use oxc::semantic::{Scoping, SemanticBuilder};
 use oxc::span::SourceType;
 use oxc::transformer::{TransformOptions, Transformer};
 
+use crate::blanks;
 use crate::diagnostic::{Diagnostic, SourceError};
 use crate::entry;
 use crate::fence::{self, CodeBlock};
@@ -23,6 +24,7 @@ use crate::source_map::{Mark, Utf16Position, marks};
 
 // The body starts on a line of its own, because the engine's columns are off by one on the first.
 const PROLOGUE: &str = "(async () => {\n";
+const PROLOGUE_LINES: u32 = 1;
 const EPILOGUE: &str = "})()";
 
 /// Whether to record where the output comes from; the output is the same.
@@ -38,8 +40,16 @@ pub(crate) struct CompiledScript {
     /// By name, with the offset of the first call.
     pub(crate) unknown_calls: Vec<(String, usize)>,
     pub(crate) free_names: Vec<String>,
+    pub(crate) places: Places,
+}
+
+/// Where the output comes from.
+#[derive(Debug)]
+pub(crate) enum Places {
+    /// Between its first and its last line, every byte that is not blank is where it was, that many lines further down.
+    Kept { lines_before: u32 },
     /// Sorted by generated position; empty without [`Mapping::With`].
-    pub(crate) marks: Vec<Mark>,
+    Marked(Vec<Mark>),
 }
 
 /// Why a text did not compile.
@@ -133,7 +143,18 @@ fn compile_on_this_stack(text: &str, mapping: Mapping, blocks: &[CodeBlock]) -> 
             message: "the program is empty; send TypeScript that returns its result".into(),
         }));
     }
-    let (outline, start) = rewrite(&allocator, &mut program).map_err(CompileError::Program)?;
+    let (outline, blanked, scoping) = analyse(&program, text).map_err(CompileError::Program)?;
+    if let Some(body) = blanked {
+        let Outline { unknown_calls, free_names, .. } = outline;
+        let javascript = [PROLOGUE, &body, "\n", EPILOGUE].concat();
+        return Ok(CompiledScript {
+            javascript,
+            unknown_calls,
+            free_names,
+            places: Places::Kept { lines_before: PROLOGUE_LINES },
+        });
+    }
+    let start = rewrite(&allocator, &mut program, &outline, scoping).map_err(CompileError::Program)?;
     let imports = &outline.imports;
 
     let printed = Codegen::new()
@@ -149,11 +170,10 @@ fn compile_on_this_stack(text: &str, mapping: Mapping, blocks: &[CodeBlock]) -> 
             let original = Utf16Position { line: token.get_src_line(), column: token.get_src_col() };
             (generated, original)
         });
-        let lines_before = PROLOGUE.lines().count() as u32;
-        let of_imports = (lines_before + 1..)
+        let of_imports = (PROLOGUE_LINES + 1..)
             .zip(imports)
             .map(|(line, import)| Mark { generated: SourcePosition { line, column: 1 }, offset: import.offset });
-        let of_body = marks(places, text, &printed.code, lines_before + imports.len() as u32);
+        let of_body = marks(places, text, &printed.code, PROLOGUE_LINES + imports.len() as u32);
         of_imports.chain(of_body).collect()
     });
     let imports: String = imports.iter().map(|import| import.javascript.as_str()).collect();
@@ -162,7 +182,7 @@ fn compile_on_this_stack(text: &str, mapping: Mapping, blocks: &[CodeBlock]) -> 
     let has_imports = !imports.is_empty();
     free_names.extend(has_imports.then(|| "import".to_owned()));
     free_names.extend(start.contains(entry::ARGUMENT).then(|| "default".to_owned()));
-    Ok(CompiledScript { javascript, unknown_calls, free_names, marks })
+    Ok(CompiledScript { javascript, unknown_calls, free_names, places: Places::Marked(marks) })
 }
 
 /// Whether the parser read a code fence as template literals, as in `Program:` with a fence below it.
@@ -212,27 +232,32 @@ fn is_nameless_function(error: &OxcDiagnostic, program: &Program<'_>) -> bool {
     }
 }
 
-/// Turns the program into a function body without types.
-fn rewrite<'a>(allocator: &'a Allocator, program: &mut Program<'a>) -> Result<(Outline, String), SourceError> {
-    let (outline, scoping) = {
-        let analysed = SemanticBuilder::new()
-            .with_build_nodes(true)
-            .with_check_syntax_error(true)
-            .with_enum_eval(true)
-            .build(program);
-        if let Some(error) = errors(&analysed.diagnostics).next() {
-            return Err(source_error(error));
-        }
-        let outline = Outline::of(&analysed.semantic)?;
-        (outline, analysed.semantic.into_scoping())
-    };
+/// What there is to know about the program, and its text without types, if it can run like that.
+fn analyse(program: &Program<'_>, text: &str) -> Result<(Outline, Option<String>, Scoping), SourceError> {
+    let analysed =
+        SemanticBuilder::new().with_build_nodes(true).with_check_syntax_error(true).with_enum_eval(true).build(program);
+    if let Some(error) = errors(&analysed.diagnostics).next() {
+        return Err(source_error(error));
+    }
+    let outline = Outline::of(&analysed.semantic)?;
+    // Else something has to be added that returns the result.
+    let blanked = outline.returns.then(|| blanks::blanked(&analysed.semantic, text)).flatten();
+    Ok((outline, blanked, analysed.semantic.into_scoping()))
+}
+
+/// Turns the program into a function body without types, and yields the JavaScript to run after it.
+fn rewrite<'a>(
+    allocator: &'a Allocator,
+    program: &mut Program<'a>,
+    outline: &Outline,
+    scoping: Scoping,
+) -> Result<String, SourceError> {
     let transformed = Transformer::new(allocator, Path::new("program.ts"), &TransformOptions::default())
         .build_with_scoping(scoping, program);
     if let Some(error) = errors(&transformed.diagnostics).next() {
         return Err(source_error(error));
     }
-    let start = entry::install(program, &outline, allocator)?;
-    Ok((outline, start))
+    entry::install(program, outline, allocator)
 }
 
 fn errors(diagnostics: &Diagnostics) -> impl Iterator<Item = &OxcDiagnostic> {

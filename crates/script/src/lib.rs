@@ -12,6 +12,7 @@
 
 #![warn(missing_docs)]
 
+mod blanks;
 mod diagnostic;
 mod entry;
 mod escapes;

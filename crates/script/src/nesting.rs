@@ -123,8 +123,24 @@ impl<'t> Scan<'t> {
     }
 
     fn run(&mut self) {
-        while self.at < self.bytes.len() && self.too_deep_at.is_none() {
+        loop {
+            self.skip_spaces();
+            if self.at >= self.bytes.len() || self.too_deep_at.is_some() {
+                return;
+            }
             self.token();
+        }
+    }
+
+    /// Most of the characters between two tokens.
+    fn skip_spaces(&mut self) {
+        while let Some(&byte) = self.bytes.get(self.at) {
+            match byte {
+                b' ' | b'\t' | 0x0b | 0x0c => {}
+                b'\n' | b'\r' => self.line_break = true,
+                _ => return,
+            }
+            self.at += 1;
         }
     }
 
@@ -175,11 +191,10 @@ impl<'t> Scan<'t> {
         self.line_break = false;
     }
 
-    /// Skips one comment or white space, which no token in front of it may notice.
+    /// Skips one comment or space of another script, which no token in front of it may notice.
     fn skip_trivia(&mut self) -> bool {
         let rest = &self.text[self.at..];
         let length = match self.bytes[self.at] {
-            b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => 1,
             b'/' if self.next_is(b'/') && !self.lost => rest.find(LINE_BREAKS).unwrap_or(rest.len()),
             b'/' if self.next_is(b'*') && !self.lost => rest[2..].find("*/").map_or(rest.len(), |end| end + 4),
             0x80.. => match rest.chars().next() {
@@ -344,13 +359,13 @@ impl<'t> Scan<'t> {
 
     fn word_or_operator(&mut self) {
         let rest = &self.text[self.at..];
-        let mut length = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+        let mut length = word_length(rest);
         if length == 0 {
             return self.operator(1, Before::Operator);
         }
         if rest.starts_with(|c: char| c.is_ascii_digit()) && rest[length..].starts_with('.') {
             length += 1;
-            length += rest[length..].find(|c| !is_word(c)).unwrap_or(rest.len() - length);
+            length += word_length(&rest[length..]);
         }
         self.word(&rest[..length]);
         self.at += length;
@@ -436,6 +451,15 @@ fn is_space(c: char) -> bool {
 
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '#' | '\\') || !(c.is_ascii() || is_space(c))
+}
+
+fn word_length(text: &str) -> usize {
+    let ascii = text.bytes().take_while(|byte| byte.is_ascii() && is_word(char::from(*byte))).count();
+    let rest = &text[ascii..];
+    if rest.as_bytes().first().is_none_or(u8::is_ascii) {
+        return ascii;
+    }
+    rest.find(|c| !is_word(c)).map_or(text.len(), |length| ascii + length)
 }
 
 /// The length of the regular expression that starts here, without its flags.

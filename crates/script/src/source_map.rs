@@ -1,6 +1,6 @@
 //! Maps positions in the JavaScript that runs back to what the model wrote.
 
-use crate::front_end::{self, Mapping};
+use crate::front_end::{self, Mapping, Places};
 use crate::position::SourcePosition;
 
 /// Maps positions in [`PreparedScript::javascript`](crate::PreparedScript::javascript) back to the model's source.
@@ -9,15 +9,14 @@ use crate::position::SourcePosition;
 #[derive(Debug)]
 pub struct SourceMap {
     source: String,
-    /// Sorted by generated position.
-    marks: Vec<Mark>,
+    places: Places,
 }
 
 impl SourceMap {
     /// `None` for a source that [`prepare`](crate::prepare) refuses.
     pub fn new(source: &str) -> Option<Self> {
         let compiled = front_end::compile(source, Mapping::With).ok()?;
-        Some(Self { source: source.to_owned(), marks: compiled.marks })
+        Some(Self { source: source.to_owned(), places: compiled.places })
     }
 
     /// Where the model wrote what stands at `generated`, as the engine reports it: unlike in
@@ -26,10 +25,20 @@ impl SourceMap {
     /// The engine points at the start of a run without white space, so this is where the
     /// expression begins and not always the exact name in it.
     pub fn original(&self, generated: SourcePosition) -> Option<SourcePosition> {
-        let after = self.marks.partition_point(|mark| mark.generated <= generated);
+        let marks = match &self.places {
+            Places::Marked(marks) => marks,
+            Places::Kept { lines_before } => {
+                let line = generated.line.checked_sub(lines_before + 1)?;
+                let before: usize = self.source.split_inclusive('\n').take(line as usize).map(str::len).sum();
+                let line = self.source[before..].split('\n').next().filter(|_| before < self.source.len())?;
+                let column = generated.column.saturating_sub(1) as usize;
+                return Some(SourcePosition::of(&self.source, before + column.min(line.len())));
+            }
+        };
+        let after = marks.partition_point(|mark| mark.generated <= generated);
         let is_on_line = |mark: &&Mark| mark.generated.line == generated.line;
-        let before = self.marks[..after].last().filter(is_on_line);
-        let mark = before.or_else(|| self.marks.get(after).filter(is_on_line))?;
+        let before = marks[..after].last().filter(is_on_line);
+        let mark = before.or_else(|| marks.get(after).filter(is_on_line))?;
         Some(SourcePosition::of(&self.source, mark.offset))
     }
 }

@@ -4,14 +4,13 @@
 
 use dacapo_script::prepare;
 
-/// What runs between the opening and the closing line.
+mod printed;
+
+/// What runs between the opening and the closing line, as the printer spells it.
 fn body(source: &str) -> String {
-    let javascript = match prepare(source) {
-        Ok(script) => script.javascript,
-        Err(error) => panic!("{error}"),
-    };
-    let body = javascript.strip_prefix("(async () => {\n").unwrap();
-    body.strip_suffix("})()").unwrap().to_owned()
+    let script = prepare(source).unwrap_or_else(|error| panic!("{error}"));
+    let body = printed::body(&script.javascript);
+    if printed::is_kept(source, body) { printed::of(body).unwrap() } else { body.to_owned() }
 }
 
 #[test]
