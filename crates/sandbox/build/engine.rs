@@ -109,7 +109,8 @@ const CHANGES: &[(&str, &str)] = &[
                     }
                 }\n",
     ),
-    // Compiling a program: brackets are looked over without making tokens, and bytecode is written into room that is there.
+    // Compiling a program: brackets are looked over without making tokens, operators are parsed without a call for each level of
+    // precedence, names are looked up where they stand, and bytecode is written into room that is there.
     (
         "/* XXX: improve speed with early bailout */",
         "#include \"skip_brackets.h\"\n/* XXX: improve speed with early bailout */",
@@ -119,6 +120,24 @@ const CHANGES: &[(&str, &str)] = &[
         "    tok = skip_brackets(s, &bits, no_line_terminator);\n    \
          if (tok != SKIP_UNKNOWN) {\n        if (pbits) *pbits = bits;\n        return tok;\n    }\n    \
          tok = TOK_EOF;\n    bits = 0;\n",
+    ),
+    (
+        "static __exception int js_parse_expr_binary(",
+        "#include \"binary_operators.h\"\n#if 0\nstatic __exception int js_parse_expr_binary(",
+    ),
+    (
+        "/* allowed parse_flags: PF_IN_ACCEPTED */\nstatic __exception int js_parse_logical_and_or(",
+        "#endif\nstatic __exception int js_parse_logical_and_or(",
+    ),
+    (
+        "static JSAtom parse_ident(JSParseState *s, const uint8_t **pp,\n                          bool *pident_has_escape,",
+        "#include \"plain_name.h\"\nstatic JSAtom parse_ident(JSParseState *s, const uint8_t **pp, bool *pident_has_escape,",
+    ),
+    (
+        "JSAtom atom = JS_ATOM_NULL;\n\n    p = *pp;\n    buf = ident_buf;\n    ident_size = sizeof(ident_buf);\n    ident_pos = 0;\n    if (is_private)",
+        "JSAtom atom = JS_ATOM_NULL;\n\n    \
+         if (c < 0x80 && !is_private && !*pident_has_escape && (atom = plain_name(s, pp))) return atom;\n    \
+         p = *pp;\n    buf = ident_buf;\n    ident_size = sizeof(ident_buf);\n    ident_pos = 0;\n    if (is_private)",
     ),
     (
         "js_dbuf_init(ctx, &fd->byte_code);\n",

@@ -327,6 +327,54 @@ fn brackets_end_where_they_do_whatever_is_in_them() {
 }
 
 #[test]
+fn operators_take_the_operands_that_brackets_would_give_them() {
+    let random_expressions = r"
+        const levels = ['* / %', '+ -', '<< >> >>>', '< > <= >=', '== != === !==', '&', '^', '|'].map((ops) => ops.split(' '));
+        let seed = 7;
+        const random = (n) => (seed = (seed * 48271) % 2147483647) % n;
+        // As few brackets as possible, and one pair for each operator.
+        const expression = (level) => {
+            if (level === 0) return Array(2).fill(`${random(9) ? '' : '-'}${random(20)}`);
+            let [few, all] = expression(level - 1);
+            for (let more = random(8) - 5; more > 0; more--) {
+                const op = levels[level - 1][random(levels[level - 1].length)];
+                const [right, rightWithAll] = expression(level - 1);
+                [few, all] = [`${few} ${op} ${right}`, `(${all} ${op} ${rightWithAll})`];
+            }
+            return [few, all];
+        };
+        const wrong = [], lengths = new Set();
+        for (let i = 0; i < 200; i++) {
+            const [few, all] = expression(8);
+            lengths.add(few.length);
+            if (!Object.is(eval(few), eval(all))) wrong.push([few, all]);
+        }
+        return [wrong, lengths.size > 50]";
+    assert_eq!(value(run(&config(), random_expressions)), json!([[], true]));
+    for (body, expected) in [
+        ("return 2 + 3 * 2 ** 2 ** 1 - -1", json!(15)),
+        ("return 'a' in { a: 1 } === true && [] instanceof Array === true", json!(true)),
+        ("let n = 0; for (const key in 1 + 1, { a: 1 }) n++; return n", json!(1)),
+        (
+            "class A { #x; static of(o) { return [#x in o === true, 1 + (#x in o), #x in o | 2] } } return A.of(new A())",
+            json!([true, 2, 3]),
+        ),
+        (
+            "try { eval('class A { #x; static of(o) { return 1 + #x in o } }') } catch (error) { return error.name }",
+            json!("SyntaxError"),
+        ),
+        ("class A { #x; static of(o) { return #x in o in { true: 1 } } } return A.of(new A())", json!(true)),
+        (
+            "const a\\u0062 = 1, \\u0061c = 2, 名 = 3, $_ = 4, aé = 5, o = { if: 6, \\u{61}d: 7 }; return [ab, ac, 名, $_, aé, o.if, o.ad]",
+            json!([1, 2, 3, 4, 5, 6, 7]),
+        ),
+        ("return eval('ab = 1; ab')", json!(1)),
+    ] {
+        assert_eq!(value(run(&config(), body)), expected, "{body}");
+    }
+}
+
+#[test]
 fn rejections_that_nobody_handles_are_reported_beside_the_result() {
     let report = run(&config(), "Promise.reject(new Error('forgotten'));\nreturn 'done'");
 
