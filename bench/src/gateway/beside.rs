@@ -12,9 +12,11 @@ use dacapo_wire::Wire;
 use tempfile::TempDir;
 
 use super::client::Connection;
-use super::conversation::{Conversation, KINDS};
-use super::cost::{self, Cost, Way};
+use super::client_conversation::ClientConversation;
+use super::conversation::{Conversation, KINDS, Kind, TOOLS};
+use super::cost::{self, Cost, Delivery, Way};
 use super::load;
+use super::played::{Played, play};
 use super::servers::Model;
 use crate::sample::{Sample, Threads};
 
@@ -30,7 +32,7 @@ pub(crate) fn run(other: &str, quick: bool) -> anyhow::Result<()> {
     println!("before: {}, after: {}", builds[0].version, builds[1].version);
     starts([Path::new(other), &this], if quick { 50 } else { 200 })?;
     cpu(&builds, if quick { 10 } else { 40 })?;
-    latency(&builds, if quick { 100 } else { 1_000 })?;
+    latency(&builds, &model, if quick { 100 } else { 1_000 })?;
     throughput(&builds, Duration::from_secs(if quick { 6 } else { 30 }))
 }
 
@@ -96,28 +98,59 @@ fn row(name: &str, columns: [f64; 5], decimals: usize) {
     println!("{name:30}{}", columns.concat());
 }
 
-fn latency(builds: &[Build; 2], conversations: usize) -> anyhow::Result<()> {
-    for (name, of) in WAYS {
-        let mut connections = [Connection::open(of(&builds[0]).address)?, Connection::open(of(&builds[1]).address)?];
-        let mut taken: [[Vec<Duration>; KINDS.len()]; 2] = Default::default();
-        for number in 0..=conversations {
-            for (connection, taken) in connections.iter_mut().zip(&mut taken) {
-                for sent in Conversation::play(connection, "text")? {
+fn latency(builds: &[Build; 2], model: &Model, conversations: usize) -> anyhow::Result<()> {
+    let tools = serde_json::from_str(TOOLS)?;
+    let mut alone = Connection::open(model.address)?;
+    for (delivery, how) in [(Delivery::Whole, ""), (Delivery::Streamed, ", streamed")] {
+        for (name, of) in WAYS {
+            let mut connections =
+                [Connection::open(of(&builds[0]).address)?, Connection::open(of(&builds[1]).address)?];
+            let mut played: [Vec<Played>; 2] = Default::default();
+            for number in 0..=conversations {
+                for (connection, played) in connections.iter_mut().zip(&mut played) {
+                    let talk = ClientConversation::declared(Wire::Chat, &tools);
+                    let one = play(connection, (&mut alone, Wire::Chat), talk, delivery)?;
                     // The first one warms up.
-                    if let Some(at) = KINDS.iter().position(|(kind, _)| *kind == sent.kind && number > 0) {
-                        taken[at].push(sent.taken);
-                    }
+                    played.extend(one.into_iter().filter(|_| number > 0));
                 }
             }
-        }
-        println!("\n{name}, what a client waits in µs, one conversation at a time: min / p50 / p99; ratio of p50");
-        let [before, after] = taken.map(|kinds| kinds.map(Sample::of));
-        for (((_, kind), before), after) in KINDS.iter().zip(before).zip(after) {
-            let ratio = after.quantile(50) / before.quantile(50);
-            println!("{kind:30} {:>28} {:>28} {ratio:>9.2}", before.to_string(), after.to_string());
+            println!(
+                "\n{name}{how}, what a client waits in µs, one conversation at a time: min / p50 / p99; ratio of p50; added: p50 \
+                 less that of the model alone"
+            );
+            for (kind, name) in KINDS {
+                let [before, after] = played.each_ref().map(|played| Waits::of(played, kind));
+                let ratio = after.taken.quantile(50) / before.taken.quantile(50);
+                let (taken, then) = (after.taken.to_string(), before.taken.to_string());
+                println!(
+                    "{name:30} {then:>28} {taken:>28} {ratio:>9.2}  + {:.0} → {:.0}",
+                    before.added(),
+                    after.added()
+                );
+            }
         }
     }
     Ok(())
+}
+
+/// What clients waited for one kind of answer, with the gateway and without.
+struct Waits {
+    taken: Sample,
+    alone: Sample,
+}
+
+impl Waits {
+    fn of(played: &[Played], kind: Kind) -> Waits {
+        let of_kind = || played.iter().filter(|played| played.kind == kind);
+        Waits {
+            taken: Sample::of(of_kind().map(|played| played.taken).collect()),
+            alone: Sample::of(of_kind().map(|played| played.alone).collect()),
+        }
+    }
+
+    fn added(&self) -> f64 {
+        self.taken.quantile(50) - self.alone.quantile(50)
+    }
 }
 
 fn throughput(builds: &[Build; 2], time: Duration) -> anyhow::Result<()> {
