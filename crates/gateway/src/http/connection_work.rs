@@ -87,3 +87,54 @@ impl ConnectionWork {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio::sync::{mpsc, oneshot};
+
+    use super::super::self_waking::SelfWaking;
+    use super::*;
+
+    #[test]
+    fn what_the_work_hands_over_arrives_in_the_same_turn_of_the_task() {
+        let work = ConnectionWork::default();
+        let starts = work.clone();
+        let connection = async move {
+            let mut all = Vec::new();
+            // One response after the other.
+            for response in 0..3 {
+                let (pieces, mut receiver) = mpsc::channel(1);
+                let _work = starts.start(async move {
+                    for piece in 0..4 {
+                        pieces.send(10 * response + piece).await.unwrap();
+                    }
+                });
+                while let Some(piece) = receiver.recv().await {
+                    all.push(piece);
+                }
+            }
+            all
+        };
+        let served = SelfWaking::new(work.with(connection)).now_or_never();
+        assert_eq!(served, Some(vec![0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23]));
+    }
+
+    #[test]
+    fn work_is_cancelled_with_what_waits_for_it_and_not_with_earlier_work() {
+        let work = ConnectionWork::default();
+        let (earlier, later) = (oneshot::channel::<()>(), oneshot::channel::<()>());
+        let waits_for = |sender: oneshot::Sender<()>| async move {
+            std::future::pending::<()>().await;
+            drop(sender);
+        };
+        let cancels_earlier = work.start(waits_for(earlier.0));
+        let cancels_later = work.start(waits_for(later.0));
+        drop(cancels_earlier);
+        assert!(earlier.1.now_or_never().is_some(), "it was dropped");
+        let mut later = later.1;
+        assert!((&mut later).now_or_never().is_none(), "it is still there");
+        drop(cancels_later);
+        assert!(later.now_or_never().is_some());
+    }
+}

@@ -69,3 +69,16 @@ impl<T: Send + 'static> TurnTask<T> {
         (&mut self.outcome).await.unwrap_or_else(|_dropped| Err(TurnError::Internal("the turn did not end".to_owned())))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_turn_that_panics_ends_its_response_alone() {
+        let work = ConnectionWork::default();
+        let mut task = TurnTask::<()>::start(Some(&work), None, async { panic!("a defect") });
+        let outcome = work.with(task.outcome()).await;
+        assert!(matches!(outcome, Err(TurnError::Internal(message)) if message == "the turn did not end"));
+    }
+}
