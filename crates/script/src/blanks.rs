@@ -7,17 +7,18 @@
 use std::ops::Range;
 
 use oxc::ast::AstKind;
-use oxc::semantic::Semantic;
+use oxc::ast::ast::{BinaryOperator, Expression, LogicalExpression, LogicalOperator};
+use oxc::semantic::{AstNode, Semantic};
 use oxc::span::{GetSpan, Span};
 
 /// The text without types and comments, as long as before; `None` if the program has to be printed.
 pub(crate) fn blanked(semantic: &Semantic<'_>, text: &str) -> Option<String> {
-    if !has_plain_breaks(text) {
+    if !has_plain_spaces(text) {
         return None;
     }
     let mut blanks: Vec<Blank> = Vec::new();
     for node in semantic.nodes().iter() {
-        if needs_printer(node.kind()) {
+        if needs_printer(node.kind()) || lacks_semicolon(semantic, node, text) {
             return None;
         }
         blanks.extend(Blank::of(node.kind(), text).ok()?);
@@ -55,6 +56,8 @@ fn needs_printer(kind: AstKind<'_>) -> bool {
     match kind {
         // Fields and parameters of classes have modifiers, and some of them are assignments.
         AstKind::Class(_)
+        // The engine ends fewer of them at a line break.
+        | AstKind::Directive(_)
         | AstKind::Hashbang(_)
         | AstKind::Decorator(_)
         | AstKind::ImportDeclaration(_)
@@ -77,6 +80,15 @@ fn needs_printer(kind: AstKind<'_>) -> bool {
         | AstKind::JSDocNullableType(_)
         | AstKind::JSDocNonNullableType(_)
         | AstKind::JSDocUnknownType(_) => true,
+        // The engine takes these for keywords in places where the parser does not.
+        AstKind::BindingIdentifier(it) => is_sometimes_keyword(it.name.as_str()),
+        AstKind::IdentifierReference(it) => is_sometimes_keyword(it.name.as_str()),
+        // `a && b ?? c` and `-a ** b` are errors, and the tree does not tell whether the model wrote brackets.
+        AstKind::LogicalExpression(it) => [&it.left, &it.right].into_iter().any(|operand| mixes(it, operand)),
+        AstKind::BinaryExpression(it) => {
+            it.operator == BinaryOperator::Exponential
+                && matches!(it.left, Expression::UnaryExpression(_) | Expression::AwaitExpression(_))
+        }
         // An overload, or a declaration of what is elsewhere.
         AstKind::Function(function) => {
             let is_nameless = function.is_function_declaration() && function.id.is_none();
@@ -89,6 +101,37 @@ fn needs_printer(kind: AstKind<'_>) -> bool {
         AstKind::TSTypeAliasDeclaration(declaration) => declaration.declare,
         _ => false,
     }
+}
+
+/// Whether a statement ends without a mark. The printer writes one, so that it is never in doubt where a statement ends.
+fn lacks_semicolon(semantic: &Semantic<'_>, node: &AstNode<'_>, text: &str) -> bool {
+    let needs_end = match node.kind() {
+        AstKind::VariableDeclaration(_) => {
+            let parent = semantic.nodes().parent_kind(node.id());
+            !matches!(parent, AstKind::ForStatement(_) | AstKind::ForInStatement(_) | AstKind::ForOfStatement(_))
+        }
+        AstKind::ExpressionStatement(_)
+        | AstKind::ReturnStatement(_)
+        | AstKind::ThrowStatement(_)
+        | AstKind::BreakStatement(_)
+        | AstKind::ContinueStatement(_)
+        | AstKind::DoWhileStatement(_)
+        | AstKind::DebuggerStatement(_) => true,
+        _ => false,
+    };
+    let end = node.kind().span().end as usize;
+    needs_end
+        && !text[..end].ends_with(';')
+        && !matches!(text[end..].trim_start().as_bytes().first(), None | Some(b'}'))
+}
+
+fn is_sometimes_keyword(name: &str) -> bool {
+    matches!(name, "async" | "await" | "let" | "of" | "static" | "using" | "yield")
+}
+
+fn mixes(outer: &LogicalExpression<'_>, operand: &Expression<'_>) -> bool {
+    let coalesces = |expression: &LogicalExpression<'_>| expression.operator == LogicalOperator::Coalesce;
+    matches!(operand, Expression::LogicalExpression(inner) if coalesces(inner) != coalesces(outer))
 }
 
 /// What stands in the text for the sake of types alone.
@@ -153,8 +196,11 @@ fn annotation(range: Range<usize>, text: &str) -> Option<Range<usize>> {
         return text[range.clone()].starts_with("=>").then_some(range);
     }
     let before = text[..range.start].trim_end_matches([' ', '\t']);
-    let start = before.strip_suffix('?').map_or(range.start, str::len);
-    Some(start..range.end)
+    // Before the arrow of a function no line may end, and a comment may hide a question mark.
+    let is_near = |last: char| {
+        last.is_alphanumeric() || matches!(last, '_' | '$' | ')' | ']' | '}' | '?' | '"' | '\'') || !last.is_ascii()
+    };
+    before.ends_with(is_near).then(|| before.strip_suffix('?').map_or(range.start, str::len)..range.end)
 }
 
 fn exclamation_mark(Range { end, .. }: Range<usize>, text: &str) -> Option<Range<usize>> {
@@ -175,10 +221,11 @@ fn operator(whole: Span, of_type: Span, word: &str, text: &str) -> Option<Range<
     is_word.then_some(start..whole.end as usize)
 }
 
-/// Whether the engine sees the same lines in it as the parser.
-fn has_plain_breaks(text: &str) -> bool {
+/// Whether the engine sees the same lines and spaces in it as the parser.
+fn has_plain_spaces(text: &str) -> bool {
     let controls = text.bytes().filter(|byte| *byte < b' ' && !matches!(byte, b'\n' | b'\t')).count();
-    controls == 0 && !text.contains('\u{2028}') && !text.contains('\u{2029}')
+    let is_space = |c: char| !c.is_ascii() && (c.is_whitespace() || matches!(c, '\u{180e}' | '\u{200b}' | '\u{feff}'));
+    controls == 0 && (text.is_ascii() || !text.contains(is_space))
 }
 
 /// Whether the engine sees comments in it that the parser does not: it reads a script, and not a module.

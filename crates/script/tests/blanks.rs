@@ -8,6 +8,7 @@ use dacapo_script::{PreparedScript, SourceMap, SourcePosition, prepare};
 use proptest::prelude::*;
 
 mod printed;
+mod random_programs;
 
 /// Whether it runs as it is written. If so, it is what would have been printed.
 fn runs_as_written(source: &str) -> bool {
@@ -39,7 +40,7 @@ fn most_programs_run_as_they_are_written() {
         "const m = new Map<string, Array<{ n: number }>>();\nreturn [...m].map(([k, v]: [string, any]): string => `${k as string}`);",
         "try { g() } catch (error: unknown) { return (error as Error).message }",
         "const list = [] satisfies string[];\nfor (const x of list as any[]) { /* skip */ }\nlet n: number | undefined;\nreturn { list, n: n! + 1 };",
-        "let a = 1\ntype B = 2\n(a)\nreturn a",
+        "const a = () => { return 1 };\ntype B = 2\n(a);\nfor (const b of a()) a();\nreturn a",
     ] {
         assert!(runs_as_written(source), "{source}");
     }
@@ -70,6 +71,18 @@ fn where_blanks_would_change_a_program_it_is_printed() {
         "return 'a\u{2028}b'",
         "a\r\nreturn  a",
         "a + 1",
+        "return a && b ?? c",
+        "return (-a) ** b",
+        "const a = 1\nreturn a",
+        "return async => 1",
+        "const f = (a: number)\n  : number => a\nreturn f(1)",
+        "const f = (a) /*\n*/ : number => a\nreturn f(1)",
+        "function f(a? /* b */: string) { }\nreturn f()",
+        "const f = (a?\n: string) => a\nreturn f()",
+        "const a = 1;\u{200b}\nreturn a",
+        "return [1].map(x\u{a0}=> x)",
+        "return <T>\u{a0}\n(x: T) => x",
+        "'use strict'\nawait f()\nreturn 1",
     ] {
         assert!(!runs_as_written(source), "{source}");
     }
@@ -88,125 +101,20 @@ fn places_in_it_are_those_of_the_source() {
     assert_eq!(original(5, 1), None);
 }
 
-const PIECES: [&str; 64] = [
-    "a",
-    "b",
-    "f",
-    "1",
-    "d['s']",
-    "`t${a}u`",
-    "/r/g",
-    "(",
-    ")",
-    "[",
-    "]",
-    "{",
-    "}",
-    "<",
-    ">",
-    "=>",
-    "=",
-    "==",
-    "+",
-    "-",
-    "*",
-    "**",
-    "?",
-    ":",
-    ";",
-    ";",
-    ",",
-    ".",
-    "?.",
-    "!",
-    "!",
-    "++",
-    "--",
-    "...",
-    "|",
-    "&&",
-    "??",
-    "\n",
-    "\n",
-    " ",
-    " ",
-    " as T",
-    " as const",
-    " satisfies T",
-    ": T",
-    "?: T",
-    "<T>",
-    "<T, U>",
-    "(x: T): U => x",
-    "let c",
-    "const d: T = 1",
-    "return ",
-    "await ",
-    "function g<T>(x?: T): T {}",
-    "type T = 1",
-    "interface U { v: T }",
-    "// c\n",
-    "/* c */",
-    "/*\n*/",
-    "async ",
-    "typeof ",
-    "new ",
-    "in ",
-    "if (a) ",
-];
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_stands_together(pieces in prop::collection::vec(prop::sample::select(&PIECES[..]), 1..12)) {
-        runs_as_written(&format!("{}\nreturn a", pieces.concat()));
+    fn whatever_stands_together(source in random_programs::pieces()) {
+        runs_as_written(&source);
     }
-}
-
-/// Operands with types and operators, so that most of the programs are valid.
-fn expression() -> impl Strategy<Value = String> {
-    let leaf = prop::sample::select(vec!["a", "b.c", "1", "d['s']", "f<T>(a)", "new M<T, U>()", "/r/", "`t`"])
-        .prop_map(str::to_owned);
-    leaf.prop_recursive(4, 24, 3, |inner| {
-        let operator = prop::sample::select(vec![
-            " + ",
-            " * ",
-            " ** ",
-            " < ",
-            " in ",
-            " && ",
-            " ?? ",
-            ", ",
-            " = ",
-            "\n",
-            "\n+ ",
-            " instanceof ",
-        ]);
-        prop_oneof![
-            (inner.clone(), operator, inner.clone()).prop_map(|(a, operator, b)| format!("{a}{operator}{b}")),
-            inner.clone().prop_map(|a| format!("({a})")),
-            inner.clone().prop_map(|a| format!("{a} as T")),
-            inner.clone().prop_map(|a| format!("{a} satisfies T[]")),
-            inner.clone().prop_map(|a| format!("{a}!")),
-            inner.clone().prop_map(|a| format!("[{a}]")),
-            inner.clone().prop_map(|a| format!("f({a})")),
-            inner.clone().prop_map(|a| format!("((x: T, y?: U): V => {a})")),
-            inner.clone().prop_map(|a| format!("async <T,>(x: T) => {{ return {a} }}")),
-            inner.clone().prop_map(|a| format!("`t${{{a}}}`")),
-            (inner.clone(), inner).prop_map(|(a, b)| format!("a ? {a} : {b}")),
-        ]
-    })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn expressions_with_types(
-        statements in prop::collection::vec((expression(), prop::sample::select(vec![";", "\n", ";\n", "\ntype T = 1\n", " // c\n", "\n/* c */"])), 1..4)
-    ) {
-        let statements: String = statements.into_iter().flat_map(|(expression, end)| [expression, end.to_owned()]).collect();
-        runs_as_written(&format!("let c: T = {statements}\nreturn a"));
+    fn expressions_with_types(source in random_programs::expressions()) {
+        runs_as_written(&source);
     }
 }
