@@ -2,7 +2,7 @@
 //!
 //! Stripping the types from the tree and printing it anew takes a third of the front end's time. Most programs need neither:
 //! without their types they are JavaScript, and every other byte may stay where it is. Whatever could make the text another
-//! program than the printed tree is left to the printer, if in doubt.
+//! program than the printed tree, or what the parser and the engine could read differently, is left to the printer.
 
 use std::ops::Range;
 
