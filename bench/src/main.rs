@@ -84,6 +84,9 @@ pub(crate) mod work {
         return text.split('\\n').map((line) => line.slice(5).toUpperCase()).join('; ').length";
 
     pub(crate) const FIFTY_LINES: &str = include_str!("../programs/fifty_lines.ts");
+
+    /// What the model writes in the conversations through the gateway.
+    pub(crate) const FIVE_ROUNDS: &str = include_str!("../programs/five_rounds.ts");
 }
 
 const USAGE: &str =
@@ -162,7 +165,13 @@ fn programs(quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
     );
     row(measured, "two-tool run, a cold step with TypeScript", &ours.two_tools_cold(runs)?, None);
     row(measured, "two-tool run, warm resume with both answers", &ours.two_tools_resumed(runs)?, None);
-    row(measured, "TypeScript front end, 50 lines", &ours::front_end(runs)?, None);
+    row(measured, "TypeScript front end, 50 lines", &ours::front_end(work::FIFTY_LINES, runs)?, None);
+    // Lines that end like this are printed.
+    let printed = ours::front_end(&format!("{}\r", work::FIVE_ROUNDS), runs)?;
+    let blanked = ours::front_end(work::FIVE_ROUNDS, runs)?;
+    row(measured, "TypeScript front end, 25 lines that are printed", &printed, None);
+    row(measured, "TypeScript front end, 25 lines, blanked out", &blanked, None);
+    measured.add("types blanked out, to printed", blanked.min() / printed.min());
     let chains = if quick { 1 } else { 5 };
     let (warm, cold) = (ours.chain_warm(chains)?, ours.chain_cold(1)?);
     let native_chain = native::chain(chains)?;

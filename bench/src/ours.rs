@@ -228,8 +228,7 @@ fn expect(step: &Step, result: &str) -> anyhow::Result<()> {
     }
 }
 
-pub(crate) fn front_end(runs: usize) -> anyhow::Result<Sample> {
-    Sample::wall(runs, || {
-        dacapo_script::prepare(work::FIFTY_LINES).map(drop).map_err(|diagnostic| anyhow!("{diagnostic:?}"))
-    })
+/// Turning a program into JavaScript.
+pub(crate) fn front_end(program: &str, runs: usize) -> anyhow::Result<Sample> {
+    Sample::wall(runs, || dacapo_script::prepare(program).map(drop).map_err(|diagnostic| anyhow!("{diagnostic:?}")))
 }

@@ -23,8 +23,8 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::sample::memory_kb_of;
+use crate::work;
 
-pub(crate) const PROGRAM: &str = include_str!("../../programs/five_rounds.ts");
 /// A client's header that says what the model shall answer, so that it need not read the request.
 pub(crate) const ANSWER_HEADER: &str = "x-answer";
 /// A client's header that makes the model stream its answer, on Chat Completions.
@@ -264,7 +264,7 @@ const NO_NUMBER: &str = "(the number of the answer)";
 
 /// A program that nobody has written before, as from a real model.
 fn code(number: &str) -> String {
-    format!("{PROGRAM}// {number}\n")
+    format!("{}// {number}\n", work::FIVE_ROUNDS)
 }
 
 /// The program as each wire has it: a message, or its content, or output.

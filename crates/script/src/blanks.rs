@@ -1,6 +1,6 @@
 //! Programs that run as the model wrote them, with spaces in the place of types and comments.
 //!
-//! Stripping the types from the tree and printing it anew takes a third of the front end's time. Most programs need neither:
+//! Stripping the types from the tree and printing it anew takes a quarter of the front end's time. Most programs need neither:
 //! without their types they are JavaScript, and every other byte may stay where it is. Whatever could make the text another
 //! program than the printed tree, or what the parser and the engine could read differently, is left to the printer.
 

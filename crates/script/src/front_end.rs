@@ -24,7 +24,7 @@ use crate::source_map::{Mark, Utf16Position, marks};
 
 // The body starts on a line of its own, because the engine's columns are off by one on the first.
 const PROLOGUE: &str = "(async () => {\n";
-const PROLOGUE_LINES: u32 = 1;
+pub(crate) const PROLOGUE_LINES: u32 = 1;
 const EPILOGUE: &str = "})()";
 
 /// Whether to record where the output comes from; the output is the same.
@@ -46,8 +46,8 @@ pub(crate) struct CompiledScript {
 /// Where the output comes from.
 #[derive(Debug)]
 pub(crate) enum Places {
-    /// Between its first and its last line, every byte that is not blank is where it was, that many lines further down.
-    Kept { lines_before: u32 },
+    /// Between its first and its last line, every byte that is not blank is where it was, [`PROLOGUE_LINES`] further down.
+    Kept,
     /// Sorted by generated position; empty without [`Mapping::With`].
     Marked(Vec<Mark>),
 }
@@ -147,12 +147,7 @@ fn compile_on_this_stack(text: &str, mapping: Mapping, blocks: &[CodeBlock]) -> 
     if let Some(body) = blanked {
         let Outline { unknown_calls, free_names, .. } = outline;
         let javascript = [PROLOGUE, &body, "\n", EPILOGUE].concat();
-        return Ok(CompiledScript {
-            javascript,
-            unknown_calls,
-            free_names,
-            places: Places::Kept { lines_before: PROLOGUE_LINES },
-        });
+        return Ok(CompiledScript { javascript, unknown_calls, free_names, places: Places::Kept });
     }
     let start = rewrite(&allocator, &mut program, &outline, scoping).map_err(CompileError::Program)?;
     let imports = &outline.imports;

@@ -191,7 +191,7 @@ impl<'t> Scan<'t> {
         self.line_break = false;
     }
 
-    /// Skips one comment or space of another script, which no token in front of it may notice.
+    /// Skips one comment, or one white space that is not ASCII, which no token in front of it may notice.
     fn skip_trivia(&mut self) -> bool {
         let rest = &self.text[self.at..];
         let length = match self.bytes[self.at] {

@@ -1,6 +1,6 @@
 //! Maps positions in the JavaScript that runs back to what the model wrote.
 
-use crate::front_end::{self, Mapping, Places};
+use crate::front_end::{self, Mapping, PROLOGUE_LINES, Places};
 use crate::position::SourcePosition;
 
 /// Maps positions in [`PreparedScript::javascript`](crate::PreparedScript::javascript) back to the model's source.
@@ -27,8 +27,8 @@ impl SourceMap {
     pub fn original(&self, generated: SourcePosition) -> Option<SourcePosition> {
         let marks = match &self.places {
             Places::Marked(marks) => marks,
-            Places::Kept { lines_before } => {
-                let line = generated.line.checked_sub(lines_before + 1)?;
+            Places::Kept => {
+                let line = generated.line.checked_sub(PROLOGUE_LINES + 1)?;
                 let before: usize = self.source.split_inclusive('\n').take(line as usize).map(str::len).sum();
                 let line = self.source[before..].split('\n').next().filter(|_| before < self.source.len())?;
                 let column = generated.column.saturating_sub(1) as usize;

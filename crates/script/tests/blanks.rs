@@ -46,9 +46,9 @@ fn most_programs_run_as_they_are_written() {
     }
 }
 
-/// Each of these would be another program, or none, with blanks in the place of its types.
+/// Most of these would be another program, or none, with blanks in the place of their types; the others are in doubt.
 #[test]
-fn where_blanks_would_change_a_program_it_is_printed() {
+fn where_blanks_could_change_a_program_it_is_printed() {
     for source in [
         "return a + b as number * c",
         "return a as number * b",
