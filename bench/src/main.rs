@@ -172,6 +172,12 @@ fn programs(quick: bool, measured: &mut Measured) -> anyhow::Result<()> {
     row(measured, "TypeScript front end, 25 lines that are printed", &printed, None);
     row(measured, "TypeScript front end, 25 lines, blanked out", &blanked, None);
     measured.add("types blanked out, to printed", blanked.min() / printed.min());
+    row(
+        measured,
+        "state of a program compressed for its ids, 25 lines",
+        &ours::packed_state(work::FIVE_ROUNDS, runs)?,
+        None,
+    );
     let chains = if quick { 1 } else { 5 };
     let (warm, cold) = (ours.chain_warm(chains)?, ours.chain_cold(1)?);
     let native_chain = native::chain(chains)?;

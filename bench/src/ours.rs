@@ -14,6 +14,7 @@ use dacapo_sandbox::{
     AnswerKind, CallArguments, CallDecision, Freshness, FuelMeter, Host, IdleState, LogLevel, Names, ProgramNames,
     Sandbox, VmConfig,
 };
+use dacapo_wire::{ModelCall, ModelMessage, PackedState, RunState};
 use serde_json::json;
 
 use crate::sample::Sample;
@@ -231,4 +232,14 @@ fn expect(step: &Step, result: &str) -> anyhow::Result<()> {
 /// Turning a program into JavaScript.
 pub(crate) fn front_end(program: &str, runs: usize) -> anyhow::Result<Sample> {
     Sample::wall(runs, || dacapo_script::prepare(program).map(drop).map_err(|diagnostic| anyhow!("{diagnostic:?}")))
+}
+
+/// Compressing what the ids of a program's calls carry.
+pub(crate) fn packed_state(program: &str, runs: usize) -> anyhow::Result<Sample> {
+    let message = ModelMessage { calls: vec![ModelCall::default()], ..ModelMessage::default() };
+    let state = RunState { code: program.to_owned(), model_messages: vec![message], ..RunState::default() };
+    Sample::wall(runs, || {
+        std::hint::black_box(PackedState::of(&state));
+        Ok(())
+    })
 }

@@ -1,14 +1,13 @@
 //! Tool-call ids that carry a program's state. They are encrypted and authenticated: only the gateway can read or make them.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dacapo_replay::{ArgsDigest, CallIndex};
-use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 use crate::call_digests::CallDigests;
+use crate::compression::{deflate, inflate};
 use crate::ids::RunId;
 use crate::opened_states::OpenedStates;
 use crate::owned_answers::OwnedAnswers;
@@ -19,15 +18,11 @@ use crate::wire::ClientSide;
 const PREFIX: &str = "dc1_";
 /// What ids of providers begin with. Some clients replace ids that do not, so short ids may begin with it as well.
 const PROVIDER_PREFIXES: [&str; 2] = ["call_", "toolu_"];
-/// Decompressed. There is room for the largest program that the step function accepts, and for its reasoning.
-const STATE_BYTES_MAX: usize = 1 << 20;
 const CALLS_MAX: usize = 100_000;
 /// Stands in the place of the number of calls, and says that answers of the gateway's own calls come before it.
 const OWNED_ANSWERS: u32 = u32::MAX;
 /// Ids of this length or longer carry a state; shorter ones are siblings.
 const SIBLING_CHARS_MAX: usize = 40;
-/// Part of the format: a new dictionary needs a new version.
-const DICTIONARY: &[u8] = include_bytes!("dictionary_1.txt");
 /// `litellm` splits ids at this text.
 const RESERVED: &str = "__thought__";
 
@@ -304,54 +299,6 @@ fn sibling(id: &str) -> Option<Unsealed> {
     let (round, call) = numbers.strip_prefix('_')?.split_once('_')?;
     let number = |text: &str| text.parse().ok().filter(|number: &u32| number.to_string() == text);
     Some(Unsealed::Sibling { run: RunId::parse(run)?, round: number(round)?, call: CallIndex(number(call)?) })
-}
-
-thread_local! {
-    // Their tables take 300 KB, and making them takes longer than compressing a state.
-    static COMPRESS: RefCell<Compress> = RefCell::new(Compress::new(Compression::best(), false));
-    static DECOMPRESS: RefCell<Decompress> = RefCell::new(Decompress::new(false));
-}
-
-fn deflate(bytes: &[u8]) -> Vec<u8> {
-    COMPRESS.with_borrow_mut(|compress| {
-        compress.reset();
-        deflate_with(compress, bytes)
-    })
-}
-
-fn deflate_with(compress: &mut Compress, bytes: &[u8]) -> Vec<u8> {
-    compress.set_dictionary(DICTIONARY).expect("nothing was compressed before");
-    // Enough for bytes that do not compress at all.
-    let mut compressed = Vec::with_capacity(bytes.len() + bytes.len() / 8 + 64);
-    loop {
-        let read = compress.total_in() as usize;
-        let status = compress.compress_vec(&bytes[read..], &mut compressed, FlushCompress::Finish);
-        match status.expect("the stream is in order") {
-            Status::StreamEnd => return compressed,
-            Status::Ok | Status::BufError => compressed.reserve(compressed.capacity().max(64)),
-        }
-    }
-}
-
-fn inflate(compressed: &[u8]) -> Option<Vec<u8>> {
-    DECOMPRESS.with_borrow_mut(|decompress| {
-        decompress.reset(false);
-        inflate_with(decompress, compressed)
-    })
-}
-
-fn inflate_with(decompress: &mut Decompress, compressed: &[u8]) -> Option<Vec<u8>> {
-    decompress.set_dictionary(DICTIONARY).ok()?;
-    let mut bytes = Vec::with_capacity((compressed.len() * 4).clamp(64, STATE_BYTES_MAX));
-    loop {
-        let read = decompress.total_in() as usize;
-        match decompress.decompress_vec(&compressed[read..], &mut bytes, FlushDecompress::Finish).ok()? {
-            Status::StreamEnd => return (decompress.total_in() as usize == compressed.len()).then_some(bytes),
-            Status::Ok | Status::BufError if bytes.len() < bytes.capacity() => return None,
-            Status::Ok | Status::BufError if bytes.capacity() >= STATE_BYTES_MAX => return None,
-            Status::Ok | Status::BufError => bytes.reserve(bytes.capacity().min(STATE_BYTES_MAX - bytes.len())),
-        }
-    }
 }
 
 /// Writes a number with seven bits per byte, least significant first. A set top bit says that more bytes follow.
