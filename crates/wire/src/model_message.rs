@@ -9,6 +9,7 @@ use crate::ids::short_id;
 use crate::near_json;
 use crate::prompt::ModelTools;
 use crate::reasoning::Reasoning;
+use crate::state;
 
 /// One message of the model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -214,6 +215,11 @@ const BROKEN: &str = "not_json";
 const REASONING_BYTES_MAX: usize = 12 << 10;
 
 impl ModelMessage {
+    /// Whether the client gets it as it is: an answer, or calls that the client executes.
+    pub fn is_for_client(&self, model_tools: &ModelTools) -> bool {
+        self.calls.iter().all(|call| call.is_direct(model_tools))
+    }
+
     /// What the message asks for, taken as a whole: its calls are answered together.
     pub fn intent(&self, model_tools: &ModelTools) -> Intent {
         let meanings: Vec<CallMeaning> = self.calls.iter().map(|call| call.meaning(model_tools)).collect();
@@ -239,11 +245,12 @@ impl ModelMessage {
     /// Replaces calls of functions by their own names with one program that makes them, where such calls are understood.
     pub(crate) fn join_function_calls(&mut self, model_tools: &ModelTools) {
         let expression = |call: &ModelCall| match call.format {
-            CallFormat::Json => model_tools.expression(&call.name, &call.object()?),
+            CallFormat::Json => model_tools.expression(&call.name, || call.object()),
             CallFormat::Text => None,
         };
-        let is_left =
-            |call: &ModelCall| matches!(call.meaning(model_tools), CallMeaning::Search(_) | CallMeaning::Direct);
+        let is_left = |call: &ModelCall| {
+            call.is_direct(model_tools) || model_tools.is_search(&call.name) && call.query().is_some()
+        };
         let expressions: Vec<Option<String>> = self.calls.iter().map(expression).collect();
         let is_understood = |(call, expression): (&ModelCall, &Option<String>)| expression.is_some() || is_left(call);
         if !self.calls.iter().zip(&expressions).all(is_understood) {
@@ -305,13 +312,13 @@ impl ModelMessage {
 
     /// Calls that the client executes.
     pub fn direct_calls(&self, model_tools: &ModelTools) -> impl Iterator<Item = &ModelCall> {
-        self.calls.iter().filter(|call| call.meaning(model_tools) == CallMeaning::Direct)
+        self.calls.iter().filter(|call| call.is_direct(model_tools))
     }
 
     /// Drops the calls that the client executes: the client's history holds them as ordinary calls.
     #[must_use]
     pub fn without_direct(mut self, model_tools: &ModelTools) -> ModelMessage {
-        self.calls.retain(|call| call.meaning(model_tools) != CallMeaning::Direct);
+        self.calls.retain(|call| !call.is_direct(model_tools));
         self
     }
 
@@ -319,13 +326,36 @@ impl ModelMessage {
     /// too large gives way to what its provider takes instead, and arguments become one JSON object. Reasoning that was
     /// shown once stays: providers check what stands before it.
     #[must_use]
-    pub fn normalized(mut self, model_tools: &ModelTools, before: &[ModelMessage]) -> ModelMessage {
+    pub fn normalized(self, model_tools: &ModelTools, before: &[ModelMessage]) -> ModelMessage {
+        self.normalized_with(|_, call| call.meaning(model_tools), before)
+    }
+
+    /// The same for a message whose call at position `at` is the program with this code. Looking for a program may take parsing
+    /// it as one.
+    #[must_use]
+    pub fn normalized_around(
+        self,
+        (at, code): (usize, &str),
+        model_tools: &ModelTools,
+        before: &[ModelMessage],
+    ) -> ModelMessage {
+        let meaning = |number: usize, call: &ModelCall| {
+            if number == at { CallMeaning::Program(code.to_owned()) } else { call.meaning(model_tools) }
+        };
+        self.normalized_with(meaning, before)
+    }
+
+    fn normalized_with(
+        mut self,
+        meaning: impl Fn(usize, &ModelCall) -> CallMeaning,
+        before: &[ModelMessage],
+    ) -> ModelMessage {
         if self.text.as_deref().is_some_and(|text| text.trim().is_empty()) {
             self.text = None;
         }
-        for call in &mut self.calls {
-            call.arguments = match call.meaning(model_tools) {
-                CallMeaning::Program(code) => json!({"code": code}).to_string(),
+        for (number, call) in self.calls.iter_mut().enumerate() {
+            call.arguments = match meaning(number, call) {
+                CallMeaning::Program(code) => state::arguments(&code),
                 _ if call.format == CallFormat::Text => continue,
                 CallMeaning::Mistake(ModelMistake::BrokenArguments { .. }) if call.object().is_none() => {
                     json!({BROKEN: call.arguments}).to_string()
@@ -369,12 +399,18 @@ impl ModelCall {
             self.program().map_or_else(CallMeaning::Mistake, CallMeaning::Program)
         } else if model_tools.is_search(&self.name) {
             self.query().map_or(CallMeaning::Mistake(ModelMistake::NoQuery), CallMeaning::Search)
-        } else if model_tools.is_direct(&self.name) {
+        } else if self.is_direct(model_tools) {
             CallMeaning::Direct
         } else {
             let arguments = self.object().map_or_else(|| "{…}".to_owned(), |object| Value::Object(object).to_string());
             CallMeaning::Mistake(model_tools.cannot_call(&self.name, arguments))
         }
+    }
+
+    /// Whether the client executes it.
+    fn is_direct(&self, model_tools: &ModelTools) -> bool {
+        let is_ours = model_tools.is_execute(&self.name) || model_tools.is_search(&self.name);
+        !is_ours && model_tools.is_direct(&self.name)
     }
 
     /// The code, however the model wrapped it.

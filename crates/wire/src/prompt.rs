@@ -176,13 +176,17 @@ impl ModelTools {
     }
 
     /// A call of a function by its own name as an expression of a program, if such calls are understood.
-    pub(crate) fn expression(&self, name: &str, arguments: &Map<String, Value>) -> Option<String> {
+    pub(crate) fn expression(
+        &self,
+        name: &str,
+        arguments: impl FnOnce() -> Option<Map<String, Value>>,
+    ) -> Option<String> {
         let is_ours = self.is_execute(name) || self.is_search(name) || self.is_direct(name);
         if self.function_calls == FunctionCalls::Mistakes || is_ours {
             return None;
         }
         let function = &self.toolbox.catalog().functions()[self.function(name)?];
-        Some(format!("{}({})", function.expression(), serde_json::to_string(arguments).ok()?))
+        Some(format!("{}({})", function.expression(), serde_json::to_string(&arguments()?).ok()?))
     }
 
     /// No programs: the model calls the client's tools directly.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use dacapo_wire::{
-    ContextTokens, DeltaKind, Intent, ModelResponse, ResponseMeta, SseReader, StreamError, StreamedDeltas,
-    ToolChoiceOverride, TurnUsage,
+    ContextTokens, DeltaKind, ModelResponse, ResponseMeta, SseReader, StreamError, StreamedDeltas, ToolChoiceOverride,
+    TurnUsage,
 };
 use futures_util::StreamExt;
 use serde_json::Value;
@@ -238,9 +238,7 @@ impl TurnRunner {
         let mut response =
             decoder.finish().ok_or_else(|| TurnError::upstream("the upstream's stream ended before the answer did"))?;
         self.turn.understand(&mut response.message);
-        let is_for_client = no_calls
-            || response.is_cut()
-            || matches!(response.message.intent(&self.turn.model_tools), Intent::Answer | Intent::Direct);
+        let is_for_client = no_calls || response.is_cut() || response.message.is_for_client(&self.turn.model_tools);
         if is_for_client {
             for delta in held {
                 self.sink.delta(delta).await?;

@@ -52,7 +52,8 @@ impl TurnRunner {
     ) -> Result<NextStep, TurnError> {
         let model_tools = &self.turn.model_tools;
         let is_explicit = self.turn.mode == ProgramMode::Explicit;
-        let whole = response.message.clone().normalized(model_tools, &self.progress.model_messages);
+        let before = &self.progress.model_messages;
+        let whole = response.message.clone().normalized_around((at, &code), model_tools, before);
         let program = &whole.calls[at];
         // A client that takes one call per message gets one of the program, and no direct ones.
         let mut carried = whole.clone();
