@@ -519,7 +519,7 @@ impl GatewayServer {
             done
         };
         let mut task = TurnTask::start(connection, record, run);
-        let Some(first) = receiver.recv().await else {
+        let Some(first) = exit::pieces_at_hand(&mut receiver).await else {
             let ended = task.outcome().await;
             return Err(ended.err().unwrap_or_else(|| TurnError::bug("a stream ended without an event")));
         };

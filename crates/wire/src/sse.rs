@@ -1,6 +1,7 @@
 //! Server-sent events, with the deviations from the standard that providers' streams show.
 
 use dacapo_replay::json_text;
+use memchr::memchr2;
 use serde_json::Value;
 
 /// One event. Several `data` lines are joined by line breaks.
@@ -70,7 +71,7 @@ impl SseReader {
                 rest = &rest[1..];
                 continue;
             }
-            let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
+            let Some(end) = memchr2(b'\n', b'\r', rest) else {
                 self.line.extend_from_slice(rest);
                 break;
             };

@@ -58,6 +58,7 @@ pub(super) enum Exit {
 
 /// A turn whose first events are there.
 pub(super) struct StreamingTurn {
+    /// All that have come so far.
     pub first: Bytes,
     pub receiver: mpsc::Receiver<Bytes>,
     pub task: TurnTask,
@@ -178,6 +179,18 @@ fn json_response(bytes: Vec<u8>) -> Response<Body> {
     response
 }
 
+/// Waits for a piece, and joins to it the ones that have arrived with it: each that is sent by itself costs the client and the
+/// gateway a little.
+pub(super) async fn pieces_at_hand(receiver: &mut mpsc::Receiver<Bytes>) -> Option<Bytes> {
+    let first = receiver.recv().await?;
+    let Ok(second) = receiver.try_recv() else { return Some(first) };
+    let mut joined = [first, second].concat();
+    while let Ok(next) = receiver.try_recv() {
+        joined.extend_from_slice(&next);
+    }
+    Some(Bytes::from(joined))
+}
+
 /// Streams events until the turn has ended, with comments in between where it is silent.
 fn stream_turn(open: OpenRequest, turn: StreamingTurn) -> Response<Body> {
     let StreamingTurn { first, receiver, task, headers } = turn;
@@ -185,7 +198,7 @@ fn stream_turn(open: OpenRequest, turn: StreamingTurn) -> Response<Body> {
     let pieces = stream::unfold(state, |(first, mut receiver, mut task, open)| async move {
         let piece = match first {
             Some(first) => first,
-            None => match tokio::time::timeout(SILENCE_MAX, receiver.recv()).await {
+            None => match tokio::time::timeout(SILENCE_MAX, pieces_at_hand(&mut receiver)).await {
                 Ok(Some(piece)) => piece,
                 Ok(None) => {
                     let done = task.outcome().await;
@@ -276,4 +289,22 @@ fn pass_through(
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn pieces_that_are_at_hand_are_sent_together() {
+        let (sender, mut receiver) = mpsc::channel(4);
+        for piece in ["data: 1\n\n", "data: 2\n\n", "data: 3\n\n"] {
+            sender.send(Bytes::from_static(piece.as_bytes())).await.unwrap();
+        }
+        assert_eq!(pieces_at_hand(&mut receiver).await.unwrap(), "data: 1\n\ndata: 2\n\ndata: 3\n\n");
+        sender.send(Bytes::from_static(b"data: 4\n\n")).await.unwrap();
+        assert_eq!(pieces_at_hand(&mut receiver).await.unwrap(), "data: 4\n\n");
+        drop(sender);
+        assert_eq!(pieces_at_hand(&mut receiver).await, None);
+    }
 }

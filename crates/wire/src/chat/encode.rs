@@ -85,7 +85,7 @@ impl ChatEncoder {
     /// Adds a message. Explicit clients get it in a chunk of its own.
     fn message(&mut self, message: Value) -> Vec<SseEvent> {
         let events = match self.options.mode {
-            ProgramMode::Explicit => self.chunk(&json!({"message": message}), None),
+            ProgramMode::Explicit => self.chunk(json!({"message": message}), None),
             ProgramMode::Plain => Vec::new(),
         };
         self.messages.push(message);
@@ -109,16 +109,17 @@ impl ChatEncoder {
         if std::mem::replace(&mut self.has_role, true) {
             return Vec::new();
         }
-        self.chunk(&json!({"role": "assistant", "content": null}), None)
+        self.chunk(json!({"role": "assistant", "content": null}), None)
     }
 
     /// Only streams have chunks.
-    fn chunk(&self, delta: &Value, finish_reason: Option<&str>) -> Vec<SseEvent> {
+    fn chunk(&self, delta: Value, finish_reason: Option<&str>) -> Vec<SseEvent> {
         if !self.options.delivery.is_streamed() {
             return Vec::new();
         }
-        let choice = json!({"index": 0, "delta": delta, "finish_reason": finish_reason});
-        self.envelope(vec![choice], "chat.completion.chunk").into_iter().map(|chunk| SseEvent::data(&chunk)).collect()
+        let fields = [("index", json!(0)), ("delta", delta), ("finish_reason", json!(finish_reason))];
+        let chunk = self.envelope(vec![object(fields)], "chat.completion.chunk");
+        chunk.iter().map(SseEvent::data).collect()
     }
 
     fn envelope(&self, choices: Vec<Value>, object: &str) -> Option<Value> {
@@ -189,7 +190,7 @@ impl ChatEncoder {
     /// Comes before text in a stream.
     fn separate(&mut self) -> Vec<SseEvent> {
         match std::mem::replace(&mut self.separator, Separator::Sent) {
-            Separator::Due => self.chunk(&json!({"content": EMPTY_LINE}), None),
+            Separator::Due => self.chunk(json!({"content": EMPTY_LINE}), None),
             Separator::NoText | Separator::Sent => Vec::new(),
         }
     }
@@ -201,7 +202,7 @@ impl ChatEncoder {
         let streamed = if self.options.delivery.is_streamed() { calls.as_slice() } else { &[] };
         for (index, call) in streamed.iter().enumerate() {
             for delta in call_deltas(self.options.call_deltas, index, call) {
-                events.extend(self.chunk(&json!({"tool_calls": [delta]}), None));
+                events.extend(self.chunk(object([("tool_calls", Value::Array(vec![delta]))]), None));
             }
         }
         message.insert("role".to_owned(), Value::from("assistant"));
@@ -249,10 +250,10 @@ impl ResponseEncoder for ChatEncoder {
         let mut events = self.role();
         events.extend(separator);
         if !delta.reasoning_text.is_empty() {
-            events.extend(self.chunk(&json!({"reasoning_content": delta.reasoning_text}), None));
+            events.extend(self.chunk(json!({"reasoning_content": delta.reasoning_text}), None));
         }
         if !delta.text.is_empty() {
-            events.extend(self.chunk(&json!({"content": delta.text}), None));
+            events.extend(self.chunk(json!({"content": delta.text}), None));
         }
         events
     }
@@ -306,7 +307,7 @@ impl ResponseEncoder for ChatEncoder {
         }
         let mut events = self.role();
         events.extend(self.separate());
-        events.extend(self.chunk(&json!({"content": text}), None));
+        events.extend(self.chunk(json!({"content": text}), None));
         events
     }
 
@@ -345,7 +346,7 @@ impl ResponseEncoder for ChatEncoder {
             if is_unsent && response.message.text.is_some() {
                 events = self.separate();
                 self.has_role = true;
-                events.extend(self.chunk(&json!(message), None));
+                events.extend(self.chunk(json!(message), None));
             }
             events.extend(self.send_calls(message, calls));
             return events;
@@ -356,13 +357,13 @@ impl ResponseEncoder for ChatEncoder {
             message.insert("content".to_owned(), Value::from(CUT_OFF));
             if self.has_streamed {
                 events = self.separate();
-                events.extend(self.chunk(&json!({"content": CUT_OFF}), None));
+                events.extend(self.chunk(json!({"content": CUT_OFF}), None));
             }
         }
         if is_unsent {
             events = self.separate();
             self.has_role = true;
-            events.extend(self.chunk(&json!(message), None));
+            events.extend(self.chunk(json!(message), None));
         }
         events.extend(self.message(Value::Object(message)));
         let native = response.native.get("finish_reason").and_then(Value::as_str);
@@ -377,7 +378,7 @@ impl ResponseEncoder for ChatEncoder {
     }
 
     fn finish(&mut self, usage: &TurnUsage) -> Vec<SseEvent> {
-        let mut events = self.chunk(&json!({}), Some(&self.finish_reason));
+        let mut events = self.chunk(json!({}), Some(&self.finish_reason));
         if self.options.stream_usage == StreamUsage::Included {
             let chunk = self.envelope(Vec::new(), "chat.completion.chunk");
             events.extend(chunk.map(|mut chunk| {
@@ -407,6 +408,11 @@ impl ResponseEncoder for ChatEncoder {
     fn error(&mut self, body: Value) -> Vec<SseEvent> {
         vec![SseEvent::data(&body)]
     }
+}
+
+/// Like `json!`, which copies what it is given.
+fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    Value::Object(fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
 fn finish_reason(finish: FinishReason) -> &'static str {
