@@ -8,7 +8,7 @@ use oxc::ast::ast::{Program, Statement};
 use oxc::codegen::{Codegen, CodegenOptions, CommentOptions};
 use oxc::diagnostics::{Diagnostics, OxcDiagnostic, Severity};
 use oxc::parser::{ParseOptions, Parser};
-use oxc::semantic::{Scoping, SemanticBuilder};
+use oxc::semantic::{Scoping, SemanticBuilder, Stats};
 use oxc::span::SourceType;
 use oxc::transformer::{TransformOptions, Transformer};
 
@@ -227,10 +227,22 @@ fn is_nameless_function(error: &OxcDiagnostic, program: &Program<'_>) -> bool {
     }
 }
 
+/// Room for a usual program of this length; others get more as they need it. To count what there is, the analysis would go
+/// over the tree once more.
+fn usual_stats(text: &str) -> Stats {
+    const BYTES_MAX: usize = 64 << 10;
+    let bytes = text.len().min(BYTES_MAX) as u32;
+    Stats::new(bytes / 3, bytes / 48, bytes / 32, bytes / 16)
+}
+
 /// What there is to know about the program, and its text without types, if it can run like that.
 fn analyse(program: &Program<'_>, text: &str) -> Result<(Outline, Option<String>, Scoping), SourceError> {
-    let analysed =
-        SemanticBuilder::new().with_build_nodes(true).with_check_syntax_error(true).with_enum_eval(true).build(program);
+    let analysed = SemanticBuilder::new()
+        .with_build_nodes(true)
+        .with_check_syntax_error(true)
+        .with_enum_eval(true)
+        .with_stats(usual_stats(text))
+        .build(program);
     if let Some(error) = errors(&analysed.diagnostics).next() {
         return Err(source_error(error));
     }

@@ -110,7 +110,7 @@ impl<'t> Scan<'t> {
         Self {
             text,
             bytes: text.as_bytes(),
-            at: if text.starts_with("#!") { text.find(LINE_BREAKS).unwrap_or(text.len()) } else { 0 },
+            at: if text.starts_with("#!") { line_length(text) } else { 0 },
             levels: vec![top],
             cost: 0,
             cost_max: 0,
@@ -195,15 +195,21 @@ impl<'t> Scan<'t> {
     fn skip_trivia(&mut self) -> bool {
         let rest = &self.text[self.at..];
         let length = match self.bytes[self.at] {
-            b'/' if self.next_is(b'/') && !self.lost => rest.find(LINE_BREAKS).unwrap_or(rest.len()),
-            b'/' if self.next_is(b'*') && !self.lost => rest[2..].find("*/").map_or(rest.len(), |end| end + 4),
+            b'/' if self.next_is(b'/') && !self.lost => line_length(rest),
+            b'/' if self.next_is(b'*') && !self.lost => {
+                let length = rest[2..].find("*/").map_or(rest.len(), |end| end + 4);
+                self.line_break |= line_length(&rest[..length]) < length;
+                length
+            }
             0x80.. => match rest.chars().next() {
-                Some(c) if is_space(c) => c.len_utf8(),
+                Some(c) if is_space(c) => {
+                    self.line_break |= LINE_BREAKS.contains(&c);
+                    c.len_utf8()
+                }
                 _ => return false,
             },
             _ => return false,
         };
-        self.line_break |= rest[..length].contains(LINE_BREAKS);
         self.at += length;
         true
     }
@@ -363,7 +369,7 @@ impl<'t> Scan<'t> {
         if length == 0 {
             return self.operator(1, Before::Operator);
         }
-        if rest.starts_with(|c: char| c.is_ascii_digit()) && rest[length..].starts_with('.') {
+        if self.bytes[self.at].is_ascii_digit() && self.bytes.get(self.at + length) == Some(&b'.') {
             length += 1;
             length += word_length(&rest[length..]);
         }
@@ -372,8 +378,7 @@ impl<'t> Scan<'t> {
     }
 
     fn word(&mut self, word: &str) {
-        let after_dot = self.before == Before::Dot;
-        let role = if after_dot { KeywordRole::Name } else { KeywordRole::of(word) };
+        let role = if self.before == Before::Dot { KeywordRole::Name } else { KeywordRole::of(word) };
         let starts = match role {
             KeywordRole::GoesOn | KeywordRole::Infix(_) => false,
             KeywordRole::Case => true,
@@ -392,12 +397,11 @@ impl<'t> Scan<'t> {
             KeywordRole::GoesOn | KeywordRole::Case => Before::Operator,
         };
         match role {
-            KeywordRole::Name => {}
+            KeywordRole::Name => return,
             KeywordRole::GoesOn => self.count_kept(),
             KeywordRole::Starts(_) | KeywordRole::Infix(_) | KeywordRole::Case => self.count(1),
         }
         self.header = match word {
-            _ if after_dot => Before::Operand,
             "if" | "while" | "for" | "with" => Before::Operator,
             "await" => Before::Unclear,
             _ => Before::Operand,
@@ -437,11 +441,24 @@ impl KeywordRole {
             "catch" | "else" | "finally" | "while" => Self::GoesOn,
             "case" | "default" => Self::Case,
             // Not worth reading escapes and other scripts for.
-            _ if !word.is_ascii() || word.contains('\\') => Self::Infix(Before::Unclear),
+            _ if !word.bytes().all(|byte| PLAIN_WORD_BYTES[usize::from(byte)] || byte == b'.') => {
+                Self::Infix(Before::Unclear)
+            }
             _ => Self::Name,
         }
     }
 }
+
+/// The bytes of names and numbers in ASCII, without escapes and points.
+const PLAIN_WORD_BYTES: [bool; 256] = {
+    let mut is_plain = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        is_plain[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'#');
+        byte += 1;
+    }
+    is_plain
+};
 
 const LINE_BREAKS: [char; 4] = ['\n', '\r', '\u{2028}', '\u{2029}'];
 
@@ -450,16 +467,26 @@ fn is_space(c: char) -> bool {
 }
 
 fn is_word(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '#' | '\\') || !(c.is_ascii() || is_space(c))
+    if c.is_ascii() { PLAIN_WORD_BYTES[c as usize] || c == '\\' } else { !is_space(c) }
 }
 
 fn word_length(text: &str) -> usize {
-    let ascii = text.bytes().take_while(|byte| byte.is_ascii() && is_word(char::from(*byte))).count();
-    let rest = &text[ascii..];
-    if rest.as_bytes().first().is_none_or(u8::is_ascii) {
-        return ascii;
+    let plain = text.bytes().take_while(|byte| PLAIN_WORD_BYTES[usize::from(*byte)]).count();
+    match text.as_bytes().get(plain) {
+        Some(b'\\' | 0x80..) => text[plain..].find(|c| !is_word(c)).map_or(text.len(), |length| plain + length),
+        _ => plain,
     }
-    rest.find(|c| !is_word(c)).map_or(text.len(), |length| ascii + length)
+}
+
+/// Up to a line break, or to the end.
+fn line_length(text: &str) -> usize {
+    let is_break = |(at, byte): &(usize, u8)| match byte {
+        b'\n' | b'\r' => true,
+        // The other two begin with this byte, and few other characters do.
+        0xe2 => text[*at..].starts_with(LINE_BREAKS),
+        _ => false,
+    };
+    text.bytes().enumerate().find(is_break).map_or(text.len(), |(at, _)| at)
 }
 
 /// The length of the regular expression that starts here, without its flags.

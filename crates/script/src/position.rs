@@ -37,13 +37,19 @@ impl<'s> Cursor<'s> {
 
     pub(crate) fn advance_to(&mut self, offset: usize) -> SourcePosition {
         let end = self.source.floor_char_boundary(offset);
-        for c in self.source[self.offset..end].chars() {
-            match c {
-                '\n' => self.position = SourcePosition { line: self.position.line + 1, column: 1 },
-                BYTE_ORDER_MARK if self.position == (SourcePosition { line: 1, column: 1 }) => {}
-                _ => self.position.column += 1,
+        let passed = &self.source[self.offset..end];
+        let SourcePosition { line, column } = self.position;
+        self.position = match passed.rfind('\n') {
+            Some(last) => {
+                let lines = passed.bytes().filter(|byte| *byte == b'\n').count() as u32;
+                SourcePosition { line: line + lines, column: 1 + passed[last + 1..].chars().count() as u32 }
             }
-        }
+            None => {
+                let is_start = line == 1 && column == 1;
+                let shown = if is_start { passed.trim_start_matches(BYTE_ORDER_MARK) } else { passed };
+                SourcePosition { line, column: column + shown.chars().count() as u32 }
+            }
+        };
         self.offset = end;
         self.position
     }
