@@ -39,16 +39,13 @@ impl<'s> Cursor<'s> {
         let end = self.source.floor_char_boundary(offset);
         let passed = &self.source[self.offset..end];
         let SourcePosition { line, column } = self.position;
-        self.position = match passed.rfind('\n') {
-            Some(last) => {
-                let lines = passed.bytes().filter(|byte| *byte == b'\n').count() as u32;
-                SourcePosition { line: line + lines, column: 1 + passed[last + 1..].chars().count() as u32 }
-            }
-            None => {
-                let is_start = line == 1 && column == 1;
-                let shown = if is_start { passed.trim_start_matches(BYTE_ORDER_MARK) } else { passed };
-                SourcePosition { line, column: column + shown.chars().count() as u32 }
-            }
+        self.position = if let Some(last) = passed.rfind('\n') {
+            let lines = passed.bytes().filter(|byte| *byte == b'\n').count() as u32;
+            SourcePosition { line: line + lines, column: 1 + passed[last + 1..].chars().count() as u32 }
+        } else {
+            let is_start = line == 1 && column == 1;
+            let shown = if is_start { passed.trim_start_matches(BYTE_ORDER_MARK) } else { passed };
+            SourcePosition { line, column: column + shown.chars().count() as u32 }
         };
         self.offset = end;
         self.position
