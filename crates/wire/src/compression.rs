@@ -15,7 +15,7 @@ static PREPARED_DICTIONARY: LazyLock<Dictionary> = LazyLock::new(|| Dictionary::
 const INFLATED_BYTES_MAX: usize = 1 << 20;
 
 thread_local! {
-    // Its tables take 50 KB.
+    // Its window takes 32 KB, which need not be cleared for every text.
     static DECOMPRESS: RefCell<Decompress> = RefCell::new(Decompress::new(false));
 }
 

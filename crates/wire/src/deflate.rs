@@ -1,8 +1,8 @@
 //! Compresses the texts that ids carry: raw DEFLATE (RFC 1951) with a preset dictionary, in one block.
 //!
 //! A text here has a few kilobytes, and every new program waits until its own is compressed. General compressors prepare tables
-//! of a quarter of a megabyte for each text, which takes longer than compressing it. These tables have as many entries as
-//! the text has bytes, and the dictionary is entered into them once. Any inflater reads what comes out, and it is as short as
+//! of a quarter of a megabyte for each text, which takes longer than compressing it. The tables here take some 15 KB for such
+//! a text, and the dictionary is entered into them once. Any inflater reads what comes out, and it is as short as
 //! what zlib's highest level makes.
 
 use crate::prefix_codes::{Code, Codes};
